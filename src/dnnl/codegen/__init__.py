@@ -1,7 +1,7 @@
-"""Everything that turns a kernel's configuration into machine code.
+"""The compiler: turns the configuration of a kernel into machine code.
 
-``isa`` says what a target has, and ``ir`` writes LLVM IR. ``math``, ``conversion`` and
-``functions`` compute on one vector; ``memory`` finds elements. ``nest`` and ``product`` are the two
-generators of kernels, ``epilogue`` finishes what both compute, and ``compile`` makes and caches
+``isa`` describes targets and ``ir`` writes LLVM IR. ``math``, ``conversion`` and ``functions``
+compute on one vector; ``memory`` addresses elements. ``nest`` and ``product`` are the two
+generators of kernels. ``epilogue`` finishes the results of both. ``compile`` produces and caches
 the image.
 """

@@ -1,3 +1,2 @@
-"""Elements as they are stored and values as they are computed with: loads and stores of 4- to
-64-bit types, saturation and rounding.
-"""
+"""Conversion between stored types of 4 to 64 bits and the types that are computed with: loads,
+stores, saturation, rounding."""

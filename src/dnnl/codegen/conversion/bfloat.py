@@ -1,7 +1,7 @@
-"""bf16, the upper half of an f32: rounding to it, and smaller types in vectors of its width.
+"""bf16: rounding f32 to it, and conversion between it and types of at most 8 bits.
 
-A code is the bits of a bf16 in an i16. All functions take vectors. What passes between bf16 and a
-type of at most 8 bits has twice the lanes here that it had as f32, and a way to bf16 is exact.
+A code is the bits of a bf16 in an i16. All functions take vectors. Conversions between bf16 and
+narrower types work on i16 lanes, twice as many as f32 would have. Conversions to bf16 are exact.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _TABLE = 32
 
 
 def bits(value: float) -> int:
-    """The code of a number that bf16 has."""
+    """The code of a number that bf16 represents exactly."""
     (whole,) = struct.unpack("<I", struct.pack("<f", value))
     return int(whole) >> 16
 
 
 def narrow(e: Emitter, value: ir.Value) -> ir.Value:
-    """The code nearest to an f32, the even one of two."""
+    """Round f32 to bf16, ties to even."""
     instruction = e.isa.instruction("narrow to bf16", "f32", value.type.count)
     if instruction is None:
         return _narrow_several(e, value)
-    # The instruction takes denormals for zero.
+    # The instruction flushes denormals to zero.
     parts = vector.split(e, value, e.isa.lanes)
     denormal = reduce(e.b.or_, [_is_denormal(e, part) for part in parts])
 
@@ -53,8 +53,8 @@ def narrow(e: Emitter, value: ir.Value) -> ir.Value:
 
 
 def pairs(e: Emitter, even: ir.Value, odd: ir.Value) -> ir.Value:
-    """The codes nearest to two vectors of f32, in turns, for instructions that take denormals for
-    zero, as what makes them does."""
+    """Round two vectors of f32 to bf16 and interleave them. Denormals are flushed to zero, as the
+    dot-product instructions do."""
     lanes = even.type.count
     name = e.isa.instruction("narrow to bf16", "f32", 2 * lanes)
     assert name is not None, "what multiplies pairs of bf16 makes them"
@@ -65,19 +65,19 @@ def pairs(e: Emitter, even: ir.Value, odd: ir.Value) -> ir.Value:
 
 
 def widen(e: Emitter, code: ir.Value) -> ir.Value:
-    """The f32 that a code stands for."""
+    """Convert codes to f32."""
     upper = e.b.shl(e.b.zext(code, _like(code, I32)), _put(_like(code, I32), 16))
     return e.b.bitcast(upper, _like(code, F32))
 
 
 def from_integer(e: Emitter, value: ir.Value) -> ir.Value:
-    """The code of an integer of at most 8 bits, an i16."""
+    """The code of an integer of at most 8 bits (i16)."""
     whole = e.b.bitcast(e.b.sitofp(value, _like(value, F32)), _like(value, I32))
     return e.b.trunc(e.b.lshr(whole, _put(whole.type, 16)), value.type)
 
 
 def from_float(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
-    """The number that a code of ``form``, an i16, stands for."""
+    """Convert codes of the float type ``form`` (i16) to bf16."""
     if form.width == 7 and lookup.is_native(e, code.type):
         return _from_f8(e, code, form)
     b, put = e.b, partial(_put, code.type)
@@ -85,7 +85,7 @@ def from_float(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
     sign = b.shl(b.and_(code, put(1 << form.width)), put(15 - form.width))
     shifted = b.shl(magnitude, put(_MANTISSA - form.mantissa))
     value = b.add(shifted, put((_BIAS - form.bias) << _MANTISSA))
-    # The highest bit of a denormal becomes the hidden one: a case for each place it may have.
+    # The highest set bit of a denormal becomes the hidden bit: one case for each position.
     for place in reversed(range(form.mantissa)):
         power = _BIAS + 1 - form.bias - form.mantissa + place
         up = b.shl(magnitude, put(_MANTISSA - place))
@@ -103,14 +103,14 @@ def from_float(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
 
 
 def _from_f8(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
-    """The number that an 8-bit code of ``form``, an i16, stands for. A table has those that are
-    not normal, which the lowest bits of a code tell apart."""
+    """Convert codes of an 8-bit ``form`` (i16) to bf16. Codes that are not normal are looked up by
+    their lowest bits."""
     b, put = e.b, partial(_put, code.type)
     first, end = 1 << form.mantissa, form.infinity or form.overflow
     places, base = _MANTISSA - form.mantissa, (_BIAS - form.bias) << _MANTISSA
 
     def special(lowest: int) -> int:
-        """The code of the denormal, the infinity or the NaN that ends with these bits."""
+        """The bf16 of the denormal, infinity or NaN whose lowest bits are these."""
         if lowest < first:
             return bits(lowest * form.smallest)
         magnitude = (1 << form.width) - _TABLE + lowest
@@ -126,26 +126,27 @@ def _from_f8(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
 
 
 def to_integer(e: Emitter, code: ir.Value, low: float, high: float) -> ir.Value:
-    """The nearest integer of at most 8 bits, in the low bits of an i16: saturated, the even one of
-    two, any for NaN; ``low`` is not above zero."""
-    # Codes compare like numbers where these are positive, and the other way round where not.
+    """Round to an integer of at most 8 bits, in the low bits of an i16: ties to even, saturated,
+    any value for NaN. ``low`` is not above zero."""
+    # As signed integers, codes order like positive numbers; negative ones order in reverse.
     top = _put(code.type, bits(high))
     code = _combine(e, "smin", code, top)
     if low == 0:
         code = _combine(e, "smax", code, _put(code.type, 0))
     else:
         code = _combine(e, "umin", code, _put(code.type, bits(low)))
-    if code.type.count < 4:  # too few for two halves
+    if code.type.count < 4:  # too few lanes for two halves
         return e.b.trunc(f32.rounded_bits(e, widen(e, code)), code.type)
     even, odd = (f32.rounded_bits(e, half) for half in _halves(e, code))
     return _interleave_low(e, even, odd)
 
 
 def to_float(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
-    """The code in ``form``, of at most 8 bits, of the nearest number, the even one of two, in the
-    low bits of an i16.
+    """Round to the float type ``form`` of at most 8 bits, ties to even; the code is in the low bits
+    of an i16.
 
-    It is first written in the highest bits, behind the sign, with a fraction to be rounded.
+    The code is first built in the highest bits, below the sign, with the fraction that is rounded
+    off.
     """
     b, put = e.b, partial(_put, code.type)
     fraction = 15 - form.width
@@ -156,7 +157,7 @@ def to_float(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
     magnitude = _combine(e, "umin", magnitude, put(bits(_number(form.overflow, form))))
     digits = b.shl(magnitude, put(up))
     normal = b.sub(digits, put(((first - 1) << (_MANTISSA + up)) & 0xFFFF))
-    # The digits of a denormal, with the hidden one, stand lower the smaller it is.
+    # The digits of a denormal, including the hidden bit, are shifted down by its exponent.
     digits = b.or_(b.and_(digits, put(0x7F << up)), put(0x80 << up))
     down = _combine(e, "usub.sat", put(first), b.lshr(magnitude, put(_MANTISSA)))
     denormal = b.lshr(digits, _combine(e, "umin", down, put(15)))
@@ -171,13 +172,14 @@ def to_float(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
 
 
 def _number(code: int, form: Format) -> float:
-    """What a positive code stands for if it is a number, as those behind infinity are not."""
+    """The value of a positive code read as a normal number, even if it stands for infinity."""
     exponent, digits = divmod(code, 1 << form.mantissa)
     return float((digits + (1 << form.mantissa)) * form.smallest * 2.0 ** (exponent - 1))
 
 
 def _narrow_several(e: Emitter, value: ir.Value) -> ir.Value:
-    """`_narrow_bits` of two registers or more asks once for NaN where selections take long."""
+    """`_narrow_bits` of several registers. Where selects are slow, NaN is tested once for all of
+    them."""
     if e.isa.merging or e.isa.device is not None or value.type.count < 2 * e.isa.lanes:
         return _narrow_bits(e, value)
     parts = iter(vector.split(e, value, e.isa.lanes))
@@ -192,7 +194,7 @@ def _narrow_several(e: Emitter, value: ir.Value) -> ir.Value:
 
 
 def _rounded(e: Emitter, value: ir.Value) -> ir.Value:
-    """The code nearest to an f32 that is a number, an i32."""
+    """Round f32 that are not NaN to bf16 (i32)."""
     b, kind = e.b, _like(value, I32)
     whole = b.bitcast(value, kind)
     odd = b.and_(b.lshr(whole, _put(kind, 16)), _put(kind, 1))
@@ -222,14 +224,14 @@ def _halves(e: Emitter, code: ir.Value) -> list[ir.Value]:
 
 
 def _interleave_low(e: Emitter, even: ir.Value, odd: ir.Value) -> ir.Value:
-    """The lower halves of i32 in turns, as i16."""
+    """Interleave the lower halves of i32 vectors, as i16."""
     low = e.b.and_(even, _put(even.type, 0xFFFF))
     pairs = e.b.or_(low, e.b.shl(odd, _put(odd.type, 16)))
     return e.b.bitcast(pairs, vector.vector_type(I16, 2 * even.type.count))
 
 
 def _combine(e: Emitter, which: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    """An integer operation of two operands that LLVM has as an intrinsic."""
+    """A binary integer intrinsic of LLVM."""
     return e.intrinsic(f"llvm.{which}.{vector.suffix(a.type)}", a.type, [a, b])
 
 

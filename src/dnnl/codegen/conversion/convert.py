@@ -1,12 +1,11 @@
-"""Between the types in memory and the type of computation.
+"""Conversion between the stored type of elements and the type of computation, the *core*.
 
-A row for each data type: how its elements look in IR, how a loaded vector becomes one of the
-computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
-f64 where one end is f64; i32 where integers are counted; i16 for the bits of a bf16 that a narrower
-type becomes or is made of; a `Number` where integers become others, or floats that f32 would round
-twice; or an integer as wide as the elements, where their bits are moved and mean nothing.
+A `Storage` row for each data type has the element's type in IR and the conversions to the core and
+back. The core is f32 by default; f64 if an operand is f64; i32 for integer counts; i16 for the bits
+of bf16, between bf16 and a narrower type; a `Number` between integers, and from integers to floats
+that would be rounded twice through f32; or an integer as wide as the elements, for copies.
 
-Elements of 4 bits are codes in the low half of an i8 here; ``nibbles`` packs them.
+Elements of 4 bits are codes in the low half of an i8; ``nibbles`` packs them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dnnl.types.dtype import DataType
 
 Conversion = Callable[[Emitter, ir.Value], ir.Value]
 
-# The values of codes of 4 bits.
+# The values of 4-bit codes.
 _U4 = tuple(map(float, range(16)))
 _S4 = (*_U4[:8], *(value - 16.0 for value in _U4[8:]))
 _F4 = tuple(
@@ -36,7 +35,7 @@ _F4 = tuple(
 
 @dataclass(frozen=True)
 class Storage:
-    """How one data type is kept in memory and brought to the core and back."""
+    """The stored form of a data type, and its conversions to the core and back."""
 
     element: ir.Type
     to_core: Conversion
@@ -67,7 +66,7 @@ def _from_s4(e: Emitter, code: ir.Value) -> ir.Value:
 
 
 def _extended_s4(e: Emitter, code: ir.Value) -> ir.Value:
-    """The s8 of a code whose high half is zero."""
+    """Sign-extend 4-bit codes whose high half is zero, to s8."""
     sign = vector.splat_constant(code.type, 8)
     return e.b.sub(e.b.xor(code, sign), sign)
 
@@ -81,7 +80,7 @@ def _integer(data_type: DataType, core: ir.Type = F32) -> Storage:
 
 
 def _coded(element: ir.Type, widen: Conversion, narrow: Conversion) -> Storage:
-    """A float whose code is an integer of ``element``."""
+    """A float type whose code is an integer of type ``element``."""
 
     def to_core(e: Emitter, value: ir.Value) -> ir.Value:
         return widen(e, e.b.zext(value, _like(value, I32)))
@@ -108,7 +107,7 @@ def _f8(form: Format) -> Storage:
 
 
 def _of_table(table: Sequence[float], row: Storage) -> Storage:
-    """The row of codes of 4 bits, whose values ``table`` holds."""
+    """The row of a 4-bit type whose values are in ``table``."""
 
     def to_core(e: Emitter, code: ir.Value) -> ir.Value:
         if not lookup.is_native(e, _like(code, F32)):
@@ -119,7 +118,7 @@ def _of_table(table: Sequence[float], row: Storage) -> Storage:
 
 
 def unpack_elements(e: Emitter, packed: ir.Value, data_type: DataType, bit: int) -> ir.Value:
-    """The f32 of those elements that begin at a ``bit`` of words of 32."""
+    """Convert the elements at ``bit`` of each packed 32-bit integer to f32."""
     kind, real = packed.type, _like(packed, F32)
     up, down = 32 - data_type.bits - bit, 32 - data_type.bits
 
@@ -134,8 +133,8 @@ def unpack_elements(e: Emitter, packed: ir.Value, data_type: DataType, bit: int)
     if data_type is DataType.s8:
         return e.b.sitofp(shifted(e.b.ashr, top, down), real)
     if data_type in (DataType.bf16, DataType.f32):
-        kept = vector.splat_constant(kind, -1 << down)
-        return e.b.bitcast(e.b.and_(packed, kept) if bit and not up else top, real)
+        upper = vector.splat_constant(kind, -1 << down)
+        return e.b.bitcast(e.b.and_(packed, upper) if bit and not up else top, real)
     low = shifted(e.b.lshr, packed, bit)
     if data_type is DataType.f16:
         row = _IN_F32[data_type]
@@ -144,8 +143,8 @@ def unpack_elements(e: Emitter, packed: ir.Value, data_type: DataType, bit: int)
 
 
 def unpack_bf16(e: Emitter, packed: ir.Value, data_type: DataType, bit: int) -> ir.Value:
-    """The bf16 of those elements of 4 bits that begin at a ``bit`` of either half of words of 32,
-    side by side. Only where the target picks of i16 (`lookup.is_native`)."""
+    """Convert the 4-bit elements at ``bit`` of each half of packed 32-bit integers to bf16,
+    interleaved. Only where the target looks up i16 (`lookup.is_native`)."""
     codes = [bfloat.bits(value) for value in _TABLES[data_type]]
     moved = e.b.lshr(packed, vector.splat_constant(packed.type, bit)) if bit else packed
     halves = vector.vector_type(I16, 2 * packed.type.count)
@@ -153,8 +152,8 @@ def unpack_bf16(e: Emitter, packed: ir.Value, data_type: DataType, bit: int) -> 
 
 
 def _of_mantissa(e: Emitter, packed: ir.Value, data_type: DataType, bit: int) -> ir.Value:
-    """`elements_of_words` of integers of 4 bits: where they lie they are the last bits of a number
-    with a suitable exponent, from which a difference makes them, so that few are shifted."""
+    """`unpack_elements` of 4-bit integers. The bits are used in place as the last bits of an f32
+    with a suitable exponent; a subtraction removes the offset. Few positions need a shift."""
     kind = packed.type
     if bit > _LAST_IN_MANTISSA:
         packed = e.b.lshr(packed, vector.splat_constant(kind, _MOVED))
@@ -168,7 +167,10 @@ def _of_mantissa(e: Emitter, packed: ir.Value, data_type: DataType, bit: int) ->
 
 
 _MANTISSA, _BIAS = 23, 127  # of f32
-_LAST_IN_MANTISSA, _MOVED = 16, 12  # bits: of what is not moved, and by how much the rest is
+_LAST_IN_MANTISSA, _MOVED = (
+    16,
+    12,
+)  # bits: the last position that is used in place, and the shift of those above
 _TABLES = {DataType.u4: _U4, DataType.s4: _S4, DataType.f4_e2m1: _F4}
 _F16 = _small(I16, small_float.F16)
 
@@ -206,7 +208,7 @@ _IN_F32 = {
 
 
 def _integer_in_i32(extend: Conversion) -> Storage:
-    """The row of an integer of at most 8 bits in i32; only its bits go back."""
+    """An integer of at most 8 bits in i32; conversion back truncates."""
     return Storage(I8, extend, lambda e, value: e.b.trunc(value, _like(value, I8)))
 
 
@@ -219,7 +221,7 @@ _IN_I32 = {
 
 
 def _in_bf16(widen: Conversion, narrow: Conversion) -> Storage:
-    """The row of a type of at most 8 bits where the core is the code of a bf16."""
+    """A type of at most 8 bits where the core is the code of a bf16."""
 
     def from_core(e: Emitter, code: ir.Value) -> ir.Value:
         return e.b.trunc(narrow(e, code), _like(code, I8))
@@ -243,7 +245,7 @@ def _float_in_bf16(form: Format) -> Storage:
 
 
 def _of_bf16_table(table: Sequence[float], row: Storage) -> Storage:
-    """The row of codes of 4 bits, whose values ``table`` holds."""
+    """The row of a 4-bit type whose values are in ``table``."""
     codes = [bfloat.bits(value) for value in table]
 
     def to_core(e: Emitter, code: ir.Value) -> ir.Value:
@@ -287,19 +289,19 @@ _IN_F64 = {
 
 
 class Number(ir.IntType):  # type: ignore[misc]
-    """The core of integers of the type ``source`` that are converted once: to smaller ones, which
-    saturate, and to floats."""
+    """The core of integers of type ``source``. They are rounded or saturated once, when they are
+    stored."""
 
     source: DataType
 
     def __new__(cls, bits: int, source: DataType) -> Number:
-        number: Number = object.__new__(cls)  # those without a source are one object for each width
+        number: Number = object.__new__(cls)  # plain IntTypes are one shared object for each width
         number.width, number.source = bits, source
         return number
 
 
 def _of_number(data_type: DataType, core: Number) -> Storage:
-    """The row of a type where the core is a number of another one."""
+    """The row of a type where the core is a `Number`."""
     signed = core.source.min < 0
 
     def to_core(e: Emitter, value: ir.Value) -> ir.Value:
@@ -324,7 +326,7 @@ def _of_number(data_type: DataType, core: Number) -> Storage:
 
 
 def _through_f32(row: Storage) -> Storage:
-    """The row of a float whose values f32 holds, for computing in f64."""
+    """The row, with f64 as core, of a float whose values f32 represents."""
 
     def to_core(e: Emitter, value: ir.Value) -> ir.Value:
         return e.b.fpext(row.to_core(e, value), _like(value, F64))
@@ -340,7 +342,7 @@ _F8 = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
 
 
 def bare_core(src: DataType, dst: DataType) -> ir.Type:
-    """The core of a conversion with nothing computed on the way."""
+    """The core of a conversion without arithmetic."""
     if src is dst and src is not DataType.f32:
         return ir.IntType(max(8, src.bits))
     if src.is_integer and (dst.is_integer or src.digits > _F32_DIGITS):
@@ -351,8 +353,8 @@ def bare_core(src: DataType, dst: DataType) -> ir.Type:
 
 
 def conversion_group(isa: Isa, data_type: DataType, core: ir.Type = F32) -> int:
-    """How many registers of ``core`` had better be converted at a time: what becomes narrower is
-    stored in wider pieces, but the many steps to a float of 8 bits leave no room for two."""
+    """How many registers of ``core`` should be converted at once. Narrowing several at once makes
+    stores wider. Rounding to 8-bit floats needs too many registers for two."""
     if data_type.bits >= vector.bits(core) or data_type in _F8 or isa.lanes == 1:
         return 1
     bytewise = data_type in (DataType.s8, DataType.u8) and core is F32
@@ -360,7 +362,7 @@ def conversion_group(isa: Isa, data_type: DataType, core: ir.Type = F32) -> int:
 
 
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:
-    """The row of a supported data type."""
+    """The row of a data type for a core."""
     if isinstance(core, Number):
         return _of_number(data_type, core)
     if isinstance(core, ir.IntType):

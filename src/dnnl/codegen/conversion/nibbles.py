@@ -1,8 +1,8 @@
-"""Elements of 4 bits in memory: two share a byte, the even one in its low half.
+"""4-bit elements: two to a byte, the even one in the low half.
 
-A code is such an element in the low half of an i8; what the high half holds does not matter when
-it is stored. Pairs are bytes as in memory, of neighbours of which the first is in a low half.
-Nothing writes a half byte that belongs to another element with another value.
+A code is an element in the low half of an i8; stores ignore the high half. Pairs are bytes as
+stored: consecutive elements, the first one in a low half. A store never changes the other half of a
+byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOW, _HIGH = 0x0F, 0xF0
 
 
 def load_pairs(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.Value:
-    """The bytes of neighbours, of which the first is the even one of the byte at ``where``."""
+    """Load consecutive elements as bytes. The first is the even one of the byte at ``where``."""
     low, high = _halves(e, mask)
     return vector.load(e, where, vector.vector_type(I8, lanes // 2), _either(e, low, high))
 
@@ -26,14 +26,14 @@ def load_pairs(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir
 def load_pairs_anywhere(
     e: Emitter, pointer: ir.Value, offset: ir.Value, lanes: int, mask: vector.Mask
 ) -> ir.Value:
-    """The bytes of neighbours of which the first is at ``offset`` (i64 elements), in either half of
-    a byte, shifted so that it lies in the low one."""
+    """Load consecutive elements as bytes from ``offset`` (i64, in elements), odd or even. The bytes
+    are shifted so that the first element is in a low half."""
     low, high = _halves(e, mask)
     kind = vector.vector_type(I8, lanes // 2)
     wide = vector.vector_type(I16, lanes // 4) if lanes % 4 == 0 else kind
     odd = e.b.and_(offset, i64(1))
     shift = vector.splat(e, e.b.trunc(e.b.shl(odd, i64(2)), wide.element), wide.count)
-    first = e.b.ashr(offset, i64(1))  # a window may begin before the first element
+    first = e.b.ashr(offset, i64(1))  # a window may start before the first element
 
     def load(at: ir.Value, mask: vector.Mask) -> ir.Value:
         return e.b.bitcast(vector.load(e, e.element(pointer, at, I8), kind, mask), wide)
@@ -41,14 +41,14 @@ def load_pairs_anywhere(
     def half(value: ir.Value, bits: int) -> ir.Value:
         return e.b.and_(e.b.bitcast(value, kind), vector.splat_constant(kind, bits))
 
-    # Where the first is in a high half, its right neighbour is in the low half of the next byte.
+    # At an odd offset each high element is in the next byte's low half.
     evens = half(e.b.lshr(load(first, low), shift), _LOW)
     odds = half(e.b.shl(load(e.b.add(first, odd), high), shift), _HIGH)
     return e.b.or_(evens, odds)
 
 
 def unpack(e: Emitter, pairs: ir.Value) -> ir.Value:
-    """The codes of neighbours from their bytes."""
+    """Split bytes into codes."""
     wide = vector.vector_type(I16, pairs.type.count)
     apart = e.b.zext(pairs, wide)
     apart = e.b.or_(apart, e.b.shl(apart, vector.splat_constant(wide, 4)))
@@ -57,7 +57,7 @@ def unpack(e: Emitter, pairs: ir.Value) -> ir.Value:
 
 
 def pack(e: Emitter, codes: ir.Value) -> ir.Value:
-    """The bytes of neighbours from their codes."""
+    """Pack codes into bytes."""
     wide = vector.vector_type(I16, codes.type.count // 2)
     pairs = e.b.bitcast(codes, wide)
     low = e.b.and_(pairs, vector.splat_constant(wide, _LOW))
@@ -68,23 +68,24 @@ def pack(e: Emitter, codes: ir.Value) -> ir.Value:
 
 
 def halves(e: Emitter, pairs: ir.Value) -> list[ir.Value]:
-    """The codes in the low halves of bytes, and those in the high halves."""
+    """The codes of the low halves, and those of the high halves."""
     low = e.b.and_(pairs, vector.splat_constant(pairs.type, _LOW))
     return [low, e.b.lshr(pairs, vector.splat_constant(pairs.type, 4))]
 
 
 def exchange(e: Emitter, even: ir.Value, odd: ir.Value) -> list[ir.Value]:
-    """The 2 x 2 codes of each pair of bytes transposed: the bytes of the low halves of both, and
-    those of the high ones."""
+    """Transpose the 2 x 2 codes of each pair of bytes: the low halves of both, then the high
+    halves."""
     low, high, four = (vector.splat_constant(even.type, bits) for bits in (_LOW, _HIGH, 4))
     lows = e.b.or_(e.b.and_(even, low), e.b.shl(odd, four))
     return [lows, e.b.or_(e.b.lshr(even, four), e.b.and_(odd, high))]
 
 
 def store_pairs(e: Emitter, pairs: ir.Value, where: ir.Value, mask: vector.Mask) -> None:
-    """Store the bytes of neighbours, of which the first is the even one of the byte at ``where``.
+    """Store consecutive elements as bytes. The first is the even one of the byte at ``where``.
 
-    A byte of which the mask has but one half keeps the other: no other element may be there.
+    If the mask has one half of a byte, the other half is read and written back: no other thread may
+    own it.
     """
     low, high = _halves(e, mask)
     touched = _either(e, low, high)
@@ -96,23 +97,23 @@ def store_pairs(e: Emitter, pairs: ir.Value, where: ir.Value, mask: vector.Mask)
 
 
 def zero_outside(e: Emitter, pairs: ir.Value, mask: vector.Mask) -> ir.Value:
-    """The bytes with zeros for the elements that a mask does not have."""
+    """Zero the elements outside a mask."""
     return e.b.and_(pairs, _own(e, pairs.type, *_halves(e, mask)))
 
 
 def _own(e: Emitter, kind: ir.Type, low: vector.Mask, high: vector.Mask) -> ir.Value:
-    """The bits of the low and high halves that masks have."""
+    """The bits of the halves that the masks contain."""
     return e.b.or_(_where(e, low, kind, _LOW), _where(e, high, kind, _HIGH))
 
 
 def _where(e: Emitter, mask: vector.Mask, kind: ir.Type, bits: int) -> ir.Value:
-    """``bits`` in the bytes of the mask."""
+    """``bits`` in the bytes of the mask, else 0."""
     value = vector.splat_constant(kind, bits)
     return value if mask is None else e.b.select(mask, value, vector.splat_constant(kind, 0))
 
 
 def load_each(e: Emitter, pointer: ir.Value, offsets: ir.Value, mask: vector.Mask) -> ir.Value:
-    """The codes at ``offsets`` (i64 elements, one for each lane)."""
+    """Load the codes at ``offsets`` (i64 elements, one for each lane)."""
     lanes = offsets.type.count
     kind = vector.vector_type(I8, lanes)
     places = e.b.ashr(offsets, vector.splat_constant(offsets.type, 1))
@@ -125,7 +126,7 @@ def load_each(e: Emitter, pointer: ir.Value, offsets: ir.Value, mask: vector.Mas
 def store_one(
     e: Emitter, code: ir.Value, pointer: ir.Value, offset: ir.Value, mask: vector.Mask
 ) -> None:
-    """Store one code (vectors of one lane) beside its neighbour in the byte, which stays."""
+    """Store one code (vectors of one lane) and keep the other half of the byte."""
     number, at = (vector.only(e, value) for value in (code, offset))
 
     def write() -> Values:
@@ -151,7 +152,7 @@ def _split(e: Emitter, value: ir.Value) -> list[ir.Value]:
 
 
 def _halves(e: Emitter, mask: vector.Mask) -> list[vector.Mask]:
-    """The bytes of which the mask has the low half, and those of which it has the high one."""
+    """The bytes whose low half is in the mask, and those whose high half is."""
     if mask is None:
         return [None, None]
     if isinstance(mask, ir.Constant):
@@ -161,14 +162,14 @@ def _halves(e: Emitter, mask: vector.Mask) -> list[vector.Mask]:
 
 
 def _same(low: vector.Mask, high: vector.Mask) -> bool:
-    """Whether both halves are known to be of the same bytes."""
+    """Whether both masks are known to be equal."""
     if isinstance(low, ir.Constant) and isinstance(high, ir.Constant):
         return vector.flags(low) == vector.flags(high)
     return low is high
 
 
 def _either(e: Emitter, low: vector.Mask, high: vector.Mask) -> vector.Mask:
-    """The bytes of which a mask has either half."""
+    """The union of both masks."""
     if low is None or high is None:
         return None
     if isinstance(low, ir.Constant) and isinstance(high, ir.Constant):

@@ -1,8 +1,8 @@
-"""Numbers rounded to odd, so that a second rounding, to a type of fewer digits, is the only one.
+"""Round to odd, so that a second rounding to fewer digits gives the correctly rounded result.
 
-What is cut off a number and is not zero sets the last bit that is left. The result is then never a
-tie of the next rounding by accident, and lies on the same side of each tie as the number, if that
-rounding leaves two digits fewer at least::
+If the truncated part is not zero, the last remaining bit is set. The result is then on the same
+side of every tie of the second rounding as the number, provided that rounding drops at least two
+digits::
 
     number     1.0110 1000 0001      to 4 digits: above the tie, up
     nearest    1.0110 1000           a tie, down: rounded twice
@@ -20,26 +20,26 @@ _CUT = 53 - 13  # digits
 
 
 def from_double(e: Emitter, value: ir.Value) -> ir.Value:
-    """The f32 of an f64, for types of at most 11 digits and no smaller numbers than bf16: 13 digits
-    are left, which f32 holds wherever it is not zero in all of these types."""
+    """Round f64 to f32, to odd, for a final type with at most 11 digits and no smaller numbers than
+    bf16. 13 digits remain, which f32 holds wherever the final type is not zero."""
     b = e.b
     bits = b.bitcast(value, vector.vector_type(I64, value.type.count))
     low = vector.splat_constant(bits.type, (1 << _CUT) - 1)
-    # The sum carries into the last bit that is left unless all below are zero.
+    # The sum carries into the last remaining bit unless all lower bits are zero.
     marked = b.or_(bits, b.add(b.and_(bits, low), low))
     cut = b.and_(marked, vector.splat_constant(bits.type, -1 << _CUT))
     return b.fptrunc(b.bitcast(cut, value.type), vector.vector_type(F32, value.type.count))
 
 
 def from_integer(e: Emitter, value: ir.Value, *, signed: bool) -> ir.Value:
-    """The f32 of an integer of 32 or 64 bits."""
+    """Round integers of 32 or 64 bits to f32, to odd."""
     if vector.bits(value.type) == I32.width:
         return _converted(e, _digits(e, value, 24, signed=signed), F32, signed=signed)
     return from_double(e, _converted(e, _digits(e, value, 53, signed=signed), F64, signed=signed))
 
 
 def _digits(e: Emitter, value: ir.Value, digits: int, *, signed: bool) -> ir.Value:
-    """The integer with no more than so many digits; below 2^digits as it is."""
+    """Round an integer to ``digits`` significant bits, to odd; exact below 2^digits."""
     b, kind = e.b, value.type
 
     def put(number: int) -> ir.Constant:

@@ -1,8 +1,7 @@
-"""The integer of a type that is nearest to a number, and what is right of an integer in a float.
+"""Conversion to integers: rounded to nearest even, saturated exactly.
 
-Integers saturate exactly: the largest number of 32 or 64 bits is no f32, and is chosen where the
-value is beyond the largest float below it. A float becomes the nearest integer, the even one of
-two. Truth values are bytes of 0 and 1, 1 for whatever is not zero.
+The largest 32- and 64-bit integers are not f32 values; they are selected where the value exceeds
+the largest float below them. Booleans are bytes: 0 for zero, else 1.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _DIGITS = {F32: 24, F64: 53}
 
 
 def element(data_type: DataType) -> ir.IntType:
-    """What an element of an integer type is in registers; codes of 4 bits fill bytes."""
+    """The type of an integer element in registers; 4-bit codes use bytes."""
     return ir.IntType(max(_BYTE, data_type.bits))
 
 
 def from_float(e: Emitter, value: ir.Value, data_type: DataType) -> ir.Value:
-    """The nearest integer, saturated; the least one for NaN, as a truth value 1."""
+    """The nearest integer, saturated. NaN becomes the minimum, or 1 as a boolean."""
     if data_type is DataType.boolean:
         zero = vector.splat_constant(value.type, 0.0)
         return e.b.zext(e.b.fcmp_unordered("!=", value, zero), _like(value, I8))
@@ -56,8 +55,8 @@ def from_float(e: Emitter, value: ir.Value, data_type: DataType) -> ir.Value:
 
 
 def from_integer(e: Emitter, value: ir.Value, source: DataType, data_type: DataType) -> ir.Value:
-    """The nearest integer of ``data_type``, for values of the integer type ``source`` that a wider
-    integer, or one as wide as both types, may hold."""
+    """Saturate integers of type ``source``, held in an integer at least as wide as both types, to
+    ``data_type``."""
     if data_type is DataType.boolean:
         return truth(e, value, _like(value, I8))
     compare = e.b.icmp_signed if source.min < 0 else e.b.icmp_unsigned
@@ -71,7 +70,7 @@ def from_integer(e: Emitter, value: ir.Value, source: DataType, data_type: DataT
 
 
 def truth(e: Emitter, value: ir.Value, kind: ir.Type) -> ir.Value:
-    """0 or 1 of bytes, in integers of ``kind``."""
+    """0 or 1 from bytes, as integers of ``kind``."""
     return e.b.zext(e.b.icmp_unsigned("!=", value, _splat(value, 0)), kind)
 
 
@@ -81,7 +80,7 @@ def _cut(e: Emitter, value: ir.Value, data_type: DataType) -> ir.Value:
 
 
 def _to_s32(e: Emitter, value: ir.Value) -> ir.Value:
-    """By an instruction that makes -2^31 of what s32 does not hold."""
+    """Convert with the instruction that gives -2^31 on overflow, and correct positive overflow."""
     parts = vector.split(e, value, min(value.type.count, e.isa.lanes))
     number = vector.join(e, [to_bytes.nearest(e, part) for part in parts])
     beyond = e.b.fcmp_ordered(">=", value, vector.splat_constant(value.type, -float(_LEAST)))

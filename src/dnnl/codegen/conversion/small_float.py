@@ -1,6 +1,7 @@
-"""Floats below 32 bits and f32, mostly by integer arithmetic: the same on every target, and exact.
+"""Conversion between f32 and floats of at most 16 bits by integer arithmetic: exact on every
+target.
 
-A code is the bits of such a float in the low bits of an i32, if nothing else is said. All functions
+A code is the bits of such a float in the low bits of an i32, unless stated otherwise. All functions
 take vectors.
 """
 
@@ -25,10 +26,10 @@ _F32_QUIET_NAN = 0x7FC00000
 
 @dataclass(frozen=True)
 class Format:
-    """The bits of a float: sign, ``exponent`` bits, ``mantissa`` bits.
+    """The layout of a float: sign, ``exponent`` bits, ``mantissa`` bits.
 
-    ``overflow`` is the code of what is too large. ``infinity``, where there is one, begins the
-    codes that are not finite; ``nan`` is the code that NaN gets if overflow does not say it.
+    ``overflow`` is the code of values that are too large. ``infinity`` is the first code that is
+    not finite, None if all are. ``nan`` is the code of NaN, if that is not ``overflow``.
     """
 
     exponent: int
@@ -39,17 +40,17 @@ class Format:
 
     @property
     def bias(self) -> int:
-        """What is added to the exponent of a number."""
+        """The exponent bias."""
         return int(2 ** (self.exponent - 1) - 1)
 
     @property
     def width(self) -> int:
-        """The bits of a magnitude, and the place of the sign."""
+        """The bits of a magnitude, which is the position of the sign."""
         return self.exponent + self.mantissa
 
     @property
     def smallest(self) -> float:
-        """The smallest positive number: the step between denormals."""
+        """The smallest positive number: the spacing of denormals."""
         return 2.0 ** (1 - self.bias - self.mantissa)
 
 
@@ -60,7 +61,7 @@ F4_E2M1 = Format(2, 1, overflow=0x7)
 
 
 def widen(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
-    """The f32 that a code stands for."""
+    """Convert codes to f32."""
     b, put = e.b, _constants(code.type)
     real = vector.vector_type(F32, code.type.count)
     magnitude = b.and_(code, put((1 << form.width) - 1))
@@ -79,8 +80,8 @@ def widen(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
 
 
 def widen_by_f16(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
-    """The f32 that an i8, a code of an 8-bit ``form``, stands for, where f16 is native: the upper
-    bits of that have the same digits, and its denormals are those of ``form``."""
+    """Convert 8-bit codes (i8) to f32 through f16, which is native: the upper byte of an f16 has
+    the same digits, and denormals correspond."""
     b, lanes = e.b, code.type.count
     kind, real = vector.vector_type(I16, lanes), vector.vector_type(F32, lanes)
     put = _constants(kind)
@@ -95,8 +96,7 @@ def widen_by_f16(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
 
 
 def with_nan(e: Emitter, bits: ir.Value, code: ir.Value, form: Format, nan: int) -> ir.Value:
-    """``bits`` with those of ``nan`` where ``code`` is the NaN that ``form`` has instead of
-    infinity, if it has."""
+    """``bits``, replaced with ``nan`` where ``code`` is the NaN of a form without infinity."""
     if form is not F8_E4M3:
         return bits
     overflow = _constants(code.type)(form.overflow)
@@ -106,7 +106,7 @@ def with_nan(e: Emitter, bits: ir.Value, code: ir.Value, form: Format, nan: int)
 
 
 def narrow(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
-    """The code nearest to an f32, the even one of two."""
+    """Round f32 to the format, ties to even."""
     b = e.b
     kind = vector.vector_type(I32, value.type.count)
     put = _constants(kind)
@@ -114,11 +114,11 @@ def narrow(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
     magnitude = b.and_(bits, put(_F32_MAGNITUDE))
     sign = b.and_(b.lshr(bits, put(31 - form.width)), put(1 << form.width))
     shift = _F32_MANTISSA - form.mantissa
-    # Half of the last place, less one where that is even, carries into it what rounds up.
+    # Adding half of the last place, less one if that is even, rounds to nearest even.
     odd = b.and_(b.lshr(magnitude, put(shift)), put(1))
     offset = (1 << (shift - 1)) - 1 - ((_F32_BIAS - form.bias) << _F32_MANTISSA)
     normal = b.lshr(b.add(b.add(magnitude, put(offset)), odd), put(shift))
-    # The last place of this number is the step between denormals: adding it rounds to them.
+    # The last place of this number is the spacing of denormals, so adding it rounds to them.
     ruler = vector.splat_constant(value.type, form.smallest * 2.0**_F32_MANTISSA)
     ruled = b.fadd(b.bitcast(magnitude, value.type), ruler)
     denormal = b.sub(b.bitcast(ruled, kind), b.bitcast(ruler, kind))
@@ -132,10 +132,10 @@ def narrow(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
 
 
 def narrow_f4(e: Emitter, value: ir.Value) -> ir.Value:
-    """What ``narrow`` gives for f4_e2m1, in fewer steps.
+    """`narrow` to f4_e2m1 in fewer instructions.
 
-    As magnitudes grow, codes follow one of three lines, of slope 2 up to 2, slope 1 up to 4, and
-    slope 1/2 from there on: the lowest one everywhere.
+    Codes grow piecewise linearly with the magnitude: slope 2 up to 2, slope 1 up to 4, slope 1/2
+    above. The minimum of the three lines, rounded, is the code.
     """
     b, kind = e.b, vector.vector_type(I32, value.type.count)
     put = _constants(kind)
@@ -147,7 +147,7 @@ def narrow_f4(e: Emitter, value: ir.Value) -> ir.Value:
 
 
 def widen_e8m0(e: Emitter, code: ir.Value) -> ir.Value:
-    """2^(code - 127), NaN for 255."""
+    """2^(code - 127); NaN for 255."""
     b, put = e.b, _constants(code.type)
     power = b.shl(code, put(_F32_MANTISSA))
     power = b.select(b.icmp_signed("==", code, put(0)), put(1 << 22), power)
@@ -156,12 +156,12 @@ def widen_e8m0(e: Emitter, code: ir.Value) -> ir.Value:
 
 
 def narrow_e8m0(e: Emitter, value: ir.Value) -> ir.Value:
-    """The power of two at or below the magnitude: the exponent field."""
+    """The largest power of two not above the magnitude: the exponent field."""
     kind = vector.vector_type(I32, value.type.count)
     put = _constants(kind)
     return e.b.and_(e.b.lshr(e.b.bitcast(value, kind), put(_F32_MANTISSA)), put(0xFF))
 
 
 def _constants(kind: ir.VectorType) -> Callable[[int], ir.Constant]:
-    """Makes splats of one vector type."""
+    """Constant splats of a vector type."""
     return partial(vector.splat_constant, kind)

@@ -1,14 +1,12 @@
-"""From f32 to s8 and u8 by instructions that round, and by others that halve and saturate.
+"""Conversion of f32 to s8 and u8 by rounding and saturating pack instructions.
 
-Rounding to s32 makes -2^31 of what that does not hold, so that large numbers are cut off before.
-What else no byte holds is left to saturation, and NaN, of which -2^31 is made as well, becomes the
-least one. Four registers of numbers become one of bytes:
+Rounding to s32 gives -2^31 on overflow and for NaN, so large values are clamped first. Pack
+instructions saturate the rest; NaN becomes the minimum. Four registers of 32-bit integers become
+one of bytes, always inside units of 128 bits; a final shuffle orders their 32-bit lanes::
 
-    a0 a1 a2 a3 | a4 ..     b0 b1 ..      c0 c1 ..      d0 d1 ..      numbers of 32 bits
-    a0 a1 a2 a3 b0 b1 b2 b3 | a4 ..       c0 c1 c2 c3 d0 d1 d2 d3 | c4 ..       of 16 bits
+    a0 a1 a2 a3 | a4 ..     b0 b1 ..      c0 c1 ..      d0 d1 ..      32 bits
+    a0 a1 a2 a3 b0 b1 b2 b3 | a4 ..       c0 c1 c2 c3 d0 d1 d2 d3 | c4 ..       16 bits
     a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3 | a4 ..                      bytes
-
-always inside units of 128 bits, whose words are put in order at last.
 """
 
 from __future__ import annotations
@@ -20,19 +18,19 @@ from dnnl.codegen.ir.builder import I8, I16, I32, Emitter
 from dnnl.codegen.isa import Isa
 
 GROUP = 4
-"""How many registers of numbers fill one of bytes."""
-_TO_NEAREST = 4  # as the processor rounds
-_DWORDS = 4  # in a unit of 128 bits
+"""The registers of f32 that one register of bytes takes."""
+_TO_NEAREST = 4  # the current rounding mode
+_DWORDS = 4  # 32-bit lanes of a 128-bit unit
 _MASKED = 16  # lanes of a register whose instructions take masks
 
 
 def rounds(isa: Isa, lanes: int) -> bool:
-    """Whether a target has such instructions for vectors of so many f32."""
+    """Whether the target has the instructions for vectors of ``lanes`` f32."""
     return isa.instruction("to integers", "f32", min(lanes, isa.lanes)) is not None
 
 
 def to_byte(e: Emitter, value: ir.Value, *, signed: bool) -> ir.Value:
-    """The s8, or u8, nearest to each f32, the even one of two; the least one for NaN."""
+    """Round f32 to s8 or u8, ties to even, saturated; NaN becomes the minimum."""
     lanes = min(value.type.count, e.isa.lanes)
     parts = vector.split(e, value, lanes)
     if lanes == e.isa.lanes and len(parts) % GROUP == 0:
@@ -50,12 +48,12 @@ def to_byte(e: Emitter, value: ir.Value, *, signed: bool) -> ir.Value:
 
 
 def _limited(e: Emitter, value: ir.Value, signed: bool) -> ir.Value:
-    """What is not above the largest byte; NaN stays."""
+    """Clamp to the largest byte; NaN stays NaN."""
     return vector.minimum(e, vector.splat_constant(value.type, 127.0 if signed else 255.0), value)
 
 
 def nearest(e: Emitter, value: ir.Value, mask: ir.Value | None = None) -> ir.Value:
-    """The s32 nearest to each f32, zero where a mask is off."""
+    """Round f32 to s32; zero where the mask is off."""
     lanes = value.type.count
     name = e.isa.instruction("to integers", "f32", lanes)
     assert name is not None, "only where the target rounds"
@@ -68,7 +66,7 @@ def nearest(e: Emitter, value: ir.Value, mask: ir.Value | None = None) -> ir.Val
 
 
 def _packed(e: Emitter, numbers: list[ir.Value], signed: bool) -> ir.Value:
-    """The bytes of four registers of s32, saturated."""
+    """Saturate four registers of s32 to one of bytes."""
 
     def halved(operation: str, element: ir.IntType, a: ir.Value, b: ir.Value) -> ir.Value:
         name = e.isa.instruction(operation, f"s{2 * element.width}", a.type.count)
@@ -86,11 +84,12 @@ def _packed(e: Emitter, numbers: list[ir.Value], signed: bool) -> ir.Value:
 
 
 def _unsigned(e: Emitter, parts: list[ir.Value]) -> ir.Value:
-    """The u8 of registers with masks, by an instruction that takes -2^31 for the largest half of
-    the unsigned numbers, so that what is below zero has to be zero before.
+    """Round registers with masks to u8. The unsigned pack reads -2^31 as a large number, so
+    negative values are set to zero first.
 
-    It is masked where there is a matrix unit, beside which one port of two compares but does not
-    take maxima."""
+    On processors with a matrix unit a mask does that: their compares run on the port that takes no
+    maxima.
+    """
     zero, numbers = vector.splat_constant(parts[0].type, 0.0), []
     for part in parts:
         if e.isa.matrix is None:

@@ -1,1 +1,1 @@
-"""What attributes do to values: scales and zero points, dropout, post-ops, stochastic rounding."""
+"""Attributes: scales, zero points, dropout, post-ops, stochastic rounding."""

@@ -1,8 +1,9 @@
-"""What attributes ask of a loop nest: something is done to elements where they are loaded, and
-where results are stored.
+"""Attributes of memory-bound kernels.
+
+They are applied where sources are loaded and where results are stored::
 
     src        scale * (stored - zero point)
-    ...        what the operation computes
+    ...        the operation
     dst        dropout, post-ops in order, / scale, + zero point, conversion
 """
 
@@ -29,8 +30,7 @@ _NONE = Quantization()
 
 @dataclass(frozen=True)
 class Attributes:
-    """The attributes that every forward operation bound by memory takes, with every layout decided,
-    and the dropout of those that have one."""
+    """The attributes of a memory-bound forward operation, with all layouts decided."""
 
     post_ops: tuple[PostOp, ...] = ()
     quantization: Quantization = _NONE
@@ -38,22 +38,22 @@ class Attributes:
 
     @property
     def plain(self) -> bool:
-        """Whether elements are stored as they were computed."""
+        """Whether results are stored as computed."""
         return self == Attributes()
 
     def refuse(self, sources: Mapping[int, MemoryDesc], dst: MemoryDesc) -> Refusal | None:
-        """Why this cannot be generated, or None."""
+        """The reason why these attributes cannot be generated, or None."""
         tensors = {**sources, int(Arg.DST): dst}
         return refuse(self.post_ops, dst) or self.quantization.refuse(tensors)
 
     def quantizes(self, argument: int) -> bool:
-        """Whether an argument has a scale or a zero point."""
+        """Whether an argument has scales or zero points."""
         return self.quantization.of_arguments((argument,)) != _NONE
 
 
 class Sources:
-    """Sources bound to their scales and zero points. The scale of one that is ``late`` belongs to
-    the result, see `Result`."""
+    """Sources with their scales and zero points. With ``late`` the scale multiplies the result
+    instead, see `Result`."""
 
     def __init__(
         self,
@@ -70,32 +70,32 @@ class Sources:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The sources, and what is read besides."""
+        """The sources, their scales and their zero points."""
         return (*self._given.values(), *self._quantizer.operands)
 
     def load(self, point: Point, argument: int) -> Value:
-        """The elements here as they are meant; in an iteration that a fold leaves out, what it
-        wants there."""
+        """The dequantized elements. In iterations that a fold skips, the fold's ``absent``
+        value."""
         operand = self._given[argument]
         if argument not in self._quantized:
             return point.load(operand)
         return point.or_absent(lambda bare: self.dequantized(bare, argument, bare.load(operand)))
 
     def load_or_zero(self, point: Point, argument: int) -> Value:
-        """The elements here as they are meant, zero where there are none."""
+        """The dequantized elements, zero where there are none."""
         operand = self._given[argument]
         if argument not in self._quantized:
             return point.load_or_zero(operand)
         return point.zero_where_absent(operand, self.load(point, argument))
 
     def dequantized(self, place: Place, argument: int, value: Value) -> Value:
-        """What elements in the core type stand for."""
+        """Dequantize elements in the core type."""
         return self._quantizer.dequantize(place, argument, value)
 
 
 class Result:
-    """dst bound to what is done before a result is stored there. Where the scale of ``src`` is
-    late, it multiplies the result before all else."""
+    """dst with everything that is done before a result is stored. A late scale of ``src``
+    multiplies the result first."""
 
     def __init__(
         self,
@@ -117,48 +117,48 @@ class Result:
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
-        """What is read."""
+        """The operands that are read."""
         return (*self._quantizer.operands, *self._dropper.inputs, *self._epilogue.operands)
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
-        """What is written, dst first."""
+        """The operands that are written, dst first."""
         return (self.dst, *self._dropper.outputs)
 
     @property
     def numbers(self) -> tuple[Number, ...]:
-        """What a nest has to know of its iterations."""
+        """The `Number` that the nest must provide."""
         return self._dropper.numbers
 
     @property
     def registers(self) -> int:
-        """How many registers the vectors of a nest had better fill."""
+        """The registers that the nest's vectors should fill."""
         return self._dropper.registers
 
     @property
     def reads_dst(self) -> bool:
-        """Whether the post-ops need what the destination held before."""
+        """Whether a post-op reads the previous contents of dst."""
         return self._epilogue.reads_dst
 
     @property
     def instructions(self) -> int:
-        """About how many instructions the post-ops take."""
+        """An estimate of the instructions of the post-ops, for a vector."""
         return self._epilogue.instructions
 
     def finished(self, place: Place, value: Value) -> Value:
-        """What is stored of a result."""
+        """The value to store for a result."""
         return self._quantizer.quantize(place, Arg.DST, self._computed(place, value))
 
     def store(self, place: Place, value: Value) -> None:
-        """Store what is to be stored of a result."""
+        """Finish a result and store it."""
         place.store(self.dst, self.finished(place, value))
 
     def unit(self, place: Place) -> Value:
-        """What a result is multiplied by for the scale of dst alone."""
+        """The factor that the scale of dst multiplies results by."""
         return self._quantizer.divided(place, Arg.DST, place.constant(1.0))
 
     def store_divided(self, place: Place, value: Value) -> None:
-        """Store a result, without post-ops, that has been multiplied by the `unit`."""
+        """Store a result without post-ops that was multiplied by `unit` already."""
         place.store(self.dst, self._quantizer.shifted(place, Arg.DST, value))
 
     def _computed(self, place: Place, value: Value) -> Value:

@@ -1,7 +1,6 @@
-"""Dropout of a kernel: elements of dst become zero by chance, before its post-ops.
+"""Dropout: zeroes random elements of a result, before the post-ops.
 
-An element is kept if its random number (`random_numbers`) is greater than the probability times the
-greatest one.
+An element survives if its random number exceeds probability * (2^32 - 1).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _GREATEST = float(2**32 - 1)
 
 
 class Dropper:
-    """The dropout of a kernel, if it has any, bound to what it reads and writes."""
+    """The dropout of a kernel, bound to its operands. Does nothing without an attribute."""
 
     def __init__(self, dropout: Dropout | None, dst: Operand, arguments: Arguments) -> None:
         descs = {} if dropout is None else dropout.descs
@@ -42,28 +41,28 @@ class Dropper:
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
-        """What is read."""
+        """The operands that are read."""
         return tuple(operand for arg, operand in self._operands.items() if arg in SCALARS)
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
-        """What is written: the mask, if there is one."""
+        """The mask, if one is stored."""
         return tuple(operand for arg, operand in self._operands.items() if arg not in SCALARS)
 
     @property
     def numbers(self) -> tuple[Number, ...]:
-        """What a nest has to know of its iterations."""
+        """The `Number` that the nest must provide."""
         return () if self._random is None else (self._random.number,)
 
     @property
     def registers(self) -> int:
-        """How many registers the vectors of a nest had better fill. Four numbers come from one
-        lane of 64 bits, so that those of two registers are made in a whole one."""
+        """The registers that the nest's vectors should fill: two, since four random numbers come
+        from one 64-bit lane, and a full register of counters yields two registers of numbers."""
         return 2 if self._operands else 1
 
     def apply(self, place: Place, value: Value) -> Value:
-        """The values that are kept, divided by the probability of that, and zeros; their mask is
-        stored."""
+        """Scale surviving elements by 1 / (1 - probability), zero the others, and store the
+        mask."""
         if self._random is None:
             return value
         b = place.e.b
@@ -74,8 +73,7 @@ class Dropper:
         return b.select(survives, b.fmul(value, parameters.scale), place.constant(0.0))
 
     def _known(self, place: Place) -> _Parameters:
-        """What follows from the probability of the execution, computed where the function
-        begins."""
+        """What follows from the probability, computed in the entry block."""
         key = place.e, place.kind.count, place.kind.element
         if key not in self._parameters:
             with place.e.b.goto_entry_block():
@@ -100,8 +98,8 @@ class Dropper:
 
 @dataclass(frozen=True)
 class _Parameters:
-    """What an execution is told: random numbers up to ``limit`` drop an element, the others are
-    scaled."""
+    """Elements whose random number is at most ``limit`` are dropped; the others are multiplied by
+    ``scale``."""
 
     limit: Value
     scale: Value

@@ -1,19 +1,19 @@
-"""What is done to the sums of a product before they are stored, the same for every product:
+"""The epilogue of products: from sums to stored results.
 
-    compensation    what zero points and shifted operands added to sums of integers
+    compensation    removes what zero points and shifted operands added to integer sums
     dequantization  the scales of src and weights
     bias
     post-ops
     quantization    scale and zero point of dst
     conversion      to dst's type
 
-With stored integers a and w that stand for a - za and w - zw, and C and R the sums of a column of
-weights and of a row of src, all of K terms::
+Let a and w be stored integers that mean a - za and w - zw. Let C be the sum of a column of the
+weights and R the sum of a row of src, each over K terms::
 
     sum (a - za) * (w - zw) = sum a * w  -  zw * R  -  za * (C - K * zw)
 
-Where terms are left out of some sums, as those with padding are, the last part is not the same for
-all rows, and is given.
+If sums skip terms, as at the padding of a convolution, the last part differs between rows and is an
+operand.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ PlaceOf = Callable[[ir.Value, ir.Type], Place]
 
 @dataclass(frozen=True)
 class Depth:
-    """How many terms a sum has, and how many with the padding of the panels; values of i64 where
-    only the execution knows."""
+    """The number of terms of a sum (K), without and with the padding of the panels. i64 values for
+    run-time sizes."""
 
     terms: int | ir.Value
     padded: int | ir.Value
@@ -52,9 +52,9 @@ class Depth:
 def core_type(
     multiply: Multiply, dst: DataType, quantization: Quantization, *, bare: bool
 ) -> DataType:
-    """The type of results until they are stored in type ``dst``: s32 where sums of integers are
-    stored as they are, f64 beside sums of that, else f32. ``bare`` are results without bias and
-    post-ops."""
+    """The type of results until they are stored in type ``dst``: f64 for sums of f64; s32 for
+    integer sums that are stored as they are; else f32. ``bare``: there is no bias and no
+    post-op."""
     if multiply.a is DataType.f64:
         return DataType.f64
     scaled = quantization.scales or quantization.adjust != 1
@@ -64,12 +64,12 @@ def core_type(
 
 
 class Finish:
-    """The end of a product bound to what it reads.
+    """The epilogue of a product, bound to its operands.
 
-    ``core`` is `core_type`. ``factors`` are the arguments that are src and weights of the product.
-    ``row_sums`` are the sums R of the rows of src, there where ``needs_row_sums``. ``weight_sums``
-    are the sums C of the columns of the weights, where a row of ones does not find them. With
-    ``column_sums``, which are what zero points of src add to each result, the quantizer has none.
+    ``core`` is `core_type`. ``factors`` are the argument ids of src and weights. ``row_sums`` are
+    the sums R, needed if `needs_row_sums`. ``weight_sums`` are the sums C, if the tile does not
+    compute them. ``column_sums`` are the complete contributions of src's zero points to each
+    result; the quantizer then has no zero points of src.
     """
 
     def __init__(
@@ -94,21 +94,21 @@ class Finish:
         self._weight_sums = weight_sums
 
     def of_depth(self, depth: Depth) -> Finish:
-        """The end of sums of another depth."""
+        """This epilogue for sums of another depth."""
         made = copy(self)
         made._depth = depth
         return made
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """dst and what is read besides src and weights."""
+        """dst, and all operands that are read except src and weights."""
         others = (self._bias, self._row_sums, self._column_sums, self._weight_sums)
         given = (operand for operand in others if operand is not None)
         return (self.dst, *self._epilogue.operands, *self._quantizer.operands, *given)
 
     def far(self, caches: Caches) -> list[Operand]:
-        """What is better prefetched: what post-ops read, if it is too much to be in the second
-        cache, and what is only overwritten, if it may not be in any."""
+        """The operands that should be prefetched: post-op operands too large for the second-level
+        cache, and a dst that is only overwritten if it may be in no cache."""
         read = (self.dst,) if self._epilogue.reads_dst else ()
         large = [op for op in (*read, *self._epilogue.operands) if op.desc.size > caches.l2 // 2]
         if not read and self.dst.desc.size >= caches.shared:
@@ -117,8 +117,8 @@ class Finish:
 
     @property
     def needs_column_sums(self) -> bool:
-        """Whether the product has to sum up the columns of the weights: a row of ones of A, behind
-        all others, does."""
+        """Whether the tile must compute the column sums of the weights, by a last row of A that is
+        all ones."""
         return self._compensates and self._weight_sums is None
 
     @property
@@ -126,9 +126,10 @@ class Finish:
         return self._multiply.is_integer and self._zero(0) is not None
 
     def complete(self, tile: Tile, place_of: PlaceOf) -> Tile:
-        """The sums without what zero points and shifts added, in the type of the core.
+        """Remove the contributions of zero points and shifts from the sums, and convert to the core
+        type.
 
-        ``place_of(number, core)`` is the place of cell ``number``. The row of ones is gone.
+        ``place_of(number, core)`` is the place of cell ``number``. The row of ones is dropped.
         """
         if not self._multiply.is_integer:
             return tile if self._row_sums is None else self._without_rows_of_floats(tile, place_of)
@@ -158,7 +159,7 @@ class Finish:
         return tile.map(one)
 
     def scaled(self, tile: Tile, place_of: PlaceOf) -> Tile:
-        """Complete sums with the scales of both factors."""
+        """Multiply compensated sums by the scales of both factors."""
         core = self.core
 
         def one(row: int, v: int, value: ir.Value) -> ir.Value:
@@ -170,8 +171,8 @@ class Finish:
         return tile.map(one)
 
     def zeros(self, places: Sequence[Place]) -> Values:
-        """What is taken off the weights when they are loaded, for each vector of columns; nothing
-        where it is taken off the sums."""
+        """The zero points to subtract from the weights as they are loaded, one for each vector of
+        columns; empty if they are compensated in the sums."""
         if self._multiply.shifted_late or self._zero(1) is None:
             return ()
         return tuple(self._load_zero(place, 1) for place in places)
@@ -184,7 +185,7 @@ class Finish:
         return [operand for operand in both if operand is not None]
 
     def store(self, tile: Tile, place_of: PlaceOf) -> None:
-        """Finish every cell, and store it."""
+        """Finish and store every cell."""
         core = self.core
         e = place_of(i64(0), core).e
 
@@ -204,7 +205,7 @@ class Finish:
         return self._quantizer.quantize(place, Arg.DST, value)
 
     def _zero(self, side: int) -> Operand | None:
-        """The zero points of src, 0, or weights, 1."""
+        """The zero points of src (0) or weights (1)."""
         return self._quantizer.zero_point(self._factors[side])
 
     def _load_zero(self, place: Place, side: int) -> ir.Value:
@@ -213,7 +214,7 @@ class Finish:
         return place.load(operand)
 
     def _unshifted(self, place: Place, total: ir.Value) -> ir.Value:
-        """C from the sums of a row of ones."""
+        """C from the sums of the row of ones."""
         if not self._multiply.shift:
             return total
         b, shift = place.e.b, vector.splat_constant(total.type, self._multiply.shift)
@@ -227,7 +228,7 @@ class Finish:
         return b.sub(total, b.mul(self._load_zero(place, 1), terms))
 
     def _without_rows_of_floats(self, tile: Tile, place_of: PlaceOf) -> Tile:
-        """The sums without zw * R."""
+        """Subtract zw * R from sums of floats."""
         rows = self._row_sums
         assert rows is not None
 
@@ -239,7 +240,7 @@ class Finish:
         return tile.map(one)
 
     def _without_rows(self, place: Place, value: ir.Value) -> ir.Value:
-        """The sums without (zw + shift) * R."""
+        """Subtract (zw + shift) * R."""
         if self._row_sums is None:
             return value
         b, rows = place.e.b, place.load(self._row_sums)
@@ -257,6 +258,6 @@ def _count(place: Place, number: int | ir.Value) -> ir.Value:
 
 
 def needs_row_sums(multiply: Multiply, zero_points: Mapping[int, object], weights: int) -> bool:
-    """Whether the sums of src's rows take part: argument ``weights`` has zero points, or its
-    elements are shifted."""
+    """Whether row sums of src are needed: the weights have zero points that are compensated in the
+    sums, or their elements are shifted."""
     return bool(multiply.shift) or (multiply.shifted_late and weights in zero_points)

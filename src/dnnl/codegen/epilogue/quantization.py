@@ -1,4 +1,4 @@
-"""Scales and zero points of a kernel: a stored x stands for scale * (x - zero_point)."""
+"""Scales and zero points: a stored x means scale * (x - zero_point)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Specs = tuple[tuple[int, ScaleSpec], ...]
 
 @dataclass(frozen=True)
 class Quantization:
-    """Which arguments have scales and zero points, and how these lie. Weights are stored times
-    ``adjust``, by which results are divided."""
+    """The arguments with scales and zero points, and their layouts. Weights are stored multiplied
+    by ``adjust``; results are divided by it."""
 
     scales: Specs = ()
     zero_points: Specs = ()
@@ -35,14 +35,14 @@ class Quantization:
 
     @staticmethod
     def of(attr: PrimitiveAttr) -> Quantization:
-        """What the attributes ask for."""
+        """The quantization that the attributes specify."""
         return Quantization(
             tuple(sorted(attr.scales.items(), key=_by_arg)),
             tuple(sorted(attr.zero_points.items(), key=_by_arg)),
         )
 
     def of_arguments(self, wanted: Container[int]) -> Quantization:
-        """What is said of some arguments."""
+        """The quantization of the arguments in ``wanted``."""
 
         def some(specs: Specs) -> Specs:
             return tuple((arg, spec) for arg, spec in specs if arg in wanted)
@@ -51,23 +51,23 @@ class Quantization:
         return Quantization(some(self.scales), some(self.zero_points), adjust)
 
     def without_zero_points(self, argument: int) -> Quantization:
-        """What is said of all, the zero points of an argument excepted."""
+        """The quantization without the zero points of an argument."""
         others = tuple((arg, spec) for arg, spec in self.zero_points if arg != argument)
         return Quantization(self.scales, others, self.adjust)
 
     @property
     def computed(self) -> ScaleSpec | None:
-        """The scales of dst, if the kernel computes them."""
+        """The scales of dst, if the kernel computes them (dynamic quantization)."""
         spec = dict(self.scales).get(Arg.DST)
         return spec if spec is not None and spec.computed else None
 
     def refuse(
         self, tensors: Mapping[int, MemoryDesc], *, computes: bool = False
     ) -> Refusal | None:
-        """Why this cannot be generated for ``tensors``, the quantizable arguments, or None. Whoever
-        ``computes`` scales of dst takes those that are not given.
+        """The reason why this cannot be generated for the quantizable arguments ``tensors``, or
+        None. ``computes`` says that the caller computes scales of dst that are not given.
 
-        Raises InvalidArguments where a mask or a group does not fit the dims.
+        Raises InvalidArguments if a mask or a group does not fit the dims.
         """
         for what, specs in (("scales", self.scales), ("zero points", self.zero_points)):
             for arg, spec in specs:
@@ -89,9 +89,9 @@ def _by_arg(item: tuple[int, ScaleSpec]) -> int:
 
 
 class Quantizer:
-    """Scales and zero points bound to the operands of a kernel. One that ``requantizes`` sums of
-    products multiplies by the reciprocal of a single scale of an integer dst, on every instruction
-    set; others divide."""
+    """Scales and zero points bound to the operands of a kernel. With ``requantizes`` (products), a
+    single scale of an integer dst is applied as a multiplication by its reciprocal on every
+    instruction set; otherwise results are divided."""
 
     def __init__(
         self,
@@ -121,15 +121,15 @@ class Quantizer:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """What is read besides the tensors."""
+        """The scales and zero points."""
         return (*self._scales.values(), *self._zero_points.values())
 
     def scale(self, argument: int) -> Operand | None:
-        """The scales of an argument, if it has any."""
+        """The scales of an argument, or None."""
         return self._scales.get(argument)
 
     def zero_point(self, argument: int) -> Operand | None:
-        """The zero points of an argument, if it has any."""
+        """The zero points of an argument, or None."""
         return self._zero_points.get(argument)
 
     def dequantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
@@ -175,7 +175,7 @@ class Quantizer:
         return value
 
     def _divisor(self, place: Place, argument: int) -> Divisor:
-        """What divides by the one scale of an argument, computed where the function begins."""
+        """The divisor for the single scale of an argument, computed in the entry block."""
         key = place.e, argument, place.kind.count
         if key not in self._divisors:
             with place.e.b.goto_entry_block():
@@ -183,7 +183,7 @@ class Quantizer:
         return self._divisors[key]
 
     def _reciprocal(self, place: Place, argument: int) -> ir.Value:
-        """1 / the one scale of an argument, computed where the function begins."""
+        """1 / the single scale of an argument, computed in the entry block."""
         b, key = place.e.b, (place.e, argument, place.kind.count)
         if key not in self._reciprocals:
             with b.goto_entry_block():
@@ -192,7 +192,7 @@ class Quantizer:
         return self._reciprocals[key]
 
     def _one(self, place: Place, argument: int) -> ir.Value:
-        """The one scale of an argument, in all lanes."""
+        """The single scale of an argument, in all lanes."""
         e, operand = place.e, self._scales[argument]
         row = convert.storage(operand.data_type)
         where = e.element(place.address(operand), i64(operand.desc.offset0), row.element)
@@ -201,8 +201,8 @@ class Quantizer:
 
 
 def _within(place: Place, quotient: ir.Value, scale: ir.Value, limit: float) -> ir.Value:
-    """A quotient by a scale that was computed for it: within the limits of the type, and zero where
-    the scale is too small for its own type."""
+    """A quotient by a dynamic scale: clamped to the limits of the type, and zero if the scale
+    underflowed to zero."""
     b, zero = place.e.b, place.constant(0.0)
     value = clamp(place.e, quotient, -limit, limit)
     return b.select(b.fcmp_ordered("==", scale, zero), zero, value)

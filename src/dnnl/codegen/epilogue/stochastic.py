@@ -1,12 +1,11 @@
-"""Stochastic rounding: results are rounded up or down by chance, so that they are right on the
-mean.
+"""Stochastic rounding: round up or down at random, so that results are unbiased.
 
-What a narrower float drops of the digits of an f32 is the chance to be rounded away from zero::
+The truncated digits of an f32 are the probability that the magnitude is rounded up::
 
     f32     s eeeeeeee mmmmmmm dddddddddddddddd      + random d bits, then d = 0
     bf16    s eeeeeeee mmmmmmm
 
-Infinity and what is beyond the largest number become that, and what would be denormal zero.
+Infinity and overflow become the largest number; denormal results become zero.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 SEED = MemoryDesc((1,), "s32")
-"""What an execution gets as ``Arg.ROUNDING_SEED``."""
+"""The descriptor of ``Arg.ROUNDING_SEED``."""
 
 _LEAST = {
     DataType.bf16: 2.0**-126, DataType.f16: 2.0**-14, DataType.f8_e5m2: 2.0**-14,
     DataType.f8_e4m3: 2.0**-6,
 }  # fmt: skip
 ROUNDED = frozenset(_LEAST)
-"""The types to which results are rounded by chance; f32 and f64 hold them as they are."""
+"""The types that stochastic rounding applies to; f32 and f64 results are exact."""
 
 
 class StochasticRounding:
-    """The rounding of a kernel's dst, if it is ``wanted`` and there is any."""
+    """Stochastic rounding of a kernel's dst, if ``wanted`` and if dst is narrower than f32."""
 
     def __init__(self, wanted: bool, dst: Operand, arguments: Arguments) -> None:
         self._kind = dst.data_type
@@ -48,11 +47,11 @@ class StochasticRounding:
 
     @property
     def numbers(self) -> tuple[Number, ...]:
-        """What a nest has to know of its iterations."""
+        """The `Number` that the nest must provide."""
         return () if self._random is None else (self._random.number,)
 
     def apply(self, place: Place, value: Value) -> Value:
-        """The values (f32) as dst holds them without a further rounding."""
+        """Round the values (f32) to numbers that dst represents exactly."""
         if self._random is None or self._kind not in ROUNDED:
             return value
         b = place.e.b

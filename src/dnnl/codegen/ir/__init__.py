@@ -1,1 +1,1 @@
-"""Writing LLVM IR: modules and values, vectors of any length on registers, moves among lanes."""
+"""LLVM IR: modules and values, vectors of any length on registers, shuffles."""

@@ -1,4 +1,4 @@
-"""The lanes of vectors combined with each other: the end of a reduction along a vector."""
+"""Horizontal reductions: combine the lanes of a vector."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ def reduce_lanes(
     *,
     scalar: bool | None = None,
 ) -> Values:
-    """One result out of those of all lanes; every lane then holds it.
+    """Reduce the lanes of ``values`` with ``merge``; every lane of the result has the answer.
 
-    If it is to be ``single``, it is known to be the same everywhere. It takes longer to get and its
-    quotients less, as they are those of one number, which of vectors of 512 bits always pays.
+    ``scalar`` halves the vector until one lane is left and broadcasts that one. LLVM then knows
+    that all lanes are equal, so later divisions become scalar. Otherwise vectors are rotated and
+    merged at full width, which has a shorter latency. By default vectors of 512 bits are reduced to
+    a scalar.
     """
     kind = values[0].type
     if scalar is None:

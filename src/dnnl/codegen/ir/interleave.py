@@ -1,4 +1,4 @@
-"""Vectors whose elements lie in turns in memory: the first of each, the second of each, ..."""
+"""Interleave vectors: the first element of each, then the second of each, and so on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dnnl.codegen.ir.builder import I1, Emitter
 
 
 def interleave(e: Emitter, vectors: Sequence[ir.Value]) -> list[ir.Value]:
-    """The elements of vectors in turns, in as many vectors: the first of each, the second ..."""
+    """Interleave ``vectors`` of equal length. The result is as many vectors as were given."""
     lanes, count = vectors[0].type.count, len(vectors)
     interleaved = []
     for begin in range(0, lanes * count, lanes):
@@ -29,7 +29,7 @@ def interleave(e: Emitter, vectors: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def interleave_masks(e: Emitter, masks: Sequence[vector.Mask], lanes: int) -> list[vector.Mask]:
-    """The masks of vectors that are woven."""
+    """The masks that belong to the vectors of `interleave`, from one mask for each operand."""
     if all(mask is None or isinstance(mask, ir.Constant) for mask in masks):
         known = [[True] * lanes if mask is None else vector.flags(mask) for mask in masks]
         every = [known[n % len(masks)][n // len(masks)] for n in range(lanes * len(masks))]

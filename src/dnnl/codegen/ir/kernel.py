@@ -1,5 +1,4 @@
-"""What a kernel is: its arguments, its phases and their code in LLVM IR, or the reason why there is
-none."""
+"""A kernel: its arguments, its phases and their LLVM IR, or the reason for a refusal."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 class Reason(Enum):
-    """The vocabulary of refusals."""
+    """Why an implementation refuses a problem."""
 
     DATA_TYPE = "unsupported data type"
     LAYOUT = "unsupported layout"
@@ -31,7 +30,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an implementation does not take a problem."""
+    """A refusal: the reason, and what in the problem caused it."""
 
     reason: Reason
     detail: str = ""
@@ -41,45 +40,47 @@ class Refusal:
 
 
 SIZES = -1
-"""The id of the argument with the sizes of an execution, for kernels that serve all sizes. It is
-the last one, and the library's own."""
+"""The id of the argument with run-time sizes. It is the last argument of kernels that serve all
+sizes; the library fills it for each execution."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The contents of the argument `SIZES`, and the most threads for which there is work."""
+    """The contents of the argument `SIZES`, and the number of threads that the work is enough
+    for."""
 
     data: bytes
     threads: int
 
 
 class Arguments:
-    """The execution arguments of a kernel in the order in which its phases receive them."""
+    """Assigns a slot to each execution argument of a kernel, in the order of first use."""
 
     def __init__(self) -> None:
         self._ids: list[int] = []
 
     def slot(self, argument: int) -> int:
-        """The place of an argument, new at its first mention."""
+        """The slot of an argument, assigned by the first call."""
         if argument not in self._ids:
             self._ids.append(int(argument))
         return self._ids.index(argument)
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The ids by place."""
+        """The ids of the arguments, ordered by slot."""
         return tuple(self._ids)
 
 
 def symbol(primitive: str, descs: Sequence[MemoryDesc], isa: Isa) -> str:
-    """The name of a phase: ``primitive__types__WxH__isa``, W being the lanes of a vector."""
+    """The symbol of a phase: ``primitive__types__WxH__isa``, where W is the lanes of a vector."""
     types = "_".join(dict.fromkeys(str(desc.data_type) for desc in descs))
     return f"{primitive}__{types}__{isa.lanes}x1__{isa.name}"
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A generated module. ``arguments`` are the ids of the pointers that its phases take."""
+    """A generated module. ``arguments`` are the ids of the pointers that its phases take, by
+    slot."""
 
     module: Module
     phases: tuple[Phase, ...]
@@ -88,10 +89,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that is needed to build a kernel, now or in another process.
+    """Everything needed to build a kernel, in this process or in another.
 
-    ``conf`` is a frozen dataclass whose repr tells everything that generation depends on, and
-    ``build(conf, isa)`` is deterministic: equal recipes make equal code.
+    ``conf`` is a frozen dataclass whose repr contains everything that the generated code depends
+    on. ``build(conf, isa)`` is deterministic: equal recipes give equal code.
     """
 
     conf: object

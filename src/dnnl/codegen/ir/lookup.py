@@ -1,4 +1,4 @@
-"""Short tables in registers, of which one instruction picks an element for each lane."""
+"""Table lookups by one shuffle instruction: tables of 16 or 32 elements in a register."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from dnnl.codegen.ir.builder import Emitter
 
 
 def _register(e: Emitter, element: ir.Type) -> tuple[int, str] | None:
-    """How many elements of a type, f32 or i16, a register holds of which the target picks, and the
-    instruction."""
+    """The elements that a register holds, and LLVM's name of the lookup instruction for ``element``
+    (f32 or i16); None if the target has none."""
     lanes = e.isa.vector_bits // vector.bits(element)
     name = e.isa.instruction("pick", vector.suffix(element), lanes)
     return (lanes, name) if name else None
 
 
 def is_native(e: Emitter, kind: ir.Type) -> bool:
-    """Whether the target picks elements of this type, f32 or i16, for all registers of it."""
+    """Whether the target looks up elements of this type (f32 or i16) and ``kind`` fills whole
+    registers."""
     register = _register(e, kind.element)
     return register is not None and kind.count % register[0] == 0
 
 
 def pick(e: Emitter, table: Sequence[float], index: ir.Value, element: ir.Type) -> ir.Value:
-    """table[i] for each lane, whose lowest bits are i: an integer as wide as ``element``.
+    """``table[i]`` for each lane of ``index``, where i is the lowest bits of the lane.
 
-    The table has 16 elements, or 32 of i16. Only where ``is_native``.
+    ``index`` holds integers as wide as ``element``. The table has 16 elements of f32, or 32 of i16.
+    Only where `is_native`.
     """
     register = _register(e, element)
     assert register is not None, "only where it is native"

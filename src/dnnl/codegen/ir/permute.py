@@ -1,4 +1,4 @@
-"""Elements picked out of registers by numbers that are known when the code runs."""
+"""Permute the elements of registers by indices that are computed at run time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ _BITS = 32
 
 
 def permutes(isa: Isa, bits: int, lanes: int) -> bool:
-    """Whether the target picks elements of so many bits out of registers of ``lanes``."""
+    """Whether the target permutes elements of ``bits`` bits across registers of ``lanes`` lanes."""
     return bits == _BITS and isa.instruction(_ONE, "f32", lanes) is not None
 
 
 def permuted(e: Emitter, parts: Sequence[ir.Value], index: ir.Value) -> ir.Value:
-    """The element for each lane whose number in ``parts``, registers that are taken to lie one
-    behind the other, is that of ``index``, of i32; integers may have fewer bits. Only where the
-    target ``permutes``."""
+    """Select elements of the concatenated registers ``parts`` by ``index`` (i32, one for each
+    lane).
+
+    Elements have 32 bits, or fewer if they are integers. Only where the target `permutes`.
+    """
     kind, lanes = parts[0].type, parts[0].type.count
     floats, integers = vector.vector_type(F32, lanes), vector.vector_type(I32, lanes)
     if vector.bits(kind) < _BITS:
@@ -40,7 +42,8 @@ def permuted(e: Emitter, parts: Sequence[ir.Value], index: ir.Value) -> ir.Value
         else:
             picked = e.intrinsic(one, floats, [*some, index])
         if value is not None:
-            # Instructions look at as many bits of a number as they have elements to pick from.
+            # The instruction ignores the upper bits of an index, so a range check selects the
+            # register.
             here = vector.splat_constant(index.type, first * lanes)
             picked = e.b.select(e.b.icmp_signed(">=", index, here), picked, value)
         value = picked

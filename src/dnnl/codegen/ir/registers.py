@@ -1,6 +1,6 @@
-"""Loads and stores of vectors that fill several registers: masked ones go register by register.
+"""Loads and stores of vectors that span several registers, one masked access for each register.
 
-LLVM 22 drops the masks of some registers where it takes a masked vector apart itself.
+LLVM 22 drops the masks of some registers when it splits a masked vector itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dnnl.codegen.ir.vector import Mask
 
 
 def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask) -> ir.Value:
-    """Load neighbouring elements; masked-off lanes read as zero and touch no memory."""
+    """Load consecutive elements. Lanes outside ``mask`` read as zero and touch no memory."""
     masks = _masks(e, kind, mask)
     if len(masks) == 1:
         return vector.load(e, pointer, kind, mask)
@@ -26,8 +26,8 @@ def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask) -> ir.V
 def store(
     e: Emitter, value: ir.Value, pointer: ir.Value, mask: Mask, *, streamed: bool = False
 ) -> None:
-    """Store to neighbouring elements; masked-off lanes touch no memory. Without a mask the store is
-    non-temporal if ``streamed``."""
+    """Store consecutive elements. Lanes outside ``mask`` touch no memory. ``streamed`` makes a
+    store without a mask non-temporal."""
     masks = _masks(e, value.type, mask)
     if len(masks) == 1:
         vector.store(e, value, pointer, mask, streamed=streamed)
@@ -40,7 +40,7 @@ def store(
 
 
 def _masks(e: Emitter, kind: ir.VectorType, mask: Mask) -> list[Mask]:
-    """The mask of each register that the vector fills; a single one where it stays whole."""
+    """The mask of each register that the vector spans; one mask if the access is not split."""
     lanes = min(kind.count, e.isa.vector_bits // vector.bits(kind))
     whole = lanes == kind.count or e.isa.device is not None
     if mask is None or whole or vector.is_empty(mask):
@@ -52,8 +52,11 @@ def _masks(e: Emitter, kind: ir.VectorType, mask: Mask) -> list[Mask]:
 
 
 def _split(e: Emitter, mask: ir.Value, lanes: int) -> list[Mask]:
-    """A mask that is known at run time in pieces: as integers where no registers hold masks, since
-    LLVM 22 otherwise loads all of a register of which no lane is ever wanted."""
+    """Split a run-time mask into masks of ``lanes`` lanes.
+
+    Without mask registers the mask is split as integers: LLVM 22 otherwise loads a register in full
+    even if none of its lanes is set.
+    """
     if e.isa.merging:
         return list(vector.split(e, mask, lanes))
     wide = e.b.sext(mask, vector.vector_type(I32, mask.type.count))

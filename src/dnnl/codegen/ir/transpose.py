@@ -1,4 +1,4 @@
-"""Transposing what registers hold already; `vector.transpose` does it while rows are loaded."""
+"""Transpose registers. `vector.transpose` transposes while it loads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from dnnl.codegen.ir.builder import Emitter
 
 
 def transpose_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """Columns from as many rows, each of them a register, as it has lanes.
+    """Transpose a square of registers: as many rows as a register has lanes.
 
-    Units of 128 bits change places first, so that each register has the same unit of all rows that
-    are a unit's lanes apart; the rest stays inside the units.
+    Units of 128 bits are exchanged between registers first; the remaining steps stay inside units.
     """
     lanes = rows[0].type.count
     unit = min(lanes, 128 // vector.bits(rows[0].type))
@@ -28,9 +27,8 @@ def transpose_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def interleave_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """The elements of rows with the same number as neighbours, in the order of the numbers.
-
-    Rows are two or four registers of 8 or 16 bits, and so is the result::
+    """Interleave whole registers, element by element. ``rows`` are two or four registers of 8- or
+    16-bit elements, and so is the result::
 
         a0 a1 a2 a3 ..    b0 b1 b2 b3 ..      ->      a0 b0 a1 b1 ..    .. a8 b8 a9 b9 ..
     """
@@ -39,7 +37,8 @@ def interleave_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]
 
 
 def _sort_units(e: Emitter, regs: Sequence[ir.Value], unit: int) -> list[ir.Value]:
-    """The first units of all registers one behind the other, then the second ones."""
+    """Reorder 128-bit units: the first unit of every register, then the second of every register,
+    and so on."""
     regs = list(regs)
     for _ in range((regs[0].type.count // unit).bit_length() - 1):
         regs = unzip(e, regs, unit)
@@ -47,7 +46,7 @@ def _sort_units(e: Emitter, regs: Sequence[ir.Value], unit: int) -> list[ir.Valu
 
 
 def unzip(e: Emitter, regs: list[ir.Value], unit: int) -> list[ir.Value]:
-    """The even units of each pair of registers, then the odd ones of each."""
+    """For each pair of registers the even units, then the odd ones."""
     lanes = range(2 * regs[0].type.count)
     return [
         vector.shuffle(e, a, b, [lane for lane in lanes if lane // unit % 2 == odd])

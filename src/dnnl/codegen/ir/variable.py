@@ -1,4 +1,4 @@
-"""A number that code changes as it runs."""
+"""A mutable integer of a generated function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dnnl.codegen.ir.builder import I64, Emitter, Value, i64
 
 
 class Variable:
-    """An i64 that is 0 where the function begins; LLVM keeps it in a register."""
+    """An i64 that is 0 at the start of the function. LLVM promotes it to a register."""
 
     def __init__(self, e: Emitter) -> None:
         self._b = e.b
@@ -16,9 +16,9 @@ class Variable:
 
     @property
     def value(self) -> Value:
-        """The number as it is now."""
+        """The current value."""
         return self._b.load(self._slot, typ=I64)
 
     def set(self, value: Value) -> None:
-        """Change the number."""
+        """Assign a value."""
         self._b.store(value, self._slot)

@@ -15,14 +15,14 @@ from llvmlite import ir
 from dnnl.codegen.ir.builder import F32, F64, I1, I32, I64, PTR, Emitter, Values, i64
 
 Mask: TypeAlias = ir.Value | None
-# What fills a vector register, or the beginning of one, by its bits.
+# The type that fills a vector register, or the start of one, by its width in bits.
 _REGISTERS = {32: F32, 64: F64, **{32 * n: ir.VectorType(F32, n) for n in (4, 8, 16)}}
 
 
 class OneLane(ir.Type):  # type: ignore[misc]
-    """A vector of one element, which is a scalar in IR: a device has no vectors of one.
+    """A vector of one element. It is a scalar in IR, since devices have no vectors of one.
 
-    Comparisons of such values give a plain i1, and so are masks of one lane.
+    Comparisons of such values give a plain i1, and so masks of one lane are i1.
     """
 
     count = 1
@@ -32,7 +32,7 @@ class OneLane(ir.Type):  # type: ignore[misc]
         self.null = element.null
 
     def wrap_constant_value(self, value: object) -> object:
-        """The element's value, out of a list if it is in one; None, for zero, as it is."""
+        """The element's constant, unwrapped from a list; None (zero) is passed on."""
         if value is None:
             return None
         if isinstance(value, list):
@@ -54,7 +54,7 @@ class OneLane(ir.Type):  # type: ignore[misc]
 
 
 def vector_type(element: ir.Type, lanes: int) -> ir.Type:
-    """The type of ``lanes`` elements; it has ``element`` and ``count`` with one lane as well."""
+    """The vector type of ``lanes`` elements. It has ``element`` and ``count`` even for one lane."""
     return ir.VectorType(element, lanes) if lanes > 1 else OneLane(element)
 
 
@@ -77,7 +77,7 @@ def bits(kind: ir.Type) -> int:
 def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
     """All lanes the same constant."""
     if value == 0 and str(value)[0] != "-":
-        return ir.Constant(kind, None)  # prints as zeroinitializer, which is soon read
+        return ir.Constant(kind, None)  # printed as zeroinitializer, which parses fast
     return ir.Constant(kind, [value] * kind.count)
 
 
@@ -95,7 +95,7 @@ def splat(e: Emitter, scalar: ir.Value, lanes: int) -> ir.Value:
 
 
 def only(e: Emitter, value: ir.Value) -> ir.Value:
-    """The element of a vector of one lane; a mask of one lane as it is."""
+    """The element of a vector of one lane; a mask of one lane unchanged."""
     return e.b.bitcast(value, value.type.element) if isinstance(value.type, OneLane) else value
 
 
@@ -124,7 +124,7 @@ def from_lanes(e: Emitter, elements: Sequence[ir.Value]) -> ir.Value:
 
 
 def any_lane(e: Emitter, mask: ir.Value) -> ir.Value:
-    """Whether a mask has any lane, as an i1."""
+    """Whether any lane of a mask is set, as an i1."""
     if e.isa.device is not None or not isinstance(mask.type, ir.VectorType):
         return reduce(e.b.or_, each_lane(e, mask))
     number = ir.IntType(mask.type.count)
@@ -137,12 +137,12 @@ def iota(element: ir.Type, lanes: int) -> ir.Constant:
 
 
 def first_lanes(e: Emitter, count: ir.Value, lanes: int) -> ir.Value:
-    """The mask of the lanes whose number is below ``count`` (i64, any value)."""
+    """The mask of the lanes below ``count`` (i64, any value)."""
     return e.b.icmp_signed("<", iota(I64, lanes), splat(e, count, lanes))
 
 
 def known_lanes(known: Sequence[bool]) -> Mask:
-    """The mask of the lanes with a true flag, known while code is generated."""
+    """The mask of the lanes whose flag is true, known at compile time."""
     if all(known):
         return None
     if not any(known):
@@ -151,12 +151,12 @@ def known_lanes(known: Sequence[bool]) -> Mask:
 
 
 def is_empty(mask: Mask) -> bool:
-    """Whether a mask is known to hold no lane."""
+    """Whether a mask is known to be empty."""
     return isinstance(mask, ir.Constant) and not any(flags(mask))
 
 
 def _first_known(mask: Mask) -> int:
-    """How many lanes a known mask of the first lanes holds; 0 for any other mask."""
+    """The number of lanes if the mask is known and covers exactly the first lanes; else 0."""
     if not isinstance(mask, ir.Constant) or mask.constant is None:
         return 0
     known = flags(mask)
@@ -165,14 +165,14 @@ def _first_known(mask: Mask) -> int:
 
 
 def flags(mask: ir.Constant) -> list[bool]:
-    """Which lanes a known mask holds."""
+    """Which lanes of a known mask are set."""
     if mask.constant is None:
         return [False] * getattr(mask.type, "count", 1)
     return [bool(flag.constant) for flag in mask.constant]
 
 
 def both(e: Emitter, a: Mask, b: Mask) -> Mask:
-    """The lanes that are in both masks."""
+    """The intersection of two masks."""
     if a is None or is_empty(b):
         return b
     if b is None or is_empty(a):
@@ -183,7 +183,7 @@ def both(e: Emitter, a: Mask, b: Mask) -> Mask:
 
 
 def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) -> ir.Value:
-    """Load neighbouring elements; masked-off lanes read as zero and touch no memory."""
+    """Load consecutive elements. Lanes outside ``mask`` read as zero and touch no memory."""
     if mask is None:
         return e.b.load(pointer, typ=kind, align=_align(kind))
     if is_empty(mask):
@@ -200,11 +200,11 @@ def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) 
 
 
 def _in_register(e: Emitter, loaded: ir.Value) -> ir.Value:
-    """``loaded``, the result of a load under a mask, which stays an instruction of its own.
+    """Hide ``loaded``, the result of a masked load, from instruction selection.
 
-    LLVM 22 makes it an operand in memory of a later one under the same mask. Where that overwrites
-    a register that is still needed (products and sums, shuffles of two registers), it takes the
-    operand out again, as a load without the mask.
+    LLVM 22 folds a masked load into a later instruction with the same mask. Where that instruction
+    would overwrite a register that is still needed (multiply-adds, two-register shuffles), LLVM
+    unfolds the operand again, as a load without the mask.
     """
     kind = loaded.type
     whole = _REGISTERS.get(bits(kind) * kind.count)
@@ -218,10 +218,10 @@ def _in_register(e: Emitter, loaded: ir.Value) -> ir.Value:
 def store(
     e: Emitter, value: ir.Value, pointer: ir.Value, mask: Mask = None, *, streamed: bool = False
 ) -> None:
-    """Store to neighbouring elements; masked-off lanes touch no memory.
+    """Store consecutive elements. Lanes outside ``mask`` touch no memory.
 
-    ``streamed`` stores are non-temporal; without a mask their address is then a multiple of the
-    vector's size.
+    ``streamed`` makes the store non-temporal. Without a mask the address must then be a multiple of
+    the vector's size.
     """
     kind = value.type
     if mask is None:
@@ -246,8 +246,7 @@ def store(
 
 
 def _by_lane(e: Emitter, kind: ir.VectorType) -> bool:
-    """Whether what reaches some elements only is written out for each of them: LLVM does it for
-    processors."""
+    """Whether masked accesses are written lane by lane: on devices. For processors LLVM does it."""
     return kind.count == 1 or e.isa.device is not None
 
 
@@ -294,12 +293,12 @@ def _store_lane(
 
 
 def _takes_masks(e: Emitter, kind: ir.VectorType) -> bool:
-    """Whether loads and stores of this type under a mask are one instruction."""
+    """Whether a masked load or store of this type is one instruction."""
     return e.isa.masked and (bits(kind) >= 32 or e.isa.masked_bytes)
 
 
 def _pieces(count: int) -> list[tuple[int, int]]:
-    """(first lane, lanes) of runs of powers of two, the longest first, that make ``count``."""
+    """(first lane, lanes) of runs that add up to ``count``: powers of two, the longest first."""
     pieces, first = [], 0
     for power in reversed(range(count.bit_length())):
         if count >> power & 1:
@@ -309,7 +308,7 @@ def _pieces(count: int) -> list[tuple[int, int]]:
 
 
 def _load_first(e: Emitter, pointer: ir.Value, kind: ir.VectorType, count: int) -> ir.Value:
-    """The first ``count`` elements piece by piece, zeros behind them."""
+    """Load the first ``count`` elements in runs of powers of two; the other lanes are zero."""
     lanes = kind.count
     value = splat_constant(kind, 0)
     for first, size in _pieces(count):
@@ -324,7 +323,7 @@ def _load_first(e: Emitter, pointer: ir.Value, kind: ir.VectorType, count: int) 
 
 
 def _store_first(e: Emitter, value: ir.Value, pointer: ir.Value, count: int) -> None:
-    """Store the first ``count`` elements piece by piece."""
+    """Store the first ``count`` elements in runs of powers of two."""
     kind = value.type
     for first, size in _pieces(count):
         part = shuffle(e, value, value, list(range(first, first + size)))
@@ -333,10 +332,10 @@ def _store_first(e: Emitter, value: ir.Value, pointer: ir.Value, count: int) -> 
 
 
 def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
-    """``mask`` as a value that LLVM cannot know to be constant.
+    """Hide from LLVM that ``mask`` is constant.
 
-    Of a masked store of one known lane, LLVM 22 makes a store of the whole wider element from which
-    that was truncated: it writes behind the end.
+    LLVM 22 turns a masked store of one known lane of a truncated vector into a store of the whole
+    wider element, which writes past the end.
     """
     number = ir.IntType(mask.type.count)
     wide = I64 if mask.type.count > 32 else I32
@@ -347,8 +346,8 @@ def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
 
 
 def prefetch(e: Emitter, pointer: ir.Value, *, second_level: bool = False) -> None:
-    """Ask for the cache line at an address, which need not exist; for the second-level cache, or
-    else for the first."""
+    """Prefetch the cache line at an address, which need not be mapped, into the first-level cache,
+    or the second-level one."""
     if not e.isa.caches.cache_hints:
         return
     near = 2 if second_level else 3
@@ -357,16 +356,17 @@ def prefetch(e: Emitter, pointer: ir.Value, *, second_level: bool = False) -> No
 
 
 def _addresses(e: Emitter, pointer: ir.Value, offsets: ir.Value, element: ir.Type) -> ir.Value:
-    """The vector of the addresses at ``offsets``."""
+    """The vector of addresses at ``offsets`` (in elements)."""
     where = e.b.gep(pointer, [offsets], source_etype=element)
-    where.type = ir.VectorType(PTR, offsets.type.count)  # llvmlite takes the base's type for it
+    where.type = ir.VectorType(PTR, offsets.type.count)  # llvmlite assumes the type of the base
     return where
 
 
 def gather(
     e: Emitter, pointer: ir.Value, offsets: ir.Value, kind: ir.VectorType, mask: Mask = None
 ) -> ir.Value:
-    """Load the elements at ``offsets`` (i64, one for each lane); masked-off lanes read as zero."""
+    """Load the elements at ``offsets`` (i64, one for each lane); lanes outside ``mask`` read as
+    zero."""
     lanes = kind.count
     if _by_lane(e, kind):
         return _load_lanes(e, pointer, each_lane(e, offsets), kind, mask)
@@ -380,7 +380,7 @@ def gather(
 def scatter(
     e: Emitter, value: ir.Value, pointer: ir.Value, offsets: ir.Value, mask: Mask = None
 ) -> None:
-    """Store the lanes to the elements at ``offsets``; masked-off ones touch no memory."""
+    """Store each lane at its offset (i64, in elements); lanes outside ``mask`` touch no memory."""
     kind = value.type
     if _by_lane(e, kind):
         _store_lanes(e, value, pointer, each_lane(e, offsets), mask)
@@ -397,31 +397,32 @@ def _align(kind: ir.VectorType) -> int:
 
 
 def multiply_add(e: Emitter, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """a * b + c: one rounding where the target has the instruction, two where it has not."""
+    """a * b + c: rounded once where the target has FMA, twice elsewhere."""
     if e.isa.fma:
         return e.intrinsic(f"llvm.fma.{suffix(a.type)}", a.type, [a, b, c])
     return e.b.fadd(e.b.fmul(a, b), c)
 
 
 def maximum(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
-    """a > b ? a : b, which is b where either is NaN: the form that is one instruction on x86."""
+    """a > b ? a : b, which is b if either is NaN: one instruction on x86."""
     return e.b.select(e.b.fcmp_ordered(">", a, b), a, b)
 
 
 def minimum(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
-    """a < b ? a : b, which is b where either is NaN."""
+    """a < b ? a : b, which is b if either is NaN."""
     return e.b.select(e.b.fcmp_ordered("<", a, b), a, b)
 
 
 def or_nan(
     e: Emitter, a: ir.Value, b: ir.Value, choose: Callable[[Emitter, ir.Value, ir.Value], ir.Value]
 ) -> ir.Value:
-    """`maximum` or `minimum` of two, NaN where either is; ``b`` does not wait for the test of a."""
+    """`maximum` or `minimum` of two vectors; NaN if either is. The latency of ``b`` excludes the
+    NaN test, so ``b`` can be a loop-carried value."""
     return e.b.select(e.b.fcmp_ordered("ord", a, a), choose(e, a, b), a)
 
 
 def shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
-    """Pick lanes out of the two vectors laid one behind the other."""
+    """Select lanes of the concatenation of two vectors."""
     if a.type.count == 1 or len(lanes) == 1:
         count = a.type.count
         return from_lanes(e, [lane(e, a if at < count else b, at % count) for at in lanes])
@@ -429,7 +430,7 @@ def shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Va
 
 
 def split(e: Emitter, value: ir.Value, lanes: int) -> list[ir.Value]:
-    """A vector in pieces of ``lanes`` elements."""
+    """Split a vector into vectors of ``lanes`` elements."""
     count = value.type.count
     if count == lanes:
         return [value]
@@ -440,13 +441,12 @@ def split(e: Emitter, value: ir.Value, lanes: int) -> list[ir.Value]:
 def transpose(
     e: Emitter, lanes: int, units: int, load: Callable[[int, int], ir.Value]
 ) -> list[ir.Value]:
-    """Columns from rows: lane i of result j is lane j of row i.
+    """Transpose while loading: lane i of result j is lane j of row i.
 
-    A row is ``units`` pieces long; ``load(row, piece)`` loads one, which has no more elements than
-    there are ``lanes``, best those of a 128-bit unit of which registers are made. Rows that far
-    apart are put side by side into one register each; then each register is interleaved with the
-    one half a unit away until the rows have become columns, always inside the units: one
-    instruction on every machine. All pieces of a row are loaded at about the same time.
+    A row has ``units`` pieces. ``load(row, piece)`` loads one of at most ``lanes`` elements,
+    preferably 128 bits. Pieces of several rows are concatenated to fill a register; then registers
+    are interleaved inside the 128-bit units, one instruction a step on every target. All pieces of
+    a row are loaded close to each other.
     """
     first = load(0, 0)
     unit = first.type.count
@@ -459,8 +459,8 @@ def transpose(
 
 
 def interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:
-    """The elements of registers with the same number side by side, inside each unit: of as many
-    registers as a unit has elements, their units' columns. Their number is a power of two."""
+    """Transpose inside each unit of ``unit`` elements. The number of registers is a power of
+    two."""
     regs, half_of_all = rows, len(rows) // 2
     for _ in range(len(rows).bit_length() - 1):
         pairs = zip(regs[:half_of_all], regs[half_of_all:], strict=True)
@@ -469,7 +469,7 @@ def interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:
 
 
 def join(e: Emitter, parts: Sequence[ir.Value]) -> ir.Value:
-    """One vector behind the other, in pairs."""
+    """Concatenate vectors pairwise."""
     joined = list(parts)
     while len(joined) > 1:
         lanes = range(2 * joined[0].type.count)
@@ -479,7 +479,7 @@ def join(e: Emitter, parts: Sequence[ir.Value]) -> ir.Value:
 
 
 def _interleave_halves(e: Emitter, a: ir.Value, b: ir.Value, unit: int, half: int) -> ir.Value:
-    """The lower or upper halves of the units of ``a`` and ``b``, lane by lane in turns."""
+    """Interleave the lower (0) or upper (1) ``half`` of each unit of ``a`` and ``b``."""
     lanes = a.type.count
     own = [lane for lane in range(lanes) if lane % unit // (unit // 2) == half]
     return shuffle(e, a, b, [lane + side for lane in own for side in (0, lanes)])

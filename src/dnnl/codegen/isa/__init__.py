@@ -1,4 +1,4 @@
-"""Instruction set rows, and the choice of one for a machine."""
+"""The table of instruction sets, and the choice of a row for a machine."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ DEVICES = (*nvptx.ROWS, *spirv.ROWS)
 
 
 def find(name: str, argument: str = "isa") -> Isa:
-    """The row of processors called ``name`` (any case); InvalidArguments has the nearest one
-    otherwise."""
+    """The row of processors called ``name``, in any case. Raises InvalidArguments with the nearest
+    name."""
     lower, names = name.lower(), [row.name for row in ROWS]
     if lower in names:
         return ROWS[names.index(lower)]
@@ -35,14 +35,14 @@ def find(name: str, argument: str = "isa") -> Isa:
 
 
 def check_limit(source: str, name: str) -> None:
-    """Raise unless this is a value of ``max_cpu_isa``."""
+    """Raise InvalidArguments unless ``name`` is a value of ``max_cpu_isa``."""
     if name != "default":
         find(name, source)
 
 
 def available(arch: str, flags: Iterable[str], universal: bool = False) -> tuple[Isa, ...]:
-    """The rows that a machine of ``arch`` with the LLVM feature names ``flags`` can run; those of
-    all processors if it is ``universal``."""
+    """The rows that a machine of ``arch`` with the LLVM features ``flags`` supports, weakest first;
+    all rows of processors if it is ``universal``."""
     if universal:
         return ROWS
     have = frozenset(flags)
@@ -58,11 +58,11 @@ def select(
     universal: bool = False,
     caches: tuple[int, int, int, int] | None = None,
 ) -> Isa:
-    """The strongest row a machine can run, for a processor at most ``DNNL_MAX_CPU_ISA`` where
-    that is set.
+    """The strongest row that a machine supports, limited by ``DNNL_MAX_CPU_ISA`` for processors.
 
-    ``caches`` are the bytes and the ways of the first-level cache and the bytes of the second and
-    the third, if they are known; how they behave is that of the processor ``cpu``.
+    ``caches`` are the sizes of the first-level cache in bytes, its associativity, and the sizes of
+    the second and third levels in bytes, if known. Other cache behaviour is looked up for the
+    processor ``cpu``.
     """
     limit, behave = config.get("max_cpu_isa"), behaviour.of
     return _select(arch, cpu, frozenset(flags), universal, caches, limit, behave)

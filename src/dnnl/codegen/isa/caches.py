@@ -1,4 +1,4 @@
-"""How the caches of processors behave, as far as the order of loops depends on it."""
+"""Sizes and behaviour of caches that loop order, prefetch and non-temporal stores depend on."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 LINE = 64
-"""The bytes of a cache line."""
+"""Bytes of a cache line."""
 
 NEVER = 2**62
-"""More bytes than tensors have."""
+"""A threshold that no tensor reaches, in bytes."""
 
 
 @dataclass(frozen=True)
 class Caches:
-    """What blocking may count on, in bytes.
+    """What blocking may assume about the caches. Sizes and thresholds are bytes.
 
-    ``l1`` and ``l2`` are the sizes of the first two levels, ``l1_ways`` is the first one's
-    associativity. Transpositions fetch ahead what is larger than ``near``, however large the second
-    level is. Operands of ``shared`` bytes and more may have left the last level, which others use
-    as well, when they are wanted again; those of ``memory`` bytes have. Processors fetch
-    ``rows_foreseen`` rows ahead by themselves if so many are read side by side.
+    ``l1`` and ``l2`` are the sizes of the first two levels, ``l1_ways`` is the associativity of the
+    first. Transpositions prefetch operands larger than ``near``. Operands of ``shared`` bytes may
+    have been evicted from the shared last level before they are read again; operands of ``memory``
+    bytes certainly have. The hardware prefetcher follows ``prefetch_streams`` rows at a time.
 
-    ``last`` is the size of the last level, 0 if it is not known. Stores are non-temporal where all
-    tensors together have ``streamed`` bytes; where so few rows are written side by side that the
-    processor fetches them ahead, ``streamed_rows`` bytes. A processor that ``follows_rows`` does so
-    wherever these lie: what comes from memory is read in its own order. Code can neither fetch nor
-    store past caches that are not ``steered``.
+    ``last`` is the size of the last level, 0 if unknown. Stores are non-temporal if all tensors
+    together have ``streamed`` bytes, or ``streamed_rows`` bytes where so few rows are written at a
+    time that the prefetcher follows them. ``prefetches_all_rows`` means that the prefetcher follows
+    rows at any distance, so tensors in memory are best read in their own order. Without
+    ``cache_hints`` the target has no prefetches and no non-temporal stores.
     """
 
     l1: int = 32 * 2**10
@@ -43,16 +42,16 @@ class Caches:
     cache_hints: bool = True
 
     def of_sizes(self, l1: int, l1_ways: int, l2: int, l3: int) -> Caches:
-        """The caches of a machine with these sizes. Of a last level that is large because many
-        processors share it, one has an eighth or so to itself, and tensors half of that, since
-        others are in use besides."""
+        """These caches with measured sizes. A thread is assumed to own an eighth of a last level
+        that many cores share; half of that is left to the tensors of one kernel."""
         streamed, rows = (max(least, l3 // 16) for least in (self.streamed, self.streamed_rows))
         return replace(
             self, l1=l1, l1_ways=l1_ways, l2=l2, last=l3, streamed=streamed, streamed_rows=rows
         )
 
     def resident_lines(self, distance: int) -> int:
-        """How many lines that many bytes apart the first level keeps at the same time."""
+        """How many lines at a ``distance`` in bytes fit into the first level without conflict
+        misses."""
         lines, rest = divmod(distance, LINE)
         if rest or not lines:
             return self.l1 // LINE
@@ -65,8 +64,7 @@ def _skylake(caches: Caches) -> Caches:
 
 
 def _zen(caches: Caches) -> Caches:
-    """A chiplet writes to memory at half of the rate at which it reads, and has its last level to
-    itself."""
+    """A chiplet writes to memory at half its read rate, and shares its last level with no other."""
     return replace(caches, streamed_rows=max(caches.streamed_rows, caches.last))
 
 
@@ -77,7 +75,6 @@ _KNOWN = {
 
 
 def of(cpu: str, sized: Caches) -> Caches:
-    """``sized`` with how the caches of the processor behave that LLVM calls ``cpu``, if somebody
-    has measured it."""
+    """``sized`` with the measured behaviour of the processor that LLVM calls ``cpu``, if known."""
     behave = _KNOWN.get(cpu)
     return sized if behave is None else behave(sized)

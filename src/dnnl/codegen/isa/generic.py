@@ -1,4 +1,4 @@
-"""The row for any processor that LLVM knows and no other row describes."""
+"""The row for processors that LLVM supports and no other row describes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Rows for NVIDIA devices, as the text of PTX, which the driver compiles for the one that is there.
+"""Rows of NVIDIA devices. The image is PTX, which the driver compiles for the installed device.
 
-A device runs the PTX of its own and of every earlier generation."""
+A device runs the PTX of its own and of every earlier generation.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dnnl.codegen.isa.row import Device, Isa
 
 
 def _item(b: ir.IRBuilder) -> ir.Value:
-    """The number of the block times its size, plus the number of the thread."""
+    """The index of the thread in the grid: block index * block size + thread index."""
     i32, i64 = ir.IntType(32), ir.IntType(64)
 
     def register(name: str) -> ir.Value:

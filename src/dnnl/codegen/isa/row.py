@@ -1,4 +1,4 @@
-"""The facts about a vector unit that the generators ask for, one frozen row each."""
+"""What the generators know about a target: one frozen row for each instruction set."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from dnnl.codegen.isa.caches import Caches
 
 @dataclass(frozen=True)
 class Device:
-    """How kernels are started that do not run on a processor.
+    """How kernels are started on a device that is not a processor.
 
-    ``target`` is the kind of their images, which are objects, or the ``text`` of an assembler.
-    LLVM writes them in a process of its own each where it must be ``apart``.
-    ``convention`` is LLVM's name for the calling convention of an entry point, ``memory`` the
-    address space in which tensors lie. ``item`` writes code for the number (i64) of the work item
-    that a started entry point is to do.
+    ``target`` is the kind of the image: an object, or assembler ``text``. With ``own_process``,
+    LLVM emits each image in a process of its own. ``convention`` is LLVM's calling convention of an
+    entry point, ``memory`` the address space of tensors. ``item`` emits the index (i64) of the work
+    item that an invocation does.
     """
 
     target: str
@@ -31,12 +30,12 @@ class Device:
 
 @dataclass(frozen=True)
 class Dot:
-    """A product of vectors in one step: accumulator[i] += sum over j < group of
-    a[i * group + j] * b[i * group + j].
+    """A dot-product instruction: accumulator[i] += sum over j < group of a[i * group + j] * b[i *
+    group + j].
 
-    ``a``, ``b`` and ``accumulator`` name the types of the elements. ``instruction`` is LLVM's name
-    of what does it, with the operands (accumulator, a, b), or (a, b) if it only multiplies and does
-    not ``add``. Without a name it is multiplication and addition of the plain kind.
+    ``a``, ``b`` and ``accumulator`` are element types. ``instruction`` is LLVM's name; its operands
+    are (accumulator, a, b), or (a, b) if it does not ``add``. Without a name it is a plain
+    multiplication and addition.
     """
 
     a: str
@@ -50,18 +49,18 @@ class Dot:
 FLOATS = Dot("f32", "f32", "f32")
 DOUBLES = Dot("f64", "f64", "f64")
 INTEGERS = Dot("s32", "s32", "s32")
-"""The products that every vector unit has, of one instruction or two."""
+"""The dot products that every target has, as one instruction or two."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A unit that multiplies small matrices in registers of its own, the *tiles*.
+    """A matrix unit: multiplies small matrices in registers of its own, the *tiles*.
 
-    A tile has up to ``rows`` rows of up to ``row_bytes``; there are ``tiles`` of them. The shape of
-    each is state of the thread, set from 64 bytes in memory by ``configure`` and forgotten by
-    ``release``. ``zero``, ``load`` and ``store`` are the other instructions that move them. A
-    product of the ``dots`` is accumulator[m][n] += sum of a[m][k] * b[k][n] over the words k of a
-    row of A, each a group of elements: B has a row for each word of A, and a word a column.
+    There are ``tiles`` tiles of up to ``rows`` rows of up to ``row_bytes`` bytes. Their shapes are
+    state of the thread: ``configure`` sets them from 64 bytes in memory, ``release`` drops them.
+    ``zero``, ``load`` and ``store`` move tiles. A product of the ``dots`` is accumulator[m][n] +=
+    sum over k of a[m][k] * b[k][n], where k counts K groups of 4 bytes: B has one row for each
+    group, and one group for each column.
     """
 
     dots: tuple[Dot, ...]
@@ -77,7 +76,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Instruction:
-    """What the target does to ``lanes`` elements by the instruction that LLVM calls ``name``."""
+    """LLVM's ``name`` of the instruction that does ``operation`` on ``lanes`` elements."""
 
     operation: str
     element: str
@@ -87,25 +86,28 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Isa:
-    """One instruction set level of one architecture.
+    """One instruction set of one architecture.
 
-    ``vector_bits`` and ``registers`` size vectors and register tiles. ``fma`` says whether a fused
-    multiply-add is one instruction: where it is not, LLVM would call a library function. ``masked``
-    says whether loads and stores of 32 bits and more take a mask natively, ``masked_bytes`` whether
-    those of smaller elements do, ``rounding`` whether rounding to integers is one instruction,
-    ``half`` whether converting between f16 and f32 is. ``merging`` is the letter by which inline
-    assembly asks for a vector register where arithmetic takes masks as well.
+    ``vector_bits`` and ``registers`` are the width and the number of vector registers. ``fma``: a
+    fused multiply-add is one instruction (LLVM calls a library function otherwise). ``masked``:
+    loads and stores of 32-bit elements and wider take masks; ``masked_bytes``: those of narrower
+    ones too. ``rounding``: rounding to integers is one instruction. ``half``: conversion between
+    f16 and f32 is. ``merging`` is the inline-assembly constraint of a vector register if arithmetic
+    takes masks, else empty.
 
-    ``instructions`` are those that generators cannot say in plain LLVM IR: ``pick`` elements of a
-    register by the lanes of another, or ``pick bytes``, zero for places from 0x80 on; ``scale`` by
-    a power of two, take the ``mantissa`` or the ``exponent``; round numbers ``to integers``, to
-    -2^31 where s32 has none, and saturate signed ones of two registers ``to s16``, ``to s8`` or
-    ``to u8``, unit by unit; ``narrow to bf16``, for which denormals are zero, the upper register
-    first, and ``classify``; multiply u8 by s8 and ``add pairs of bytes`` up in 16 bits, which
-    saturate; ``expand`` the first bytes of a register to places of bits. ``extra`` ones are those
-    of processors that have a feature which others of the level lack. ``dots`` are the products of
-    register tiles; ``matrix`` is the unit that has tiles as registers, if there is one. ``caches``
-    are what a machine of this level has at least. ``device`` is None for processors.
+    ``instructions`` are operations that plain LLVM IR cannot express: ``pick`` looks elements up in
+    a register by index, ``pick bytes`` does so for bytes and gives zero for indices from 0x80 on;
+    ``permute`` selects elements of one register by index, ``permute two`` of two registers;
+    ``scale`` multiplies by a power of two; ``mantissa`` and ``exponent`` extract; ``to integers``
+    rounds to s32 and gives -2^31 on overflow; ``to s16``, ``to s8`` and ``to u8`` saturate two
+    registers of signed integers into one, unit by unit; ``narrow to bf16`` takes the upper register
+    first and flushes denormals; ``classify`` tests for float classes; ``add pairs of bytes``
+    multiplies u8 by s8 and adds neighbours in 16 bits with saturation; ``expand`` distributes the
+    first bytes of a register to the set bits of a mask.
+
+    ``extra`` lists instructions behind a feature that not every processor of this level has.
+    ``dots`` are the dot products of register tiles, ``matrix`` is the matrix unit or None.
+    ``caches`` are the least that a machine of this level has. ``device`` is None for processors.
     """
 
     name: str
@@ -135,11 +137,11 @@ class Isa:
             raise ValueError(f"{self.name}: a register tile needs at least 4 registers")
 
     def __hash__(self) -> int:
-        """Of what rows differ in; every creation of a primitive looks its key up."""
+        """Hash the identifying fields only: every creation of a primitive looks its key up."""
         return hash((self.name, self.caches))
 
     def with_extra(self, flags: Container[str]) -> Isa:
-        """The row of a processor with the features ``flags``."""
+        """This row with the ``extra`` instructions whose features are in ``flags``."""
         there = [(feature, own) for feature, own in self.extra if feature in flags]
         features = tuple(dict.fromkeys(feature for feature, _ in there))
         instructions = tuple(own for _, own in there)
@@ -151,11 +153,11 @@ class Isa:
 
     @property
     def lanes(self) -> int:
-        """How many f32 values one vector register holds."""
+        """The f32 lanes of a vector register."""
         return self.vector_bits // 32
 
     def instruction(self, operation: str, element: str, lanes: int) -> str | None:
-        """LLVM's name of the instruction that does ``operation`` to so many elements, if any."""
+        """LLVM's name of the instruction for ``operation`` on ``lanes`` elements, or None."""
         for row in self.instructions:
             if (row.operation, row.element, row.lanes) == (operation, element, lanes):
                 return row.name
@@ -163,7 +165,7 @@ class Isa:
 
     @property
     def target(self) -> str:
-        """The kind of images with code of this row."""
+        """The kind of the images that this row's code is linked into."""
         return "cpu" if self.device is None else self.device.target
 
     @property

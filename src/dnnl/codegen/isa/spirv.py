@@ -1,4 +1,4 @@
-"""The row for devices that take SPIR-V, as OpenCL and SYCL have them."""
+"""The row of devices that take SPIR-V, as OpenCL and SYCL do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dnnl.codegen.isa.row import Device, Isa
 
 
 def _item(b: ir.IRBuilder) -> ir.Value:
-    """get_global_id(0), by the name that LLVM knows it under."""
+    """get_global_id(0), under the name that LLVM mangles it to."""
     i32, i64 = ir.IntType(32), ir.IntType(64)
     name = "_Z13get_global_idj"
     function = b.module.globals.get(name)
@@ -19,9 +19,9 @@ def _item(b: ir.IRBuilder) -> ir.Value:
     return b.call(function, [ir.Constant(i32, 0)], cconv="spir_func")
 
 
-# Version 1.2 is what OpenCL 2.2 and everything later takes; half precision is optional there.
-# LLVM 22 remembers numbers of blocks from one module to the next (issue 160613 of LLVM) and then
-# gives them twice, so no process may write two.
+# SPIR-V 1.2 is supported by OpenCL 2.2 and everything later; half precision is optional in it. LLVM
+# 22 reuses block numbers across modules (LLVM issue 160613), so a process must write no more than
+# one.
 ROWS = (
     Isa("spirv64", "spirv64", "spirv64v1.2-unknown-unknown", "", (),
         vector_bits=32, registers=32, fma=True, masked=False, half=False,

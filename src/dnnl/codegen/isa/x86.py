@@ -1,4 +1,4 @@
-"""x86-64 rows, weakest first. Names are the ones that users know from oneDNN."""
+"""The rows of x86-64, weakest first, under oneDNN's names."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
 
 def _s16_pairs(name: str) -> Dot:
-    """Pairs of 16 bits, whose sums have 32: exact but for one, that of four times -2**15."""
+    """Pairs of 16-bit integers, summed in 32 bits. Exact unless all four operands are -2**15."""
     return Dot("s16", "s16", "s32", 2, name, add=False)
 
 
 def _bytes(bits: int) -> Dot:
-    """Four bytes at a time, in sums that wrap and do not saturate."""
+    """Groups of four bytes; sums wrap and do not saturate."""
     return Dot("u8", "s8", "s32", 4, f"llvm.x86.avx512.vpdpbusd.{bits}")
 
 
 def _to_bytes(lanes: int, rounding: str, packing: str) -> tuple[Instruction, ...]:
-    """What makes bytes of registers of so many f32."""
+    """The instructions that convert registers of ``lanes`` f32 to bytes."""
     packs = [("to s16", "s32", lanes, "packssdw")]
     packs += [("to s8", "s16", 2 * lanes, "packsswb"), ("to u8", "s16", 2 * lanes, "packuswb")]
     return (
@@ -141,10 +141,10 @@ ROWS = (
     _avx512("avx512_core"),
     _avx512("avx512_core_vnni", ("avx512vnni",), (_BYTES,)),
     _avx512("avx512_core_bf16", ("avx512vnni", "avx512bf16"), (_BYTES, _BFLOATS), _NARROW),
-    # The cores with arithmetic in f16 do a bf16 dot in the time of four multiply-adds of f32, which
-    # are twice the products: bf16 is widened there.
+    # Cores with f16 arithmetic need the time of four f32 multiply-adds for a bf16 dot, which is
+    # only twice the products. bf16 is up-converted to f32 there.
     _avx512("avx512_core_fp16", _HALVES, (_BYTES,), _NARROW),
-    # What tiles multiply is in pairs, so that vectors, which do the rest, take pairs as well.
+    # Tiles multiply pairs of bf16, so vectors, which do the remainders, take pairs as well.
     _avx512("avx512_core_amx", _AMX, (_BYTES, _BFLOATS), _NARROW, Matrix(_TILES)),
 )  # fmt: skip
 

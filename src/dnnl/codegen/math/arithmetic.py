@@ -1,4 +1,4 @@
-"""Arithmetic on vectors of f32 or f64: what the elementary functions are made of."""
+"""Arithmetic on vectors of f32 or f64, from which the elementary functions are built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F64, I32, Emitter
 
 ROUNDING_SHIFT = 1.5 * 2.0**23
-"""Adding this to a small f32 rounds it to an integer, which stands in the lowest bits."""
+"""Adding this constant to a small f32 rounds it to an integer, found in the lowest bits of the
+sum."""
 
 
 def constant(x: ir.Value, value: float) -> ir.Constant:
@@ -19,17 +20,17 @@ def constant(x: ir.Value, value: float) -> ir.Constant:
 
 
 def at_least(e: Emitter, x: ir.Value, low: float) -> ir.Value:
-    """max(x, low), NaN for NaN."""
+    """max(x, low); NaN stays NaN."""
     return vector.maximum(e, constant(x, low), x)
 
 
 def at_most(e: Emitter, x: ir.Value, high: float) -> ir.Value:
-    """min(x, high), NaN for NaN."""
+    """min(x, high); NaN stays NaN."""
     return vector.minimum(e, constant(x, high), x)
 
 
 def clamp(e: Emitter, x: ir.Value, low: float, high: float) -> ir.Value:
-    """The nearest value in low ... high, NaN for NaN."""
+    """x clamped to low ... high; NaN stays NaN."""
     return at_most(e, at_least(e, x, low), high)
 
 
@@ -64,16 +65,16 @@ def reciprocal(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def reciprocal_root(e: Emitter, x: ir.Value) -> ir.Value:
-    """1 / sqrt(x) of normal positive numbers, 4 ulps: by an estimate and a step of Newton's where a
-    machine has one, which takes a third of the time of a root and a division."""
+    """1 / sqrt(x) of normal positive numbers, within 4 ulps. LLVM uses an estimate and a Newton
+    step where the target has them: a third of the time of a root and a division."""
     return e.b.fdiv(constant(x, 1.0), square_root(e, x), flags=("arcp",))
 
 
 def round_to_even(e: Emitter, x: ir.Value) -> ir.Value:
-    """The nearest integer, the even one of two."""
+    """x rounded to the nearest integer, ties to even."""
     if e.isa.rounding:
         return e.intrinsic(f"llvm.roundeven.{vector.suffix(x.type)}", x.type, [x])
-    # From here on all values are integers, so that adding it rounds smaller ones to integers.
+    # All floats from here on are integers, so adding this number rounds smaller ones.
     integers_from = constant(x, 2.0**52 if x.type.element is F64 else 2.0**23)
     size = absolute(e, x)
     rounded = e.b.fsub(e.b.fadd(size, integers_from), integers_from)
@@ -82,7 +83,7 @@ def round_to_even(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def round_down(e: Emitter, x: ir.Value) -> ir.Value:
-    """The largest integer that is not above x."""
+    """The largest integer not above x."""
     nearest = round_to_even(e, x)
     above = e.b.fcmp_ordered(">", nearest, x)
     lower = e.b.fsub(nearest, e.b.select(above, constant(x, 1.0), constant(x, 0.0)))
@@ -90,8 +91,8 @@ def round_down(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def rounded_bits(e: Emitter, x: ir.Value, slope: float = 1.0, start: float = 0.0) -> ir.Value:
-    """An i32 whose lowest 22 bits are the integer nearest to slope * x + start, the even one of
-    two; that is at most 2^21, and ``slope`` a power of two."""
+    """An i32 whose lowest 22 bits are slope * x + start, rounded to nearest even. The result is at
+    most 2^21, and ``slope`` a power of two."""
     base = constant(x, ROUNDING_SHIFT + start)
     shifted = (
         e.b.fadd(x, base) if slope == 1.0 else vector.multiply_add(e, x, constant(x, slope), base)

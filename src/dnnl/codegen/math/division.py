@@ -1,9 +1,8 @@
-"""Quotients by a number that stays the same: a product with its reciprocal, corrected.
+"""Division by a loop-invariant number: multiply by its reciprocal and correct.
 
-A division of 512 bits takes as long as a dozen multiply-adds. The reciprocal of what stays the same
-for a whole kernel is one division; with r = 1 / d rounded, q = x * r is off by an ulp or two,
-x - q * d is exact in one multiply-add, and q + (x - q * d) * r is the quotient: exactly wherever
-that is representable, so that ties round as they do after a division.
+A 512-bit division takes as long as a dozen multiply-adds. With r = 1 / d rounded, q = x * r is off
+by an ulp or two; x - q * d is exact in one multiply-add, and q + (x - q * d) * r is the quotient.
+It is exact wherever the quotient is representable, so ties round as after a division.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from dnnl.codegen.ir.builder import F32, Emitter, Value
 from dnnl.codegen.math.arithmetic import absolute
 
 _FAR = 2.0**64
-# Processors divide 256 bits at a time, in about the time that the correction takes.
+# Processors divide 256 bits at a time, in about the time of the correction.
 _DIVIDER_BITS = 256
 
 
 def inverts(e: Emitter, value: Value) -> bool:
-    """Whether quotients of such vectors are better computed so."""
+    """Whether division by the reciprocal is faster for such vectors."""
     return e.isa.fma and e.isa.vector_bits > _DIVIDER_BITS and value.type.element is F32
 
 
 @dataclass(frozen=True)
 class Divisor:
-    """A number in all lanes, times the ``factor`` that brings it near to 1, and its ``inverse``."""
+    """A divisor in all lanes, scaled by ``factor`` to a magnitude near 1, and its ``inverse``."""
 
     factor: Value
     number: Value
@@ -34,8 +33,8 @@ class Divisor:
 
     @staticmethod
     def of(e: Emitter, number: Value) -> Divisor:
-        """What divides by a vector of one number of f32. Far from 1 its reciprocal would be
-        infinite or lose digits: a power of two brings it nearer, and what is divided with it."""
+        """The divisor of a vector with one f32 in all lanes. A power of two scales divisors far
+        from 1, whose reciprocal would overflow or lose digits; dividends are scaled with it."""
 
         def constant(value: float) -> Value:
             return vector.splat_constant(number.type, value)
@@ -49,11 +48,11 @@ class Divisor:
         return Divisor(factor, number, e.b.fdiv(constant(1.0), number))
 
     def divide(self, e: Emitter, value: Value) -> Value:
-        """value / the number. Infinities, NaN and zeros as in a division, but for the sign of a
-        zero."""
+        """value / divisor. Infinities, NaN and zeros as in a division, except for the sign of
+        zeros."""
         value = e.b.fmul(value, self.factor)
         first = e.b.fmul(value, self.inverse)
         left = vector.multiply_add(e, e.b.fneg(first), self.number, value)
         exact = vector.multiply_add(e, left, self.inverse, first)
-        # What is infinite leaves no number: its quotient is the first one.
+        # The correction of an infinite quotient is NaN: the uncorrected one is right.
         return e.b.select(e.b.fcmp_ordered("ord", exact, exact), exact, first)

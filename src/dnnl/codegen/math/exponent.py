@@ -1,6 +1,6 @@
-"""Taking the exponent of vectors of f32 or f64 out, and putting one into f32.
+"""Split f32 and f64 vectors into mantissa and exponent, and scale f32 by powers of two.
 
-Some targets have an instruction for each; everywhere else the bits of the format do it.
+Some targets have instructions for both; elsewhere bits are manipulated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MANTISSA_NEAR_ONE = 0b1011
 
 @dataclass(frozen=True)
 class _Format:
-    """A float type: the integer of its bits, and what stands where in it."""
+    """The bit layout of a float type."""
 
     integer: ir.IntType
     mantissa_bits: int
@@ -34,25 +34,25 @@ _FORMAT_F64 = _Format(I64, 52, 0x3FE8000000000000, 2.0**-1022, 54)
 
 
 def is_native(e: Emitter, kind: ir.VectorType) -> bool:
-    """Whether the target scales vectors of this type by powers of two in one instruction."""
+    """Whether scaling by a power of two is one instruction for this type."""
     native = e.isa.instruction("scale", "f32", kind.count) is not None
     return native and kind.element is not F64
 
 
 def scale(e: Emitter, value: ir.Value, exponent: ir.Value) -> ir.Value:
-    """value * 2^exponent, rounded once; f32 both, and only where ``is_native``."""
+    """value * 2^exponent, rounded once. Both are f32. Only where `is_native`."""
     return _native(e, "scale", value, exponent)
 
 
 def split(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """(m, k), of the type of x both, with x = m * 2^k and 3/4 <= m < 3/2.
+    """(m, k) with x = m * 2^k and 3/4 <= m < 3/2, both of the type of x.
 
-    k is -inf for zero, inf for inf, and one of both is NaN for negative x and for NaN; the other
-    one is then finite or NaN.
+    k is -inf for zero and inf for inf. For negative x and NaN, m or k is NaN, and the other one is
+    finite or NaN.
     """
     if is_native(e, x.type):
         mantissa = _native(e, "mantissa", x, ir.Constant(I32, _MANTISSA_NEAR_ONE))
-        # The exponent belongs to mantissas in [1, 2); those below 1 were halved once more.
+        # The exponent instruction assumes mantissas in [1, 2); those below 1 were halved once more.
         exponent = e.b.fsub(_native(e, "exponent", x), _native(e, "exponent", mantissa))
         return mantissa, exponent
     return _split_bits(e, x)
@@ -72,7 +72,7 @@ def _split_bits(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     power = b.ashr(b.sub(bits, base), width)
     mantissa = b.bitcast(b.sub(bits, b.shl(power, width)), x.type)
     shift = b.select(denormal, real(form.denormal_shift), real(0.0))
-    if form.integer is I64:  # few targets convert those
+    if form.integer is I64:  # few targets convert i64 vectors
         power = b.trunc(power, vector.vector_type(I32, x.type.count))
     exponent = b.fsub(b.sitofp(power, x.type), shift)
     exponent = b.select(b.fcmp_ordered("<", x, real(math.inf)), exponent, x)
@@ -82,8 +82,8 @@ def _split_bits(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def _native(e: Emitter, operation: str, x: ir.Value, *operands: ir.Value) -> ir.Value:
-    """An instruction on all lanes: with what masked-off lanes hold, and a mask that has them all.
-    Those of whole registers are told how to round."""
+    """Emit an instruction on all lanes: undefined pass-through, full mask. The form for whole
+    registers takes a rounding mode."""
     lanes = x.type.count
     mask = ir.Constant(ir.IntType(max(lanes, 8)), -1)
     args = [x, *operands, ir.Constant(x.type, ir.Undefined), mask]

@@ -1,12 +1,11 @@
-"""Elementary functions of f32 vectors, written out: no call is left for any target.
+"""Elementary functions of f32 vectors, expanded inline: no target calls a library.
 
-Those of f64 vectors are in ``math_f64`` where they differ, and are found by the names of here.
+Where f64 differs, these functions dispatch to `math.f64`.
 
 NaN gives NaN, infinities give their limits, and results below the smallest normal number are
-denormal. Errors are those over all f32 values where the target has a fused multiply-add, in ulps
-of the result; they grow by about one ulp where it has none. The polynomials are minimax fits: the
-coefficients, lowest power first, are rounded to f32, and the comment of each says over which
-interval and with which relative error it holds.
+denormal. Errors are in ulps of the result, over all f32 values on targets with FMA; without FMA
+they grow by about one ulp. The polynomials are minimax fits with coefficients rounded to f32,
+lowest power first; the comment of each gives the interval and the relative error.
 """
 
 from __future__ import annotations
@@ -44,24 +43,23 @@ __all__ = [
 ]  # fmt: skip
 
 _LN2 = math.log(2.0)
-# ln 2 in two parts: the first has so few digits that its product with an exponent is exact.
+# ln 2 in two parts. The first has so few digits that its product with an exponent is exact.
 _LN2_HIGH = 0.693359375
 _LN2_PARTS = (_LN2_HIGH, _LN2 - _LN2_HIGH)
 
-# Underflow costs processors some hundred cycles. Where far more arguments than those with denormal
-# results have it, they are cut off where a power of two becomes 0, or inf in a denominator.
-#
-# e^x is 0 below the one, where 2^n is a product of zeros, and inf above the other.
+# Underflow costs some hundred cycles. Arguments are clamped where a power of two becomes 0 (or inf
+# in a denominator) if far more arguments underflow than have denormal results. e^x is 0 below the
+# first limit, where 2^n is a product of zeros, and inf above the second.
 _EXP_LOW, _EXP_HIGH = -176.0, 89.0
-# e^x is a normal number from here on.
+# e^x is normal from here on.
 _EXP_NORMAL = -87.0
-# The nearest power of two to e^x is 2^-127.
+# 2^-127 is the nearest power of two to e^x.
 _EXP_VANISHES = -88.0
-# e^x is lost beside 1 below the one; the logistic function is 1 above the other.
+# e^x vanishes beside 1 below the first limit; the logistic function is 1 above the second.
 _EXPM1_LOW, _LOGISTIC_HIGH = -18.0, 40.0
 # tanh(ln(1 + e^x)) is 1 from here on.
 _SOFTPLUS_HIGH = 20.0
-# What is added to an exponent in the bits of an f32.
+# The exponent bias of f32.
 _BIAS = 127
 
 # e^x - 1 = x + x^2 p(x): |x| <= ln(2)/2, 2^-26.1.
@@ -79,7 +77,7 @@ _LOG1P = (
     -4.9999648e-01, 3.3321324e-01, -2.4857163e-01, 1.9153652e-01,
     -1.3753796e-01, 7.9204455e-02, -3.0065743e-02, 5.364812e-03,
 )  # fmt: skip
-# From here on tanh is 1, and from there on erf.
+# tanh is 1 from the first limit on, erf from the second.
 _TANH_LIMIT, _ERF_LIMIT = 10.0, 4.0
 # ln(1 - erf x) = -x + x p(x): 0 <= x <= 4, 2^-27.8 of erf x.
 _ERF = (
@@ -117,8 +115,8 @@ def exp(e: Emitter, x: ir.Value) -> ir.Value:
 def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x for -87 <= x <= 0, and 0 below -88; 2.5 ulps.
 
-    Where most elements vanish, as behind the mask of an attention, denormal results would cost
-    processors ten times as much as all the rest.
+    For softmax with masked scores: most elements vanish, and denormal results would take ten times
+    as long as everything else.
     """
     if _is_f64(x):
         return f64.exp(e, x)
@@ -127,7 +125,7 @@ def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
         vanishing = e.b.fcmp_ordered("<", x, low)
         value = _exp(e, vector.maximum(e, low, x), _EXP_SHORT)
         return e.b.select(vanishing, constant(x, 0.0), value)
-    # From here on down the bits of the power are those of 0.
+    # The bits of the power are zero from here on down.
     rest, number = _reduce(e, vector.maximum(e, constant(x, _EXP_VANISHES), x), _BIAS)
     return e.b.fmul(polynomial(e, rest, _EXP_SHORT), _power(e, number, x))
 
@@ -141,8 +139,8 @@ def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def expm1(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x - 1, as precise as x where x is small; 2 ulps; of f32."""
-    # Half of it, as 2^128 is too large for a factor.
+    """e^x - 1, accurate for small x; 2 ulps; f32 only."""
+    # Computed as half of it, since 2^128 overflows.
     held = clamp(e, x, _EXPM1_LOW, _EXP_HIGH)
     rest, half = _one_less(e, held, _BIAS - 1, _LN2_PARTS)
     value = vector.multiply_add(e, rest, half, e.b.fsub(half, constant(x, 0.5)))
@@ -150,10 +148,10 @@ def expm1(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def log1p(e: Emitter, x: ir.Value) -> ir.Value:
-    """ln(1 + x), as precise as x where x is small: -inf for -1, NaN below; 1.5 ulps; of f32."""
+    """ln(1 + x), accurate for small x; -inf for -1, NaN below; 1.5 ulps; f32 only."""
     one = constant(x, 1.0)
     mantissa, power = exponent.split(e, e.b.fadd(x, one))
-    # What 1 + x loses, in units of the power: nothing that counts from 2^60 on.
+    # The rounding error of 1 + x, scaled like the mantissa. It is negligible from 2^60 on.
     held = at_most(e, x, 2.0**60)
     lost = e.b.fsub(held, e.b.fsub(e.b.fadd(held, one), one))
     integers = vector.vector_type(I32, x.type.count)
@@ -180,7 +178,7 @@ def log(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def tanh(e: Emitter, x: ir.Value) -> ir.Value:
-    """The hyperbolic tangent; 2 ulps, at most 1, and odd to the last bit."""
+    """The hyperbolic tangent; 2 ulps, at most 1, exactly odd."""
     if _is_f64(x):
         return f64.tanh(e, x)
     # (1 - w) / (1 + w) with w = e^(-2 |x|): each of the two sums rounds once.
@@ -192,23 +190,23 @@ def tanh(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def erf(e: Emitter, x: ir.Value) -> ir.Value:
-    """The error function; 2 ulps, at most 1, and odd to the last bit; of f32."""
+    """The error function; 2 ulps, at most 1, exactly odd."""
     if _is_f64(x):
         return f64.erf(e, x)
     # erf x = 1 - e^y with y = ln(1 - erf x), which is close to a parabola: one polynomial and one
-    # exponential serve the small sources and the large ones.
+    # exponential serve small and large x.
     size = at_most(e, absolute(e, x), _ERF_LIMIT)
     series = _by_pairs(e, size, e.b.fmul(size, size), _ERF)
     target = vector.multiply_add(e, size, series, e.b.fneg(size))
     rest, power = _one_less(e, target)
-    if not e.isa.fma:  # several roundings: what the last sum lost counts
+    if not e.isa.fma:  # without FMA the rounding error of the last sum matters
         rest = e.b.fadd(rest, e.b.fsub(e.b.fmul(size, series), e.b.fadd(target, size)))
     grown = e.b.fsub(constant(x, 1.0), power)
     return _signed(e, vector.multiply_add(e, e.b.fneg(rest), power, grown), x)
 
 
 def _signed(e: Emitter, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
-    """A value that is not negative with the sign of another."""
+    """``magnitude``, which is not negative, with the sign of ``sign``."""
     integers = vector.vector_type(I32, sign.type.count)
     bit = e.b.and_(e.b.bitcast(sign, integers), vector.splat_constant(integers, -(2**31)))
     return e.b.bitcast(e.b.or_(e.b.bitcast(magnitude, integers), bit), sign.type)
@@ -220,7 +218,7 @@ def normal_cdf(e: Emitter, x: ir.Value) -> ir.Value:
     The error is 16 ulps down to x = -2 and 32 down to x = -5; it is 2^-13 of the value at x = -6,
     which is 1e-9, and grows from there on.
     """
-    # The tail on the side of x is never the difference of two large numbers.
+    # The tail on the side of x is never a difference of large numbers.
     size = absolute(e, x)
     tail = f64.normal_tail(e, size) if _is_f64(x) else _normal_tail(e, size)
     negative = e.b.fcmp_ordered("<", x, constant(x, 0.0))
@@ -230,7 +228,7 @@ def normal_cdf(e: Emitter, x: ir.Value) -> ir.Value:
 def _normal_tail(e: Emitter, size: ir.Value) -> ir.Value:
     """(1 - erf(size / sqrt 2)) / 2."""
     excess = e.b.fmul(size, polynomial(e, size, _TAIL))
-    # (1 + excess)^2; rounding 1 + excess first would cost what the powers then magnify.
+    # (1 + excess)^2 without rounding 1 + excess, whose error the powers would magnify.
     one, two = constant(size, 1.0), constant(size, 2.0)
     power = vector.multiply_add(e, excess, e.b.fadd(excess, two), one)
     for _ in range(3):
@@ -243,8 +241,8 @@ def logistic(e: Emitter, x: ir.Value) -> ir.Value:
     if _is_f64(x):
         grown = f64.exp(e, at_most(e, x, _LOGISTIC_HIGH))
         return e.b.fdiv(grown, e.b.fadd(grown, constant(x, 1.0)))
-    # With e^x = v * 2^n it is v / (v + 2^-n), in which all is doubled: the powers reach from 2^-57
-    # to 2^128, which is inf, and the factor of v is in the coefficients.
+    # With e^x = v * 2^n the result is v / (v + 2^-n). Both are doubled: the powers then range from
+    # 2^-57 to 2^128 = inf, and the factor of v is in the coefficients.
     x = clamp(e, x, _EXP_VANISHES, _LOGISTIC_HIGH)
     rest, number = _reduce(e, x, _BIAS + 1, -1.0)
     value = polynomial(e, rest, [coefficient * 2.0 for coefficient in _EXP])
@@ -252,7 +250,7 @@ def logistic(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
-    """tanh(ln(1 + e^x)); 4 ulps, and 0 below -87.7, where it is next to denormal."""
+    """tanh(ln(1 + e^x)); 4 ulps, and 0 below -87.7."""
     # With w = e^x it is ((1 + w)^2 - 1) / ((1 + w)^2 + 1), which is 1 for large x.
     x, two = at_most(e, x, _SOFTPLUS_HIGH), constant(x, 2.0)
     if _is_f64(x):
@@ -267,13 +265,13 @@ def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
 
 def softplus(e: Emitter, x: ir.Value) -> ir.Value:
     """ln(1 + e^x); 3 ulps."""
-    # The asymptote is exact, and what is added to it never large.
+    # The asymptote is exact, and the correction is never large.
     asymptote = at_least(e, x, 0.0)
     return e.b.fadd(softplus_tail(e, x), asymptote)
 
 
 def softplus_tail(e: Emitter, x: ir.Value) -> ir.Value:
-    """ln(1 + e^-|x|), what softplus has above its asymptote."""
+    """ln(1 + e^-|x|): softplus minus its asymptote."""
     below = e.b.fneg(absolute(e, x))
     grown = f64.exp(e, below) if _is_f64(x) else _exp(e, at_least(e, below, _EXP_LOW))
     return _log1p_up_to_one(e, grown)
@@ -301,7 +299,7 @@ def power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
         infinite = e.b.fcmp_ordered("==", x, constant(x, -math.inf))
         x = e.b.select(infinite, constant(x, math.inf), x)
     if abs(to) == 0.5:
-        root = e.b.fadd(square_root(e, x), constant(x, 0.0))  # -0 becomes 0, as powers have it
+        root = e.b.fadd(square_root(e, x), constant(x, 0.0))  # -0 becomes 0, as pow requires
         return root if to > 0.0 else reciprocal(e, root)
     exponents = vector.splat_constant(vector.vector_type(F64, x.type.count), to)
     if not to.is_integer():
@@ -341,9 +339,9 @@ def _in_f64(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
-    """2^(to * log2 x) by way of f64, as ``to`` is: the rounding errors of a logarithm in f32 would
-    become large relative errors of the power. NaN for negative x. Those of an f64 are as large as
-    its logarithm times ``to``."""
+    """2^(to * log2 x), computed in f64: the rounding error of an f32 logarithm would become a large
+    relative error of the power. NaN for negative x. For f64 x the error grows with the logarithm
+    times ``to``."""
     if _is_f64(x):
         return f64.exp(e, e.b.fmul(f64.log(e, x), to))
     wide = vector.vector_type(F64, x.type.count)
@@ -353,7 +351,7 @@ def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
     ratio = e.b.fdiv(e.b.fsub(mantissa, one), e.b.fadd(mantissa, one))
     series = polynomial(e, e.b.fmul(ratio, ratio), _LOG2)
     logarithm = vector.multiply_add(e, ratio, series, scale)
-    # Beyond the limits f32 has no more than 0 and inf, and f64 still has normal numbers.
+    # Outside these limits the f32 result is 0 or inf, while f64 is still normal.
     target = clamp(e, e.b.fmul(logarithm, to), -200.0, 200.0)
     # As in _reduce, for f64.
     shift = vector.splat_constant(wide, 1.5 * 2.0**52 + 1023.0)
@@ -371,8 +369,8 @@ def _exp(e: Emitter, x: ir.Value, coefficients: Sequence[float] = _EXP) -> ir.Va
         number = e.b.fsub(vector.multiply_add(e, x, constant(x, 1.0 / _LN2), shift), shift)
         rest = _subtract(e, x, number, _LN2_PARTS)
         return exponent.scale(e, polynomial(e, rest, coefficients), number)
-    # 2^n may be too large or too small for one factor: there is one for each half of n, and the
-    # second product rounds, once.
+    # 2^n may overflow or underflow as one factor, so it is split in two. Only the second product
+    # rounds.
     rest, number = _reduce(e, x, 2 * _BIAS)
 
     def whole(value: int) -> ir.Constant:
@@ -391,10 +389,10 @@ def _one_less(
     parts: Sequence[float] = (_LN2,),
     factor: float = 1.0,
 ) -> tuple[ir.Value, ir.Value]:
-    """(q, 2^(n + bias - _BIAS)) with e^(factor * x) = 2^n * (1 + q), where that power is a normal
-    number; ``factor`` is a power of two with any sign.
+    """(q, 2^(n + bias - _BIAS)) with e^(factor * x) = 2^n * (1 + q), where that power is normal.
+    ``factor`` is a power of two of any sign.
 
-    With ln(2) in one part q is precise enough for e^x - 1 where x is negative.
+    With ln(2) in one part, q is accurate enough for e^x - 1 if x is negative.
     """
     rest, number = _reduce(e, x, bias, 1.0 / factor, parts)
     square = e.b.fmul(rest, rest)
@@ -411,8 +409,8 @@ def _reduce(
     unit: float = 1.0,
     parts: Sequence[float] = _LN2_PARTS,
 ) -> tuple[ir.Value, ir.Value]:
-    """(r, n + bias) with x = r + n * unit * ln(2) and the smallest |r|; ``unit`` is a power of two
-    with any sign, the number an i32 of which the lowest 22 bits count, and ``parts`` have the sum
+    """(r, n + bias) with x = r + n * unit * ln(2) and minimal |r|. ``unit`` is a power of two of
+    any sign. The number is an i32 whose lowest 22 bits are significant. ``parts`` sum up to
     ln(2)."""
     shift = constant(x, ROUNDING_SHIFT + bias)
     shifted = vector.multiply_add(e, x, constant(x, 1.0 / (unit * _LN2)), shift)
@@ -428,13 +426,13 @@ def _subtract(e: Emitter, x: ir.Value, number: ir.Value, parts: Sequence[float])
 
 
 def _power(e: Emitter, number: ir.Value, x: ir.Value) -> ir.Value:
-    """2^n for the integers n + _BIAS from 1 to 254, and 0 for 0, as vectors like x."""
+    """2^n from the integers n + _BIAS in 1 ... 254, and 0 from 0, as vectors like x."""
     places = vector.splat_constant(number.type, 23)
     return e.b.bitcast(e.b.shl(number, places), x.type)
 
 
 def _by_pairs(e: Emitter, x: ir.Value, square: ir.Value, coefficients: Sequence[float]) -> ir.Value:
-    """`polynomial` in steps of x^2, which wait half as long for each other."""
+    """`polynomial` in steps of x^2, which halves the dependency chain."""
     *pairs, last = (coefficients[n : n + 2] for n in range(0, len(coefficients), 2))
     total = polynomial(e, x, last)
     for pair in reversed(pairs):

@@ -1,4 +1,4 @@
-"""Elementary functions of f64 vectors. Errors are a few ulps; limits are those of ``math``."""
+"""Elementary functions of f64 vectors. Errors are a few ulps; limits are those of `math.f32`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dnnl.codegen.math import exponent
 from dnnl.codegen.math.arithmetic import absolute, at_most, clamp, constant, copy_sign, polynomial
 
 _LN2 = math.log(2.0)
-# ln 2 in two parts: the first has so few digits that its product with an exponent is exact.
+# ln 2 in two parts. The first has so few digits that its product with an exponent is exact.
 _LN2_HIGH = 6.93147180369123816490e-01
 _LN2_LOW = 1.90821492927058770002e-10
-# e^x is 0 below the one and inf above the other.
+# e^x is 0 below the first limit and inf above the second.
 _EXP_LOW, _EXP_HIGH = -746.0, 710.0
-# With the bias of exponents added, the lowest bits of the sum are the exponent of a power of two.
+# The exponent bias is included, so the lowest bits of the sum are the exponent of a power of two.
 _SHIFT = 1.5 * 2.0**52 + 1023.0
 _UPPER_HALF = ~0x7FFFFFF
 # e^x: |x| <= ln(2), 2^-62.
@@ -45,14 +45,14 @@ _ERF = tuple(
 
 def exp(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x."""
-    # Two factors for a power of two that may be denormal or, before the last product, too large.
+    # Two factors: the power may be denormal, or overflow before the last product.
     rest, power = _reduce(e, clamp(e, x, _EXP_LOW, _EXP_HIGH), 2)
     return e.b.fmul(e.b.fmul(polynomial(e, rest, _EXP), power), power)
 
 
 def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x - 1 for x <= 0, and 0 for positive x."""
-    rest, power = _reduce(e, clamp(e, x, -40.0, 0.0), 1)  # e^-40 is lost beside 1
+    rest, power = _reduce(e, clamp(e, x, -40.0, 0.0), 1)  # e^-40 vanishes beside 1
     rest = vector.multiply_add(e, e.b.fmul(rest, rest), polynomial(e, rest, _EXPM1), rest)
     return vector.multiply_add(e, rest, power, e.b.fsub(power, constant(x, 1.0)))
 
@@ -63,7 +63,7 @@ def log(e: Emitter, x: ir.Value) -> ir.Value:
     above = e.b.fsub(mantissa, constant(x, 1.0))
     rest = _log_by_ratio(e, above, _LOG)
     low = vector.multiply_add(e, power, constant(x, _LN2_LOW), rest)
-    # An infinite power has no second part.
+    # With an infinite power the second part would be NaN.
     return vector.multiply_add(e, power, constant(x, _LN2_HIGH), low)
 
 
@@ -80,12 +80,12 @@ def tanh(e: Emitter, x: ir.Value) -> ir.Value:
 
 def normal_tail(e: Emitter, x: ir.Value) -> ir.Value:
     """(1 - erf(x / sqrt 2)) / 2 for x >= 0: the weight of the normal distribution above x."""
-    x = at_most(e, x, 40.0)  # it is 0 there
+    x = at_most(e, x, 40.0)  # the tail is 0 there
     four = constant(x, 4.0)
     share = e.b.fdiv(four, e.b.fadd(x, four))
     place = e.b.fsub(e.b.fadd(share, share), constant(x, 1.0))
     factor = e.b.fmul(share, polynomial(e, place, _TAIL))
-    # The square of the upper half of the digits is exact, and what is left of x^2 / 2 small.
+    # The square of the upper half of the digits is exact, and the rest of x^2 / 2 is small.
     integers = vector.vector_type(I64, x.type.count)
     mask = vector.splat_constant(integers, _UPPER_HALF)
     upper = e.b.bitcast(e.b.and_(e.b.bitcast(x, integers), mask), x.type)
@@ -116,7 +116,7 @@ def _log_by_ratio(e: Emitter, above: ir.Value, coefficients: tuple[float, ...]) 
 
 
 def _reduce(e: Emitter, x: ir.Value, factor: int) -> tuple[ir.Value, ir.Value]:
-    """(r, 2^n) with x = r + n * factor * ln(2) and the smallest |r|."""
+    """(r, 2^n) with x = r + n * factor * ln(2) and minimal |r|."""
     shift = constant(x, _SHIFT)
     shifted = vector.multiply_add(e, x, constant(x, 1.0 / (factor * _LN2)), shift)
     number = e.b.fsub(shifted, shift)

@@ -1,7 +1,7 @@
-"""Sine and cosine of f32 vectors, over all of f32.
+"""Sine and cosine of f32 vectors over the whole range of f32.
 
-A source is x = rest + n * pi / 2 with the smallest |rest|, the digits of which come from f64. NaN
-and infinities give NaN. Errors are below 1.6 ulps wherever it lies.
+The argument is reduced to x = rest + n * pi / 2 with minimal |rest|, in f64. NaN and infinities
+give NaN. Errors are below 1.6 ulps everywhere.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from dnnl.codegen.math.arithmetic import (
 # sin r = r + r^3 p(r^2) and cos r = 1 + r^2 p(r^2): |r| <= 1.02 pi / 4, 2^-32.5.
 _SIN = (-1.6666667e-01, 8.333378e-03, -1.9852062e-04, 2.8202396e-06)
 _COS = (-0.5, 4.166664e-02, -1.388713e-03, 2.4412086e-05)
-# pi / 2 in two parts: up to _NEAR the product of the first with n is exact in f64.
+# pi / 2 in two parts. Up to _NEAR the product of n and the first is exact in f64.
 _HALF_PI_HIGH = 1.57079632673412561417e00
 _HALF_PI_LOW = 6.07710050650619224932e-11
 _NEAR = 2.0**17
-# The exponent in the bits of _NEAR, and of the largest number.
+# The biased exponents of _NEAR and of the largest number.
 _FIRST, _LAST = 144, 254
-# 2 / pi, cut behind 2^-280.
+# 2 / pi, truncated after 2^-280.
 _TWO_OVER_PI = Fraction(
     0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E, 2**280
 )
-# So many bits have products with the 24 of an f32 that are exact in f64.
+# Numbers of this many bits have exact f64 products with the 24 bits of an f32.
 _PIECE = 29
 
 
@@ -54,14 +54,14 @@ _TABLES = tuple(zip(*(_pieces(exponent) for exponent in range(_FIRST, _LAST + 1)
 
 
 def sin(e: Emitter, x: ir.Value) -> ir.Value:
-    """The sine of an angle in radians; 1.6 ulps; of f32."""
+    """The sine of an angle in radians; 1.6 ulps; f32 only."""
     value, number = _wave(e, absolute(e, x), 0)
     sign = e.b.and_(e.b.bitcast(x, number.type), _whole(number, -(2**31)))
     return _negated(e, value, e.b.xor(sign, _half_turns(e, number)))
 
 
 def cos(e: Emitter, x: ir.Value) -> ir.Value:
-    """The cosine of an angle in radians; 1.6 ulps; of f32."""
+    """The cosine of an angle in radians; 1.6 ulps; f32 only."""
     value, number = _wave(e, absolute(e, x), 1)
     return _negated(e, value, _half_turns(e, number))
 
@@ -71,7 +71,7 @@ def _whole(like: ir.Value, value: int) -> ir.Constant:
 
 
 def _half_turns(e: Emitter, number: ir.Value) -> ir.Value:
-    """The sign bit where the second lowest bit is set."""
+    """The sign bit of results in the second half turn: where bit 1 of the quadrant is set."""
     return e.b.shl(e.b.and_(number, _whole(number, 2)), _whole(number, 30))
 
 
@@ -80,7 +80,7 @@ def _negated(e: Emitter, value: ir.Value, sign: ir.Value) -> ir.Value:
 
 
 def _wave(e: Emitter, size: ir.Value, quarters: int) -> tuple[ir.Value, ir.Value]:
-    """The sine of size + quarters * pi / 2 but for its sign, and how many quarters there are."""
+    """The magnitude of sin(size + quarters * pi / 2), and the number of the quadrant."""
     large = e.b.fcmp_ordered(">", size, constant(size, _NEAR))
     near, count = _near(e, size)
 
@@ -112,10 +112,10 @@ def _near(e: Emitter, size: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def _far(e: Emitter, size: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The rest and the lowest bits of n for _NEAR <= size, NaN for infinity.
+    """The rest and the lowest bits of n for _NEAR <= size; NaN for infinity.
 
-    As Payne and Hanek: of the product with 2 / pi only the bits that are no whole turns are
-    computed, those for each exponent out of tables.
+    Payne-Hanek reduction: only those bits of the product with 2 / pi are computed that are below
+    whole turns. Tables hold them for each exponent.
     """
     lanes = size.type.count
     wide, places = vector.vector_type(F64, lanes), vector.vector_type(I64, lanes)

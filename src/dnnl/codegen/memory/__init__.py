@@ -1,3 +1,1 @@
-"""Where elements are: addresses as affine forms of loop variables, and how operands are loaded
-and stored there.
-"""
+"""Addresses of elements as affine forms of loop variables; loads and stores of operands."""

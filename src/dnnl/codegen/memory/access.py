@@ -1,7 +1,7 @@
-"""Which element of a tensor belongs to an iteration of a loop nest, whatever the layout.
+"""Which element of a tensor an iteration of a loop nest touches, in any layout.
 
-An :class:`Operand` is a tensor with the element that belongs to each iteration, an
-:class:`Access` knows its affine offset and the bounds within which it may be touched.
+An :class:`Operand` is a tensor with the index that belongs to each iteration. An :class:`Access` is
+an operand under a schedule: its affine offset and the bounds within which it may be touched.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ Env = dict[Axis, ir.Value]
 
 @dataclass(frozen=True, eq=False)
 class Number:
-    """A number that follows from the iteration alone, which a body may ask for: ``form``, below
-    2^24, such as that of a tap in its window."""
+    """An integer that a body may ask for: the affine ``form`` of the iteration, below 2^24. An
+    example is the number of a tap in its window."""
 
     form: Affine
 
 
 @dataclass(frozen=True)
 class Bound:
-    """``0 <= form < limit`` must hold."""
+    """The condition ``0 <= form < limit``."""
 
     form: Affine
     limit: int
 
     @property
     def below_zero(self) -> bool:
-        """Whether some iteration lies below zero."""
+        """Whether the form is negative in some iteration."""
         return self.form.low < 0
 
     @property
     def above(self) -> bool:
-        """Whether some iteration lies at the limit or above."""
+        """Whether the form reaches the limit in some iteration."""
         return self.form.high >= self.limit
 
     @property
     def needed(self) -> bool:
-        """Whether any iteration can break the bound."""
+        """Whether some iteration violates the bound."""
         return self.below_zero or self.above
 
     def substitute(self, axis: Axis, form: Affine) -> Bound:
@@ -57,14 +57,15 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A tensor of a kernel: its place in the argument list, its descriptor, and which element of
-    it belongs to an iteration: one affine form over the axes per dimension.
+    """A tensor of a kernel, and the element of it that each iteration touches.
 
-    ``groups``, for plain tensors only, is what the index of each dimension is divided by. An index
-    behind a dimension finds the zeros of its padding, and nothing there if ``bare`` names it.
-    ``codes`` is the 4-bit type of the values where the elements are bytes with codes of it. Outside
-    the bounds ``inside`` an iteration has no element here: it reads zero, and a fold leaves it
-    out. One with ``contents`` is a row-major table in the code, which no argument holds."""
+    ``slot`` is its position in the argument list. ``index`` has an affine form for each dimension.
+    ``groups``, for plain tensors only, divides the index of each dimension. An index past the end
+    of a dimension reads the zeros of the padding, or nothing if the dimension is in ``bare``.
+    ``codes`` is the 4-bit type of the values where the elements are bytes that hold its codes.
+    Outside the bounds ``inside`` an iteration has no element: it reads zero, and folds skip it.
+    With ``contents`` the operand is a row-major table in the code, not an argument.
+    """
 
     slot: int
     desc: MemoryDesc
@@ -81,17 +82,17 @@ class Operand:
         return self.codes or self.desc.data_type
 
     def boundaries(self, dim: int) -> tuple[int, ...]:
-        """The sizes of the nested blocks of a dimension or of its groups, smallest first."""
+        """The sizes of the nested blocks of a dimension, or of its groups, smallest first."""
         return self.groups[dim : dim + 1] if self.groups else block_boundaries(self.desc, dim)
 
     def limit(self, dim: int) -> int:
-        """The index at which a dimension ends, padding included if that may be read."""
+        """The end of a dimension, including padding that may be read."""
         if dim in self.bare:
             return self.desc.dims[dim]
         return self.desc.padded_dims[dim] * (self.groups[dim] if self.groups else 1)
 
     def offset(self, index: Sequence[Affine]) -> Affine | None:
-        """The element offset of ``index``, or None if it is not affine."""
+        """The offset of ``index`` in elements, or None if it is not affine."""
         if not self.groups:
             return linear_offset(self.desc, index)
         cut = [form.divmod(size) for form, size in zip(index, self.groups, strict=True)]
@@ -103,10 +104,10 @@ class Operand:
 class Access:
     """An operand under a schedule.
 
-    ``offset`` is its affine element offset, or None where only ``index`` can say it. It may be
-    touched before the ``ends`` of its dimensions and ``inside`` the bounds that the operand has
-    itself; if ``contained``, vectors are read whole all the same, since processors fetch nothing
-    ahead of loads under masks.
+    ``offset`` is the affine element offset; None if only ``index`` determines it. The operand may
+    be touched within the ``ends`` of its dimensions and the bounds ``inside`` of its own. If
+    ``contained``, vectors outside these bounds still lie within the buffer and are loaded without
+    masks: the hardware prefetcher ignores masked loads.
     """
 
     operand: Operand
@@ -118,7 +119,7 @@ class Access:
 
     @staticmethod
     def of(operand: Operand, index: tuple[Affine, ...], inside: tuple[Bound, ...] = ()) -> Access:
-        """The access of ``operand`` at ``index``, ``inside`` these bounds and those of its padded
+        """The access of ``operand`` at ``index``, limited by ``inside`` and by its padded
         dimensions."""
         ends = (Bound(form, operand.limit(dim)) for dim, form in enumerate(index))
         ends = (end for end in ends if end.needed and end not in inside)
@@ -136,32 +137,31 @@ class Access:
         )
 
     def joined(self, outer: Axis, inner: Axis, line: Axis) -> Access:
-        """The access with two axes that are contiguous in the operand walked as one ``line``."""
+        """The access with two axes that are contiguous in the operand merged into one ``line``."""
         assert self.offset is not None
         return replace(self, offset=self.offset.joined(outer, inner, line), index=())
 
     def displaced(self, number: Affine) -> Access:
-        """The access with each tensor of a row of them in the place of the one: which of them is
-        the ``number`` of an iteration."""
+        """The access to tensor ``number`` of an array of tensors that begins with this one."""
         assert self.offset is not None
         return replace(self, offset=self.offset + number * self.operand.desc.nelems(padded=True))
 
     @property
     def window(self) -> tuple[Bound, ...]:
-        """All bounds inside which it may be touched."""
+        """All bounds within which the operand may be touched."""
         return (*self.ends, *self.inside)
 
     @property
     def stays_in_buffer(self) -> bool:
-        """Whether even the iterations outside of all bounds find elements of the buffer."""
+        """Whether iterations outside all bounds still address elements of the buffer."""
         if self.offset is None or self.offset.low < 0:
             return False
         desc = self.operand.desc
         return (self.offset.high + 1) * desc.data_type.bits <= 8 * desc.size
 
     def byte_offset(self, lane: Axis | None, lanes: int) -> Affine | None:
-        """Where a vector of 4-bit neighbours along ``lane`` begins, in bytes; None if that is not
-        always at the first half of a byte."""
+        """The offset in bytes of a vector of 4-bit elements that are consecutive along ``lane``;
+        None if the vector may start in the middle of a byte."""
         if self.offset is None or lane is None or lanes % 2 or self.offset.stride(lane) != 1:
             return None
         start = self.offset.without(lane)

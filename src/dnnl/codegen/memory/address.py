@@ -1,9 +1,9 @@
-"""Where elements lie: offsets of memory descriptors as linear forms over loop indices.
+"""Offsets of elements as affine forms of loop indices.
 
-A logical index is an :class:`Affine` form over the :class:`Axis` objects of a loop nest, for
-example ``h = 2 * oh + kh - 1`` or ``c = 16 * cb + ci``. When every blocked dimension splits along
-its blocks, the offset of an element is affine as well: each axis then has one constant stride in
-each operand, and everything that a schedule wants to know about an operand follows from these.
+A logical index is an :class:`Affine` form over the :class:`Axis` objects of a loop nest, such as
+``h = 2 * oh + kh - 1`` or ``c = 16 * cb + ci``. If every blocked dimension is split at its blocks,
+the offset of an element is affine too: each axis then has one constant stride in each operand, and
+schedules are computed from these strides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 class Axis:
-    """One loop: an extent, and a name for the generated code. Axes compare by identity."""
+    """A loop: its extent, and its name in the generated code. Axes compare by identity."""
 
     __slots__ = ("extent", "name")
 
@@ -32,7 +32,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Affine:
-    """``const + sum(stride * axis)``; axes with stride 0 never appear, axes of extent 1 may."""
+    """``const + sum(stride * axis)``. Strides of 0 are omitted; axes of extent 1 may occur."""
 
     strides: Mapping[Axis, int]
     const: int = 0
@@ -63,32 +63,32 @@ class Affine:
 
     @property
     def low(self) -> int:
-        """The smallest value over all axes."""
+        """The minimum over all iterations."""
         return self.const + sum(s * (a.extent - 1) for a, s in self.strides.items() if s < 0)
 
     @property
     def high(self) -> int:
-        """The largest value over all axes."""
+        """The maximum over all iterations."""
         return self.const + sum(s * (a.extent - 1) for a, s in self.strides.items() if s > 0)
 
     def stride(self, axis: Axis) -> int:
-        """How far one step along ``axis`` goes."""
+        """The step of the form along ``axis``."""
         return self.strides.get(axis, 0)
 
     def without(self, *axes: Axis) -> Affine:
-        """This form with ``axes`` held at zero."""
+        """The form with ``axes`` fixed at zero."""
         return Affine({a: s for a, s in self.strides.items() if a not in axes}, self.const)
 
     def along(self, axes: Container[Axis]) -> Affine:
-        """This form with all but ``axes`` held at zero."""
+        """The form with all axes but ``axes`` fixed at zero."""
         return Affine({a: s for a, s in self.strides.items() if a in axes}, self.const)
 
     def within(self, axes: Container[Axis]) -> bool:
-        """Whether the value depends on these axes alone."""
+        """Whether the value depends on these axes only."""
         return all(axis in axes or axis.extent == 1 for axis in self.strides)
 
     def in_units(self, size: int) -> Affine:
-        """The form in units of so many elements, which all its steps are multiples of."""
+        """The form divided by ``size``, which divides all strides."""
         strides = {axis: stride // size for axis, stride in self.strides.items()}
         return Affine(strides, self.const // size)
 
@@ -98,12 +98,12 @@ class Affine:
         return self.without(axis) + form * stride if stride else self
 
     def joined(self, outer: Axis, inner: Axis, line: Axis) -> Affine:
-        """The form over two axes as one over the ``line`` that they make: ``outer`` goes as far as
-        all of ``inner``."""
+        """The form with two axes merged into ``line``; a step of ``outer`` spans all of
+        ``inner``."""
         return self.without(outer, inner) + Affine.of(line, self.stride(inner))
 
     def divmod(self, divisor: int) -> tuple[Affine, Affine] | None:
-        """(self // divisor, self % divisor) where both are affine, else None."""
+        """(self // divisor, self % divisor) if both are affine, else None."""
         outer = {a: s // divisor for a, s in self.strides.items() if s % divisor == 0}
         inner = {a: s for a, s in self.strides.items() if s % divisor}
         rest = Affine(inner, self.const % divisor)
@@ -112,7 +112,8 @@ class Affine:
         return Affine(outer, self.const // divisor), rest
 
     def emit(self, e: Emitter, values: Mapping[Axis, ir.Value]) -> ir.Value:
-        """The value of the form, from the values of its axes; one of extent 1 may be missing."""
+        """Emit the value of the form from the values of its axes. Axes of extent 1 may be
+        missing."""
         total: ir.Value = i64(self.const)
         for axis, stride in self.strides.items():
             if axis in values:
@@ -126,10 +127,10 @@ ZERO = Affine({})
 
 
 def linear_offset(desc: MemoryDesc, index: Sequence[Affine]) -> Affine | None:
-    """The element offset of ``index`` in ``desc`` as an affine form, or None if it is not one.
+    """The element offset of ``index`` in ``desc`` as an affine form, or None if it is not affine.
 
-    It is not one where a block boundary falls inside an axis, as when a dimension blocked by 16
-    is walked by an axis whose step does not divide it.
+    It is not affine if a block boundary falls inside an axis, as when the step of an axis does not
+    divide a block of 16.
     """
     position = list(index)
     offset = Affine({}, desc.offset0)
@@ -147,7 +148,7 @@ def linear_offset(desc: MemoryDesc, index: Sequence[Affine]) -> Affine | None:
 
 
 def emit_offset(e: Emitter, desc: MemoryDesc, index: Sequence[ir.Value]) -> ir.Value:
-    """The element offset of ``index`` in ``desc``, computed by divisions: any layout, no schedule.
+    """Emit the element offset of ``index`` in ``desc`` by divisions. It serves any layout.
 
     ``index`` holds i64 scalars, or i64 vectors of one length for several elements at once.
     """
@@ -170,7 +171,8 @@ def emit_offset(e: Emitter, desc: MemoryDesc, index: Sequence[ir.Value]) -> ir.V
 
 
 def decode(e: Emitter, item: ir.Value, axes: Sequence[Axis]) -> dict[Axis, ir.Value]:
-    """The values of ``axes`` in iteration ``item`` of their product, the last one fastest."""
+    """The values of ``axes`` in iteration ``item`` of their product; the last axis varies
+    fastest."""
     values: dict[Axis, ir.Value] = {}
     for axis in reversed(axes):
         if axis.extent == 1:
@@ -182,7 +184,8 @@ def decode(e: Emitter, item: ir.Value, axes: Sequence[Axis]) -> dict[Axis, ir.Va
 
 
 def block_boundaries(desc: MemoryDesc, dim: int) -> tuple[int, ...]:
-    """The sizes of the nested blocks of ``dim``, smallest first: (4, 16) for ABcd4b16a4b's b."""
+    """The sizes of the nested blocks of ``dim``, smallest first: (4, 16) for dimension b of
+    ABcd4b16a4b."""
     sizes = []
     size = 1
     for blocked, block in reversed(desc.inner_blocks):
@@ -193,7 +196,7 @@ def block_boundaries(desc: MemoryDesc, dim: int) -> tuple[int, ...]:
 
 
 def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
-    """One axis for each dimension, named as in format tags."""
+    """One axis for each dimension, named with the letters of format tags."""
     return tuple(Axis(extent, chr(ord("a") + dim)) for dim, extent in enumerate(dims))
 
 

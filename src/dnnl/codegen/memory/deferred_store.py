@@ -1,7 +1,7 @@
-"""Stores of neighbouring vectors that wait for each other.
+"""Deferred stores: convert and store several neighbouring vectors at once.
 
-A register of f32 makes a quarter of one of bytes. Where an iteration of a loop stores several
-vectors side by side, the first ones wait for the last, and all of them are converted at a time.
+A register of f32 fills a quarter of a register of bytes. Where an iteration stores several
+consecutive vectors, the stores wait until all values exist, and one conversion narrows them all.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Write = Callable[[ir.Value], None]
 
 @dataclass(frozen=True, eq=False)
 class DeferredStores:
-    """What waits in one iteration, which stores ``count`` vectors of each of some ``operands``, the
-    first one first."""
+    """The deferred stores of one iteration, which stores ``count`` consecutive vectors to each of
+    ``operands``, in order."""
 
     count: int
     operands: Collection[Operand]
     _pending: dict[Operand, list[tuple[ir.Value, Write]]] = field(default_factory=dict)
 
     def add(self, e: Emitter, operand: Operand, value: ir.Value, write: Write) -> None:
-        """Write a value together with those that follow; ``write`` converts any number of vectors
-        and stores them where this one belongs."""
+        """Add a store. ``write`` converts and stores a vector of any length at this one's address;
+        it runs once all ``count`` values are there."""
         values = self._pending.setdefault(operand, [])
         values.append((value, write))
         if len(values) == self.count:
@@ -37,7 +37,8 @@ class DeferredStores:
             del self._pending[operand]
 
     def flush(self) -> None:
-        """Write what is left alone, as where a later vector has lanes that are not stored."""
+        """Store the remaining values one by one, as where a later vector of the group was
+        masked."""
         for values in self._pending.values():
             for value, write in values:
                 write(value)

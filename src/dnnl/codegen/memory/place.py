@@ -1,7 +1,4 @@
-"""Touching operands: vectors of elements at a point of a loop nest, whatever the layout.
-
-A :class:`Place` is one vector of iterations, at which operands are loaded and stored as f32.
-"""
+"""Loads and stores of operands at one vector of iterations, in any layout."""
 
 from __future__ import annotations
 
@@ -18,19 +15,18 @@ from dnnl.codegen.memory.address import Affine, Axis, emit_offset
 from dnnl.codegen.memory.deferred_store import DeferredStores
 from dnnl.types.dtype import DataType
 
-# Elements up to this far apart are loaded with all that lies between them, and picked out.
+# Elements at most this far apart are loaded with everything between them and shuffled.
 NEAR = 4
 
 
 class Place:
-    """A vector of iterations: ``env`` fixes all axes but ``lane``, along which the vector lies.
+    """One vector of iterations: ``env`` fixes all axes but ``lane``, along which the lanes run.
 
-    A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
-    elements outside an operand's window or outside ``exists`` are not touched, and what is stored
-    outside ``domain``, which is padding, becomes zero. Whole vectors of the operands ``streamed``
-    are written by non-temporal stores, to addresses that are then multiples of a vector's size.
-    ``known`` says of some bounds that here they hold, or fail, for all lanes. Whole vectors of some
-    operands are ``waiting`` for those next to them.
+    Bodies work on vectors of type ``core``; ``load`` and ``store`` convert. If ``masked``, elements
+    outside an operand's window or outside ``exists`` are not touched, and stores outside
+    ``domain``, which is padding, write zero. Whole vectors of the operands ``streamed`` are stored
+    non-temporally, at addresses that are multiples of the vector's size. ``known`` has bounds that
+    hold, or fail, for all lanes. Stores of the operands of ``deferred`` are collected there.
     """
 
     def __init__(
@@ -58,27 +54,27 @@ class Place:
         self._known, self._deferred = known or {}, deferred
 
     def constant(self, value: float) -> ir.Constant:
-        """A vector of one value."""
+        """A vector with ``value`` in every lane."""
         return vector.splat_constant(self.kind, value)
 
     def address(self, operand: Operand) -> ir.Value:
-        """Where the operand begins."""
+        """The base address of the operand."""
         return self._pointers[operand]
 
     def form_of(self, number: Number) -> Affine:
-        """A number as it follows from the axes that are walked."""
+        """The form of a number over the axes of the schedule."""
         return number.form
 
     def start_and_step(self, form: Affine) -> tuple[ir.Value, int]:
-        """The value of a form in the first lane, and how much more it is in the next."""
+        """The value of a form in the first lane, and its step from lane to lane."""
         return self._start(form), form.stride(self._lane) if self._lane is not None else 0
 
     def load(self, operand: Operand) -> ir.Value:
-        """The operand's elements in the core type; zero, or any number, where there are none."""
+        """The operand's elements in the core type; unspecified in lanes that have no element."""
         return self.widen(operand, self.load_stored(operand))
 
     def load_or_zero(self, operand: Operand) -> ir.Value:
-        """The operand's elements in the core type, zero where there are none."""
+        """The operand's elements in the core type; zero in lanes that have no element."""
         value = self.load(operand)
         return value if self._masks_to_zero(operand) else self.zero_where_absent(operand, value)
 
@@ -88,30 +84,31 @@ class Place:
         return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
 
     def zero_outside(self, operand: Operand, bounds: Collection[Bound]) -> bool:
-        """Whether what is loaded of an operand is zero wherever one of the bounds fails."""
+        """Whether a load of the operand gives zero wherever one of the bounds fails."""
         masked = {*self._exists, *self._domain, *self._accesses[operand].window}
         return self._masks_to_zero(operand) and masked.issuperset(bounds)
 
     def _masks_to_zero(self, operand: Operand) -> bool:
-        """Whether lanes that a mask leaves out are loaded as zeros. Two elements of 4 bits are
-        loaded together, though only one of them may be wanted."""
+        """Whether masked-off lanes load as zero. Elements of 4 bits are loaded in pairs, so a lane
+        may read its neighbour's."""
         access = self._accesses[operand]
         masked = not access.contained and self._lane_stride(access) != 0
         return masked and operand.data_type.bits >= 8
 
     def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
-        """Elements of the operand as they lie in memory, in the core type."""
+        """Convert elements of the operand from their stored type to the core type."""
         return storage(operand.data_type, self.kind.element).to_core(self.e, stored)
 
     def load_as(self, operand: Operand, data_type: DataType) -> ir.Value:
-        """The operand's elements in the core type, read as another type of the same size."""
+        """The operand's elements in the core type, reinterpreted as another type of the same
+        size."""
         stored = self.load_stored(operand)
         row = storage(data_type, self.kind.element)
         kind = vector.vector_type(row.element, self._lanes)
         return row.to_core(self.e, self.e.b.bitcast(stored, kind))
 
     def load_stored(self, operand: Operand) -> ir.Value:
-        """The operand's elements as they lie in memory."""
+        """The operand's elements in their stored type."""
         access = self._accesses[operand]
         row = storage(operand.data_type, self.kind.element)
         kind = vector.vector_type(row.element, self._lanes)
@@ -136,15 +133,15 @@ class Place:
         return vector.gather(self.e, pointer, self._lane_offsets(access), kind, mask)
 
     def lookup(self, operand: Operand) -> ir.Value:
-        """The integers of a table here, for `Point.at`: one where it is the same for all lanes."""
+        """The integers of a table, for `Point.at`: a scalar if all lanes have the same one."""
         stored = self.load_stored(operand)
         if self.is_uniform(operand) or self.kind.count == 1:
             return self.e.b.zext(vector.lane(self.e, stored, 0), I64)
         return self.e.b.zext(stored, vector.vector_type(I64, self.kind.count))
 
     def index(self, operand: Operand, extent: int) -> ir.Value:
-        """The signed integers of an operand here, for `Point.at`: below zero counted from the end
-        of ``extent`` elements, and the nearest one where they lie outside all the same."""
+        """The signed integers of an operand, for `Point.at`. Negative ones count from the end of
+        ``extent`` elements; those out of range are clamped."""
         b, stored = self.e.b, self.load_stored(operand)
         alone = self.is_uniform(operand) or self.kind.count == 1
         number = vector.lane(self.e, stored, 0) if alone else stored
@@ -158,8 +155,9 @@ class Place:
         return b.select(b.icmp_signed(">", number, last), last, number)
 
     def load_from(self, operand: Operand, further: int, count: int) -> ir.Value:
-        """Neighbours as they lie in memory, one for each lane, from ``further`` elements behind the
-        one here on, which is the same for all lanes; only the first ``count`` of them exist."""
+        """Consecutive stored elements, one for each lane, that start ``further`` elements past the
+        operand's element here. The start must be the same for all lanes. Only the first ``count``
+        elements exist."""
         access = self._accesses[operand]
         element = storage(operand.data_type, self.kind.element).element
         place = self.e.add(self._base(access), i64(further))
@@ -176,11 +174,11 @@ class Place:
         return self.e.b.zext(vector.lane(self.e, self.load_stored(operand), 0), I64)
 
     def store(self, operand: Operand, value: ir.Value) -> None:
-        """Convert and store; what lies outside the domain becomes zero."""
+        """Convert and store; lanes outside the domain store zero."""
         self._store(operand, value, storage(operand.data_type, self.kind.element).from_core)
 
     def store_stored(self, operand: Operand, stored: ir.Value) -> None:
-        """Store elements as they lie in memory; what lies outside the domain becomes zero."""
+        """Store elements in their stored type; lanes outside the domain store zero."""
         self._store(operand, stored, lambda _, value: value)
 
     def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
@@ -218,8 +216,8 @@ class Place:
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
     def store_interleaved(self, operands: Sequence[Operand], values: Sequence[ir.Value]) -> None:
-        """Store vectors whose elements lie in turns in memory, the first of each, the second of
-        each, ..., where the vectors lie so; else each as it lies."""
+        """Store vectors whose elements alternate in memory (the first of each, the second of each,
+        ...). Operands of any other layout are stored one by one."""
         first = self._accesses[operands[0]]
         if self._lanes == 1 or not self._interleaved(operands):
             for operand, value in zip(operands, values, strict=True):
@@ -241,7 +239,7 @@ class Place:
                 registers.store(self.e, part, where, mask, streamed=operands[0] in self.streamed)
 
     def _interleaved(self, operands: Sequence[Operand]) -> bool:
-        """Whether the elements of operands of one tensor lie in turns along the lanes."""
+        """Whether the elements of the operands alternate in memory along the lanes."""
         accesses = [self._accesses[operand] for operand in operands]
         starts = [access.offset.const for access in accesses if access.offset is not None]
         follow = starts == [starts[0] + n for n in range(len(operands))] if starts else False
@@ -253,7 +251,7 @@ class Place:
         return nibbles.load_each(self.e, pointer, self._lane_offsets(access), mask)
 
     def load_pairs(self, operand: Operand) -> ir.Value:
-        """The bytes of neighbours of 4 bits, two elements in each."""
+        """Load consecutive 4-bit elements as bytes, two elements in each."""
         access = self._accesses[operand]
         mask = self.conditions([*self._exists, *self._domain, *access.window])
         if vector.is_empty(mask):
@@ -269,7 +267,7 @@ class Place:
         return nibbles.load_pairs(self.e, where, self._lanes, mask)
 
     def store_pairs(self, operand: Operand, pairs: ir.Value) -> None:
-        """Store the bytes of neighbours of 4 bits; what lies outside the domain becomes zero."""
+        """Store consecutive 4-bit elements from bytes; lanes outside the domain store zero."""
         access = self._accesses[operand]
         start = access.byte_offset(self._lane, self._lanes)
         assert start is not None, "bytes that vectors share are stored one element at a time"
@@ -294,8 +292,8 @@ class Place:
             nibbles.store_pairs(self.e, nibbles.pack(self.e, codes), where, mask)
 
     def prefetch(self, operand: Operand, further: ir.Value | None = None) -> None:
-        """Fetch the line of the last element here, or of one ``further`` elements behind it: if its
-        neighbours are in another line, they have been fetched before."""
+        """Prefetch the line of the last lane's element, or of the one ``further`` elements past it.
+        The other lanes' lines were prefetched by earlier iterations."""
         access = self._accesses[operand]
         if access.offset is None:
             return
@@ -307,12 +305,13 @@ class Place:
         vector.prefetch(self.e, self.e.element(self._pointers[operand], place, element))
 
     def conditions(self, bounds: Sequence[Bound]) -> vector.Mask:
-        """The lanes for which all bounds hold; None if that is known to be all."""
+        """The mask of the lanes for which all bounds hold; None if all lanes are known to."""
         return self._conditions(bounds, 0, 1)
 
     def _conditions(self, bounds: Sequence[Bound], first: int, parts: int) -> vector.Mask:
-        """The mask of those points that lie ``first``, ``first + 1``, ... ``parts``-ths of a lane
-        behind the first lane for which all bounds hold."""
+        """The mask of the points ``(first + n) / parts`` lanes past the first lane for which all
+        bounds hold; n is the number of the result's lane. Strided loads read points between
+        lanes."""
         mask: vector.Mask = None
         if not self.masked:
             return mask
@@ -324,41 +323,41 @@ class Place:
             base = self.e.mul(self._bounded(bound.form), parts)
             step = bound.form.stride(self._lane) if self._lane is not None else 0
             if bound.above:
-                room = self.e.add(i64((bound.limit - 1) * parts), self.e.mul(base, -1))
-                mask = vector.both(self.e, mask, self._within(room, step, first))
+                slack = self.e.add(i64((bound.limit - 1) * parts), self.e.mul(base, -1))
+                mask = vector.both(self.e, mask, self._within(slack, step, first))
             if bound.below_zero:
                 mask = vector.both(self.e, mask, self._within(base, -step, first))
         return mask
 
-    def _within(self, room: ir.Value, step: int, first: int) -> vector.Mask:
-        """The lanes for which ``step * (first + lane) <= room``."""
-        if isinstance(room, ir.Constant):
-            limit = room.constant
+    def _within(self, slack: ir.Value, step: int, first: int) -> vector.Mask:
+        """The lanes for which ``step * (first + lane) <= slack``."""
+        if isinstance(slack, ir.Constant):
+            limit = slack.constant
             return vector.known_lanes([step * (first + n) <= limit for n in range(self._lanes)])
         if self._lanes == 1:
-            return self.e.b.icmp_signed(">=", room, i64(step * first))
+            return self.e.b.icmp_signed(">=", slack, i64(step * first))
         kind = vector.vector_type(I1, self._lanes)
         if step == 0:
-            yes = self.e.b.icmp_signed(">=", room, i64(0))
+            yes = self.e.b.icmp_signed(">=", slack, i64(0))
             some = vector.splat_constant(kind, 1)
             return self.e.b.select(yes, some, vector.splat_constant(kind, 0))
         steps = [step * (first + lane) for lane in range(self._lanes)]
-        # What is compared with 32 bits is small; room may not be, but then its size is no matter.
+        # Clamp the slack to 32 bits: the steps that it is compared with are small.
         limit = max(map(abs, steps)) + 1
         low, high = i64(-limit), i64(limit)
-        room = self.e.b.select(self.e.b.icmp_signed("<", room, low), low, room)
-        room = self.e.b.select(self.e.b.icmp_signed(">", room, high), high, room)
-        rooms = vector.splat(self.e, self.e.b.trunc(room, I32), self._lanes)
+        slack = self.e.b.select(self.e.b.icmp_signed("<", slack, low), low, slack)
+        slack = self.e.b.select(self.e.b.icmp_signed(">", slack, high), high, slack)
+        slacks = vector.splat(self.e, self.e.b.trunc(slack, I32), self._lanes)
         return self.e.b.icmp_signed(
-            "<=", ir.Constant(vector.vector_type(I32, self._lanes), steps), rooms
+            "<=", ir.Constant(vector.vector_type(I32, self._lanes), steps), slacks
         )
 
     def is_uniform(self, operand: Operand) -> bool:
-        """Whether an operand has one element for all lanes here."""
+        """Whether all lanes read the same element of the operand."""
         return self._lane_stride(self._accesses[operand]) == 0
 
     def _apart(self, form: Affine) -> list[Axis]:
-        """The axes of a form that have another value in each lane."""
+        """The axes of a form whose value differs between lanes."""
         return [axis for axis in form.strides if _is_vector(self._env.get(axis))]
 
     def _start(self, form: Affine) -> ir.Value:
@@ -368,11 +367,11 @@ class Place:
         return form.emit(self.e, self._env)
 
     def _bounded(self, form: Affine) -> ir.Value:
-        """The value in the first lane of a form that has a bound."""
+        """The value in the first lane of the form of a bound."""
         return self._start(form)
 
     def _spread(self, form: Affine) -> ir.Value:
-        """The value of ``form`` in every lane."""
+        """The vector of the form's value in each lane."""
         kind = vector.vector_type(I64, self._lanes)
         apart = self._apart(form)
         start = vector.splat(self.e, self._start(form.without(*apart)), self._lanes)
@@ -405,7 +404,7 @@ class Place:
     def _broadcast(
         self, access: Access, pointer: ir.Value, element: ir.Type, mask: vector.Mask
     ) -> ir.Value:
-        """One element for all lanes; where no lane is valid, an element that surely exists."""
+        """Load one element into all lanes. If no lane is valid, an element that exists is read."""
         offset = self._base(access)
         if mask is not None and not isinstance(mask, ir.Constant):
             some = vector.any_lane(self.e, mask)
@@ -422,8 +421,8 @@ class Place:
         stride: int,
         bounds: Sequence[Bound],
     ) -> ir.Value:
-        """Elements ``stride`` apart: load the whole stretch from the first lane's to the last
-        lane's, vector by vector, and shuffle. Nothing outside of the stretch is touched."""
+        """Load elements ``stride`` apart: load the range from the first lane's element to the last
+        lane's, vector by vector, and shuffle. Nothing outside the range is touched."""
         lanes = self._lanes
         length = (lanes - 1) * stride + 1
         starts = [min(first, length - lanes) for first in range(0, length, lanes)]
@@ -441,8 +440,8 @@ class Place:
         return picked
 
     def _between_vectors(self, access: Access, bounds: Sequence[Bound]) -> int | None:
-        """The dimension in which lanes are neighbours, if its blocks are whole vectors, the first
-        lane is inside of one, and nothing but that dimension has bounds here; else None."""
+        """The blocked dimension along which the lanes are consecutive, if its blocks are whole
+        vectors, the first lane is inside a block, and only this dimension is bounded; else None."""
         lane, lanes, desc = self._lane, self._lanes, access.operand.desc
         blocks = desc.inner_blocks
         if access.offset is not None or lane is None or not blocks or access.operand.groups:
@@ -456,20 +455,20 @@ class Place:
             return None
         unknown = (bound for bound in bounds if bound not in self._known)
         alone = all(form.strides.keys() >= bound.form.strides.keys() for bound in unknown)
-        # A region of a tensor may end inside of a block.
+        # A sub-tensor may end inside a block.
         steps = (size, desc.padded_dims[dim], *form.without(lane).strides.values())
         return dim if alone and all(step % lanes == 0 for step in steps) else None
 
     def _neighbours(
         self, access: Access, dim: int, pointer: ir.Value, kind: ir.VectorType, mask: vector.Mask
     ) -> ir.Value:
-        """Elements that lie in two vectors along a dimension, each of which is loaded whole."""
+        """Load elements that straddle two vectors of a blocked dimension: load both and shuffle."""
         e, lanes, desc = self.e, self._lanes, access.operand.desc
         index, shift = [self._start(form) for form in access.index], access.index[dim].const % lanes
 
         def part(step: int) -> ir.Value:
             begin = e.add(index[dim], i64(step))
-            if mask is not None:  # one of both may not exist
+            if mask is not None:  # one of the two may be outside the tensor
                 begin = e.larger(i64(0), e.smaller(begin, i64(desc.padded_dims[dim] - lanes)))
             offset = emit_offset(e, desc, [*index[:dim], begin, *index[dim + 1 :]])
             return registers.load(e, e.element(pointer, offset, kind.element), kind, None)
@@ -484,7 +483,7 @@ def _is_vector(value: ir.Value | None) -> bool:
 
 
 def constant_like(value: ir.Value, number: int) -> ir.Constant:
-    """A number in each lane of such a value."""
+    """``number`` as a scalar, or as a vector like ``value``."""
     if isinstance(value.type, ir.VectorType):
         return vector.splat_constant(value.type, number)
     return i64(number)

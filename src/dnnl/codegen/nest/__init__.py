@@ -1,3 +1,2 @@
-"""The generator of loop nests: an iteration space, operands, a body on vectors; loops, tiles,
-masks of tails and work items follow.
-"""
+"""The generator of loop nests for memory-bound kernels: from axes, operands and a body on vectors
+to loops, tiles, tail masks and work items."""

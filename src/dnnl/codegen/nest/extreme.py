@@ -1,9 +1,8 @@
-"""Maxima and minima over the reduced axes of a nest, which are NaN where a term is.
+"""Maxima and minima over the reduced axes of a nest; NaN if any term is NaN.
 
-Comparisons select a number where the other one is NaN. Where arithmetic takes masks, the selection
-of a NaN term is part of the maximum. Elsewhere it would take the time of two more operations, one
-after the other, so that a second accumulator tells whether there was a NaN: an unordered comparison
-with it sets all bits, which are a NaN themselves.
+Compare-and-select drops NaN. Where arithmetic takes masks, the maximum includes a select of NaN
+terms. Elsewhere that would add two operations to the dependency chain, so a second accumulator
+collects NaN: an unordered comparison sets all bits, which is a NaN.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ Choose = Callable[[Emitter, ir.Value, ir.Value], ir.Value]
 
 
 class Extreme:
-    """The accumulators of an extreme, of which ``choose`` is `vector.maximum` or `vector.minimum`;
-    the first one is compared with terms. They begin as ``init``."""
+    """The accumulators of an extreme. ``choose`` is `vector.maximum` or `vector.minimum`; ``init``
+    are the initial values, ``start`` first."""
 
     def __init__(self, e: Emitter, choose: Choose, start: float) -> None:
         self._choose, self._masks = choose, bool(e.isa.merging)
         self.init = (start,) if self._masks else (start, 0.0)
 
     def with_term(self, e: Emitter, term: ir.Value, state: Values) -> Values:
-        """The accumulators with one more term."""
+        """The accumulators after one more term."""
         if self._masks:
             return (vector.or_nan(e, term, state[0], self._choose),)
         return self._choose(e, term, state[0]), _unordered(e, term, state[1])
 
     def merged(self, e: Emitter, a: Values, b: Values) -> Values:
-        """The accumulators of all terms of two."""
+        """Merge two sets of accumulators."""
         if self._masks:
             return (vector.or_nan(e, a[0], b[0], self._choose),)
         return self._choose(e, a[0], b[0]), _unordered(e, a[1], b[1])
 
     def result(self, e: Emitter, state: Values) -> ir.Value:
-        """The extreme of all terms, or where it began if there were none."""
+        """The extreme of all terms, or ``start`` if there were none."""
         if self._masks:
             return state[0]
         codes = _codes(state[0])
@@ -55,8 +54,8 @@ def fold(
     start: float,
     absent: float | None = None,
 ) -> ir.Value:
-    """The extreme of the terms of all iterations, ``start`` of none. ``absent`` is what terms
-    outside of windows load."""
+    """The extreme of ``term(point)`` over all iterations, ``start`` if there are none. Terms
+    outside windows load ``absent``."""
     own = Extreme(point.e, choose, start)
 
     def step(p: Point, *state: ir.Value) -> Values:

@@ -1,7 +1,7 @@
-"""One loop of a fold: several results side by side, which begin anew after some dozens of terms.
+"""The innermost loop of a fold: several accumulators, restarted after some dozens of terms.
 
-A sum in f32 of thousands of terms, one added after the other, is off by the rounding of each. Here
-a result takes no more than `TERMS` or twice as many before it is merged with the one before.
+Adding thousands of f32 one after the other accumulates rounding errors. Here an accumulator takes
+at most about 2 * `TERMS` terms before it is merged into the result.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from dnnl.codegen.ir.builder import Emitter, Values, i64
 Merge = Callable[[Emitter, Values, Values], Values]
 Step = Callable[..., Values]
 
-# Results that a long reduction keeps apart until its end.
+# Accumulators of a long reduction: independent dependency chains.
 ACCUMULATORS = 4
-# Iterations after which a result begins anew.
+# Terms after which an accumulator restarts.
 TERMS = 64
 
 
 def is_fixed(begin: ir.Value, end: ir.Value) -> bool:
-    """Whether the ends of a loop are known to the generator."""
+    """Whether the bounds of a loop are constants."""
     return isinstance(begin, ir.Constant) and isinstance(end, ir.Constant)
 
 
 def added(e: Emitter, a: Values, b: Values) -> Values:
-    """The merger of sums."""
+    """Merge sums."""
     return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Folding:
-    """A reduction: its step, how two results become one, and what each starts from."""
+    """A reduction: a step, the merge of two results, and the initial values."""
 
     step: Step
     merge: Merge
@@ -43,12 +43,11 @@ class Folding:
 
 @dataclass(frozen=True, eq=False)
 class FoldLoop:
-    """A loop of which ``ways`` iterations are done at a time, with results of their own, so that
-    none waits for the one before.
+    """A loop unrolled by ``accumulators``, each with its own dependency chain.
 
-    Indices go by ``step``, which is 1 where the ends of the loop are known. ``most`` is a limit
-    of the number of iterations, where there is one, and ``terms`` how many terms a result takes in
-    each. If the loop is ``written`` out, all of its indices are constants.
+    ``step`` is the increment of the index; it is 1 if the bounds are constants. ``most`` is an
+    upper bound of the iterations, if known. ``terms`` are the terms that an accumulator takes in
+    each iteration. ``unrolled`` loops are unrolled completely, with constant indices.
     """
 
     fold: Folding
@@ -78,7 +77,8 @@ class FoldLoop:
     def _known_pieces(
         self, e: Emitter, ends: tuple[int, int], least: int, one: Step, carried: Values
     ) -> Values:
-        """All iterations in pieces of ``least`` or more, of a size that leaves few over."""
+        """Run constant bounds in blocks of at least ``least`` iterations, of a size that leaves few
+        over. Accumulators restart with each block."""
         begin, end = ends
         extent = end - begin
         size = min(range(least, 2 * least, self.accumulators), key=lambda size: extent % size)
@@ -100,7 +100,7 @@ class FoldLoop:
     def _piece(
         self, e: Emitter, begin: ir.Value, end: ir.Value, one: Step, carried: Values
     ) -> Values:
-        """Iterations without a new beginning."""
+        """Run iterations without a restart."""
         count, size = len(carried), self.step * self.accumulators
 
         def step(index: ir.Value, *values: ir.Value) -> Values:
@@ -135,7 +135,7 @@ class FoldLoop:
         )
 
     def _merged(self, e: Emitter, results: Values, count: int) -> Values:
-        """One result, of ``count`` values, out of several."""
+        """Merge several accumulators of ``count`` values each into one."""
         while len(results) > count:
             half = len(results) // count // 2 * count
             pairs = [

@@ -1,16 +1,16 @@
-"""Reductions over axes that are worth sharing out: statistics of a batch, gradients of scales.
+"""Reductions split over work items: statistics of a batch, gradients of scales.
 
-A kernel says what is folded and what becomes of it::
+A kernel describes a reduction and what is done with its result::
 
     fold = Fold(
-        kept=(c,), reduced=(n, h, w), inputs=(src,), outputs=(mean, variance),
+        parallel=(c,), reduced=(n, h, w), inputs=(src,), outputs=(mean, variance),
         reduction=moments(lambda p: p.load(src)), finish=store_statistics,
     )
     phases = emit_fold(module, "statistics", fold, scratch)
 
-where ``scratch`` is room in the scratchpad as large as ``room`` says. Work items fold a part of
-the reduction each, for some of what is kept, and leave the results there; a second phase merges
-these, always in the same order. If there is too little work to share out, one phase does both.
+``scratch`` is memory for partial results, as large as `partials_desc` says. Work items reduce one
+part each and store partial results. A second phase merges them in a fixed order. If there is too
+little work to split, one phase does everything.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
-_UNBOUND = -1  # the slot of what is planned and not written
+_UNBOUND = -1  # the slot of operands that are planned but not emitted
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """How many iterations become a few values.
+    """A reduction of iterations to a few values.
 
-    ``partial(point)`` folds the reduced axes of a point, or of a part of them. ``merge(e, values,
-    others)`` makes one result of two; ``neutral`` changes nothing when merged. The values are
-    of ``data_type``: f32, f64, in which everything is then computed, or s32.
+    ``partial(point)`` folds the reduced axes of a point, or a part of them. ``merge(e, values,
+    others)`` combines two results; ``neutral`` is its neutral element. Values are of ``data_type``:
+    f32, s32, or f64, in which the body then computes as well.
     """
 
     partial: Callable[[Point], Values]
@@ -54,23 +54,23 @@ class Reduction:
 
     @property
     def element(self) -> Type:
-        """The type of a value in vectors."""
+        """The IR type of a value's elements."""
         return storage(self.data_type).element
 
 
 def sums(step: Step, count: int = 1, data_type: DataType = DataType.f32) -> Reduction:
-    """``count`` sums: ``step(point, *totals)`` adds the terms of an iteration to them."""
+    """``count`` sums. ``step(point, *totals)`` adds the terms of one iteration."""
     neutral = (0.0,) * count
     return Reduction(lambda point: point.fold(neutral, step, added), added, neutral, data_type)
 
 
 def moments(value: Callable[[Point], Value], data_type: DataType = DataType.f32) -> Reduction:
-    """What :func:`mean_and_variance` takes: the number of iterations, their mean, what rounding it
-    left over, and the sum of the squares of the differences from both together.
+    """The moments from which :func:`mean_and_variance` is computed: the number of iterations, their
+    mean, its rounding error, and the sum of squared differences from the exact mean.
 
-    Nothing cancels, however far the mean is from zero: that of a part is known before differences
-    are squared, for which the part is read again, from the cache; two parts are merged by the
-    formula of Chan, Golub and LeVeque.
+    There is no cancellation, however far the mean is from zero: the mean of a part is computed
+    first, and the part is read again (from the cache) to square the differences. Parts are merged
+    by the formula of Chan, Golub and LeVeque.
     """
 
     def partial(point: Point) -> Values:
@@ -91,7 +91,7 @@ def moments(value: Callable[[Point], Value], data_type: DataType = DataType.f32)
 
 
 def mean_and_variance(e: Emitter, values: Values) -> tuple[Value, Value]:
-    """The mean, and the mean of the squares of the differences from it, out of ``moments``."""
+    """The mean and the variance (divided by the count) from the values of ``moments``."""
     count, mean, rest, squares = values
     some = vector.maximum(e, count, vector.splat_constant(count.type, 1.0))
     return e.b.fadd(mean, rest), e.b.fdiv(squares, some)
@@ -102,7 +102,7 @@ def _merged_moments(e: Emitter, a: Values, b: Values) -> Values:
     zero, one = (vector.splat_constant(n.type, value) for value in (0.0, 1.0))
     count = e.b.fadd(n, m)
     share = e.b.fdiv(m, vector.maximum(e, count, one))
-    # The mean stays that of the first part, to which ``rest`` is what is missing.
+    # The mean of the first part is kept as the reference; ``rest`` corrects it.
     mean = e.b.select(e.b.fcmp_ordered("==", n, zero), other, mean)
     difference = e.b.fadd(e.b.fsub(other, mean), e.b.fsub(its_rest, rest))
     apart = e.b.fmul(e.b.fmul(difference, difference), e.b.fmul(n, share))
@@ -112,12 +112,11 @@ def _merged_moments(e: Emitter, a: Values, b: Values) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """For every point of ``kept``, the reduction of ``inputs`` over ``reduced``.
+    """A reduction of ``inputs`` over ``reduced``, for every point of ``parallel``.
 
-    ``finish(point, values)`` stores what becomes of the values to ``outputs``, whose index is over
-    the kept axes alone, as is that of what it reads itself, ``after``. What the reduction stores on
-    its way, for each iteration, is ``stored``. ``reads_dst`` says that ``finish`` reads the first
-    output as well.
+    ``finish(point, values)`` stores results to ``outputs``. It may read the operands ``after``.
+    Both are indexed by the parallel axes only. ``stored`` are outputs that the reduction stores in
+    each iteration. ``reads_dst`` says that ``finish`` reads the first output.
     """
 
     parallel: tuple[Axis, ...]
@@ -132,22 +131,22 @@ class Fold:
 
     @property
     def core(self) -> Type:
-        """The type that is computed in."""
+        """The type of the body's vectors."""
         return F64 if self.reduction.data_type is DataType.f64 else F32
 
 
 def partials_desc(
     isa: Isa, points: int, reduced: int, values: int, data_type: DataType = DataType.f32
 ) -> MemoryDesc:
-    """The room that a fold of ``reduced`` elements to ``values`` of a type for each of ``kept``
-    takes for its partial results, or a little more than that."""
+    """Memory for the partial results of any fold of ``reduced`` elements to ``values`` values for
+    each of ``points`` points: an upper bound, empty if the reduction is never split."""
     parts = most_parts(isa, points, reduced)
     return MemoryDesc((parts * values * points if parts > 1 else 0,), data_type)
 
 
 def exact_partials_desc(isa: Isa, fold: Fold) -> MemoryDesc:
-    """The room that this fold takes, and no more: none where it stays in one piece. It takes a
-    millisecond to find out."""
+    """Exactly the memory that this fold needs for partial results; empty if it is not split.
+    Planning it takes about a millisecond."""
     points, reduced, values = _sizes(fold)
     data_type = fold.reduction.data_type
     most = partials_desc(isa, points, reduced, values, data_type)
@@ -160,10 +159,10 @@ def exact_partials_desc(isa: Isa, fold: Fold) -> MemoryDesc:
 def emit_fold(
     module: Module, symbol: str, fold: Fold, scratch: tuple[int, MemoryDesc]
 ) -> tuple[Phase, ...]:
-    """Write the phases ``symbol``: all at once, or parts and their merger.
+    """Emit the phases ``symbol``: one, or the partial reduction and the merge.
 
-    ``scratch`` is the slot of the scratchpad and the part of it that has ``room``, or as much as is
-    ``needed``.
+    ``scratch`` is the slot of the scratchpad and the part of it with the partial results, see
+    `partials_desc` and `exact_partials_desc`.
     """
     isa, parts = module.isa, Parts.of(fold, *scratch)
     nest, space, count, registers = _in_parts(isa, fold, parts)
@@ -175,14 +174,14 @@ def emit_fold(
 
 
 def _sizes(fold: Fold) -> tuple[int, int, int]:
-    """How much is kept, how much is reduced to each of it, and to how many values."""
+    """The numbers of points, of reduced elements for each point, and of values."""
     points, reduced = (prod(axis.extent for axis in axes) for axes in (fold.parallel, fold.reduced))
     return points, reduced, len(fold.reduction.neutral)
 
 
 def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int]:
-    """What folds one part, and the walk over all of them: its space, their number, and how many
-    registers vectors had better fill."""
+    """The nest that reduces one part, the space of all parts, their number, and the registers that
+    vectors should fill."""
     nest = parts.part(fold)
     written = nest.outputs[len(fold.stored) :]
     points, reduced, _ = _sizes(fold)
@@ -190,7 +189,7 @@ def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int
 
 
 def at_once(fold: Fold) -> Nest:
-    """The fold as it is, without parts."""
+    """The nest of an unsplit fold."""
 
     def body(point: Point) -> None:
         fold.finish(point, fold.reduction.partial(point))
@@ -202,7 +201,8 @@ def at_once(fold: Fold) -> Nest:
 
 
 def _padded(fold: Fold, axis: Axis) -> bool:
-    """Whether what is stored on the way has padding along an axis, also behind a single point."""
+    """Whether an output that is stored in each iteration is padded along ``axis``. This matters for
+    axes of extent 1 as well."""
     return any(
         form.strides == {axis: 1} and operand.desc.padded_dims[dim] > operand.desc.dims[dim]
         for operand in fold.stored
@@ -212,8 +212,8 @@ def _padded(fold: Fold, axis: Axis) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The partial results of a fold to so many ``values`` for each point of ``kept``, in the
-    ``room`` of the scratchpad: each value by itself, one part behind the other."""
+    """The partial results of a fold: ``values`` tensors over the parts and the axes ``parallel``,
+    one behind the other in ``scratch``."""
 
     parallel: tuple[Axis, ...]
     values: int
@@ -223,14 +223,14 @@ class Parts:
 
     @staticmethod
     def of(fold: Fold, slot: int, scratch: MemoryDesc) -> Parts:
-        """Those of a fold."""
+        """The partial results of ``fold``."""
         reduction = fold.reduction
         parallel = tuple(axis for axis in fold.parallel if axis.extent != 1 or _padded(fold, axis))
         return Parts(parallel, len(reduction.neutral), slot, scratch, reduction.data_type)
 
     def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
-        """The values of those parts over which ``part`` goes, the first of which has the number
-        ``first``; without an axis, of that one."""
+        """The operands of the parts on axis ``part``, the first of which has the number ``first``;
+        without an axis, of the part ``first`` only."""
         axes = self.parallel if part is None else (part, *self.parallel)
         dims, index = tuple(axis.extent for axis in axes), tuple(map(Affine.of, axes))
         begin = self.scratch.offset0 + first * prod(axis.extent for axis in self.parallel)
@@ -243,7 +243,7 @@ class Parts:
         )
 
     def part(self, fold: Fold) -> Nest:
-        """What folds one part, as if there were no others."""
+        """The nest that reduces one part, as if there were no others."""
         written = self.operands()
 
         def body(point: Point) -> None:
@@ -254,7 +254,7 @@ class Parts:
         return Nest(fold.parallel, fold.reduced, fold.inputs, outputs, body, core=fold.core)
 
     def merger(self, count: int, fold: Fold) -> Nest:
-        """What merges the first ``count`` parts, and goes on as ``fold`` does."""
+        """The nest that merges ``count`` parts and finishes like ``fold``."""
         part = Axis(count, "part")
         read, own = self.operands(part), fold.reduction
 

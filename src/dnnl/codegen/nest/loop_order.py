@@ -1,4 +1,4 @@
-"""In which order the loops of a nest are walked."""
+"""The order of the loops of a nest."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dnnl.codegen.isa.caches import LINE, Caches
 from dnnl.codegen.memory.access import Access
 from dnnl.codegen.memory.address import Axis
 
-# Bytes that are written side by side before the next row is: 8 lines, as one row of a page has
-# as many sets as there are lines.
+# Bytes written to one row before the next: 8 lines, since a row in a page maps to as many sets as
+# it has lines.
 _RUN = 512
-# Bytes written side by side of operands that are not in the second cache.
+# The same for operands that exceed the second-level cache, in bytes.
 _LONG_RUN = 1024
-# Rows that begin anywhere in a line, of which so many are written before their next parts are.
+# If rows are not aligned to lines, so many are written before the next parts of the first.
 _SPLIT_ROWS = 128
-# The lines of so many rows are still in a cache when their next part is read.
+# The lines of this many rows stay in a cache until the next part of each is read.
 _ROWS_AT_ONCE = 512
-# Vectors side by side that are worth a loop of their own.
+# The fewest vectors that are worth a loop of their own.
 _LEAST_BLOCK = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A loop over ``axis`` in steps of ``step`` iterations; or, if ``within`` is not zero, over the
-    iterations of a block of that many, in which an outer loop over the same axis stands."""
+    """A loop over ``axis`` in steps of ``step`` iterations. If ``within`` is not zero, a loop over
+    the iterations of one block of that size; an outer loop over the same axis walks the blocks."""
 
     axis: Axis
     step: int = 1
@@ -34,15 +34,15 @@ class Loop:
 
     @property
     def count(self) -> int:
-        """How often it runs, at most."""
+        """The maximum trip count."""
         return self.within or -(-self.axis.extent // self.step)
 
 
 @dataclass(frozen=True)
 class Square:
-    """A square of elements that is transposed in registers: how many bytes the rows that it reads
-    are apart, and those that it writes; how many ``lanes`` those have, and in how many pieces its
-    own may be loaded; whether it writes whole lines; through which ``caches``."""
+    """A square of elements that is transposed in registers. ``read_apart`` and ``written_apart``
+    are the distances in bytes of the rows that it reads and writes. Written rows have ``lanes``
+    elements; read rows are loaded in up to ``most_pieces`` pieces."""
 
     read_apart: int
     written_apart: int
@@ -53,14 +53,15 @@ class Square:
 
     @property
     def conflicts_in_dst(self) -> bool:
-        """Whether lines that squares write have conflict misses, and those they read have fewer."""
+        """Whether the lines that squares write have conflict misses, and those that they read
+        fewer."""
         lines, enough = self.caches.resident_lines(self.written_apart), self.lanes * (_RUN // LINE)
         return lines < 16 or (lines == 16 and self.caches.resident_lines(self.read_apart) >= enough)
 
     def writes_runs(self, memory: bool) -> bool:
-        """Whether operands that are in ``memory`` or in the third cache had better be written in
-        long runs than be read side by side: because single lines of dst would have
-        conflict misses, or because more rows would be read at a time than processors foresee."""
+        """Whether to write long runs of dst instead of reading rows of the source in parallel, for
+        operands in ``memory`` or in the third-level cache: single lines of dst would have conflict
+        misses, or more rows would be read than the hardware prefetcher follows."""
         if self.caches.resident_lines(self.written_apart) <= 16:
             return True
         short_rows = _LONG_RUN <= self.written_apart <= 4 * _LONG_RUN
@@ -69,8 +70,8 @@ class Square:
 
     @property
     def pieces(self) -> int:
-        """How many pieces of a row are loaded side by side: one, or a line's worth if lines would
-        not stay in the cache until their next part is wanted."""
+        """How many pieces of a row are loaded side by side: one, or a whole line if lines would be
+        evicted before their next part is read."""
         rows = self.lanes * (_RUN // LINE if self.conflicts_in_dst else 1)
         return 1 if self.caches.resident_lines(self.read_apart) > rows else self.most_pieces
 
@@ -83,14 +84,14 @@ def arrange(
     far: Callable[[Access, Axis], int],
     caches: Caches,
 ) -> tuple[list[Loop], Axis | None]:
-    """The loops, and the axis along which squares of a source that is not in the cache should be
-    fetched ahead, if any: that of the loop around the innermost one.
+    """The loops, and the axis along which squares prefetch a source that is not in the cache, or
+    None. It is the axis of the second innermost loop.
 
-    ``far(access, axis)`` is the length of a step in bytes.
+    ``far(access, axis)`` is the absolute stride in bytes.
     """
 
     def nearest(access: Access) -> Axis | None:
-        """The axis along which a step goes the least far."""
+        """The axis with the shortest stride."""
         moving = [axis for axis in axes if far(access, axis)]
         return min(moving, key=lambda axis: far(access, axis), default=None)
 
@@ -98,11 +99,11 @@ def arrange(
     written = nearest(dst)
     read = None if source is None else nearest(source)
     if source is not None and written is not None and square is None and not far(source, written):
-        read = written  # a row of dst is made of few elements
+        read = written  # a row of dst reads few elements
     if source is None or written is None or read is None or read is written:
         alone = [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))]
-        # Rows that share lines are read faster than processors fetch by themselves; few rows far
-        # apart are not.
+        # Reading rows that share lines outpaces the hardware prefetcher; reading a few distant rows
+        # does not.
         return alone, read if square is not None and square.read_apart < LINE else None
     crossing = _Crossing(
         ordered=sorted(axes, key=lambda axis: -far(source, axis)),
@@ -121,9 +122,9 @@ def arrange(
 
 @dataclass(frozen=True)
 class _Crossing:
-    """Source and destination that are contiguous along different axes: all axes ordered as in the
-    source, the axis along which it is ``read`` and that along which dst is ``written``, the steps
-    along each there in bytes, and the size of the larger operand in bytes."""
+    """A source and a destination that are contiguous along different axes. ``ordered`` are all axes
+    in source order; ``read`` and ``written`` the axes along which source and destination are
+    contiguous, with their strides there in bytes; ``size`` the bytes of the larger operand."""
 
     ordered: Sequence[Axis]
     read: Axis
@@ -136,7 +137,7 @@ class _Crossing:
 
     @property
     def read_across_lines(self) -> bool:
-        """Whether a row of the source is longer than a line."""
+        """Whether a row of the source is longer than a cache line."""
         return self.read.extent * self.read_step > LINE
 
     @property
@@ -145,30 +146,30 @@ class _Crossing:
         return self.written.extent * self.written_step
 
     def in_source_order(self) -> list[Loop]:
-        """What is read lies side by side."""
+        """The loops in source order: consecutive reads."""
         return [Loop(axis) for axis in self.ordered]
 
     def runs_of_dst(self, nbytes: int) -> list[Loop]:
-        """So many bytes of each row of dst written side by side."""
+        """Loops that write ``nbytes`` consecutive bytes of each row of dst."""
         return _in_blocks(self.ordered, self.read, self.written, nbytes // self.written_step)
 
     def runs_of_src(self, nbytes: int) -> list[Loop]:
-        """So many bytes of each row of the source read side by side."""
+        """Loops that read ``nbytes`` consecutive bytes of each row of the source."""
         return _in_blocks(self.ordered, self.written, self.read, nbytes // self.read_step)
 
     def moved(self, written_apart: int) -> list[Loop]:
-        """The loops over vectors that are moved as they are; rows of dst are ``written_apart``
-        bytes apart."""
+        """The loops over vectors that are copied without transposition; rows of dst are
+        ``written_apart`` bytes apart."""
         resident, ways = self.caches.resident_lines(written_apart), self.caches.l1_ways
         near = list(self.ordered[-2:]) == [self.written, self.read]
         cached = self.size < self.caches.memory and 2 * self.read.extent <= resident
         if near and cached and not self.caches.prefetches_all_rows:
             return self.in_source_order()
-        # Few rows of the source at a time, if that does not write short runs to a single set.
+        # Few rows of the source at a time, unless short runs would then map to a single set.
         return self.runs_of_dst(_RUN if resident <= ways else min(_RUN, ways * self.written_step))
 
     def squares(self, square: Square) -> tuple[list[Loop], Axis | None]:
-        """The loops over squares, and the axis along which to fetch."""
+        """The loops over squares, and the prefetch axis."""
         in_memory = self.size >= self.caches.memory
         follows = in_memory and self.caches.prefetches_all_rows
         far_away = self.size >= self.caches.near and self.read_across_lines
@@ -181,14 +182,14 @@ class _Crossing:
         return self.in_source_order(), self.read if follows else self.ordered[-2]
 
     def joins_lines(self, square: Square) -> bool:
-        """Whether parts of lines of dst had better be followed by their other parts: rows lie side
-        by side, and each is a few vectors that are no whole lines."""
+        """Whether the parts of a line of dst should be written one after the other: rows are
+        contiguous, and each is a few vectors that are not whole lines."""
         few = self.written.extent * square.lanes <= _ROWS_AT_ONCE
         return few and not square.fills_lines and self.row >= square.written_apart
 
     def from_cache(self, square: Square) -> tuple[list[Loop], Axis | None]:
-        """The loops over squares of what a cache holds, if others leave it there, and the axis
-        along which to fetch."""
+        """The loops over squares of operands in a cache, and the prefetch axis if others may have
+        evicted them."""
         uncertain = self.size >= self.caches.shared
         if square.conflicts_in_dst:
             run = _RUN if square.pieces == 1 else _RUN // 2
@@ -197,7 +198,7 @@ class _Crossing:
             return self.runs_of_dst(self.row), self.read if uncertain else None
         run = min(_RUN, self.caches.resident_lines(square.written_apart) * 4) * square.pieces
         if square.written_apart % LINE:
-            # What begins in one line ends in the next, which is written again when its turn comes.
+            # Rows share lines: a line is written again with the next row.
             run = min(run, _SPLIT_ROWS * self.src_bits // 8 * square.pieces)
         return self.runs_of_src(run), self.written if uncertain else None
 
@@ -205,9 +206,8 @@ class _Crossing:
 def block_for_l1(
     loops: list[Loop], reads: Sequence[Access], reduced: Sequence[Axis], lanes: int, caches: Caches
 ) -> list[Loop]:
-    """The loops over vectors of so many ``lanes``, the innermost one in blocks outside of those in
-    which windows meet the same weights again, where the first-level cache does not keep all that
-    they read."""
+    """The loops over vectors, with the innermost one blocked if the first-level cache cannot hold
+    what it reads. The blocks are outside the loops in which windows reuse the same weights."""
     if len(loops) < 2 or loops[-1].within or loops[-1].step > 1:
         return loops
     *outer, inner = loops
@@ -240,7 +240,8 @@ def _main_source(reads: Sequence[Access]) -> Access | None:
 
 
 def _in_blocks(ordered: Sequence[Axis], middle: Axis, inner: Axis, block: int) -> list[Loop]:
-    """``inner`` walked in blocks of that many iterations, all of ``middle`` for each."""
+    """Loops with ``inner`` in blocks of ``block`` iterations, and all of ``middle`` for each
+    block."""
     loops = [Loop(axis) for axis in ordered if axis not in (middle, inner)]
     if not 1 < block < inner.extent:
         return [*loops, Loop(middle), Loop(inner)]

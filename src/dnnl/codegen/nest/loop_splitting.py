@@ -1,9 +1,9 @@
-"""Which bounds hold where: a loop cut into ranges in which the answer is known to the generator.
+"""Index-set splitting: cuts loops into ranges in which the outcome of bounds is known.
 
-A bound such as ``16 * c_o + c_i < 250`` holds for all lanes while ``c_o < 15``, for some of them
-where ``c_o == 15``, and would hold for none behind that. Code written for one of these ranges
-needs no comparisons: masks are nothing, or constants, or stores that are left out. A window that
-hangs over both edges of an image has three such ranges.
+A bound such as ``16 * c_o + c_i < 250`` holds for all lanes while ``c_o < 15``, for some lanes at
+``c_o == 15``, and for none past that. Code emitted for one range needs no comparisons: masks are
+absent or constant, or stores are omitted. A window that overlaps both edges of an image has three
+such ranges.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from itertools import pairwise
 from dnnl.codegen.memory.access import Bound
 from dnnl.codegen.memory.address import Axis
 
-# A body is written for each combination of ranges, twice where bounds are tested, and masks make it
-# longer; the longer it is and the more bounds it looks at, the fewer there may be.
+# Limit of the code size. The body is emitted for each combination of ranges, twice if bounds are
+# tested; masks and bounds make it longer.
 _MOST_CODE = 320
-# Of a fold at most so many iterations are code of their own where lanes differ.
+# The iterations of a fold that are unrolled where lanes differ, at most.
 MOST_WRITTEN = 16
 
 
 @dataclass(frozen=True)
 class Range:
-    """The iterations ``begin <= axis < end``, with the bounds whose outcome is the same in all."""
+    """The iterations ``begin <= axis < end``, and the bounds whose outcome is the same in all of
+    them."""
 
     begin: int
     end: int
@@ -33,7 +34,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Variants:
-    """Each of some axes cut into ranges, and the bounds that must be tested at run time."""
+    """Axes cut into ranges, and the bounds that are tested at run time."""
 
     ranges: Mapping[Axis, tuple[Range, ...]]
     tested: tuple[Bound, ...]
@@ -46,13 +47,12 @@ def cut(
     taps: int = 1,
     lane: Axis | None = None,
 ) -> Variants:
-    """Cut ``axes``, the loops around a point, so that as few ``bounds`` as possible are tested;
-    ``bodies`` is how often a point's body is written for one combination of ranges, and ``taps``
-    how many iterations a fold has in it, which are unrolled at the edges of a window.
+    """Cut ``axes``, the loops around a point, so that few ``bounds`` are tested at run time.
 
-    Bounds that differ from lane to lane come first: as ranges they are constant masks, while those
-    of whole vectors are the ends of a fold's loops in any case. No range and no test helps against
-    bounds that some iteration of each point breaks.
+    ``bodies`` is how often the body is emitted for a point, ``taps`` the iterations of its folds,
+    which are unrolled at the edges of a window. Bounds that differ between lanes come first: as
+    ranges they become constant masks, while bounds of whole vectors limit the loops of a fold
+    anyway. Bounds that no loop controls stay masked.
     """
     assigned: dict[Axis, list[Bound]] = {}
     tested, masked = [], False
@@ -80,7 +80,7 @@ def cut(
 
 
 def _differs(bound: Bound, lane: Axis | None) -> bool:
-    """Whether a bound may hold for some lanes of a vector alone."""
+    """Whether a bound may hold for only some lanes of a vector."""
     return lane is not None and bound.form.stride(lane) != 0
 
 
@@ -102,17 +102,17 @@ def _ranges(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:
 
 
 def _whole(axis: Axis, bound: Bound) -> tuple[int, int]:
-    """Between which iterations of ``axis`` no point breaks the bound."""
+    """The range of ``axis`` in which no point violates the bound."""
     return _between(axis, bound, bound.form.without(axis).low, bound.form.without(axis).high)
 
 
 def _some(axis: Axis, bound: Bound) -> tuple[int, int]:
-    """Between which iterations of ``axis`` some point may be inside the bound."""
+    """The range of ``axis`` in which some point may satisfy the bound."""
     return _between(axis, bound, bound.form.without(axis).high, bound.form.without(axis).low)
 
 
 def _between(axis: Axis, bound: Bound, low: int, high: int) -> tuple[int, int]:
-    """Between which iterations a point ``low`` above where the axis is lies above zero, and one
-    ``high`` above it below the limit."""
+    """The range of ``axis`` in which a point ``low`` above the axis' value is not negative, and one
+    ``high`` above it is below the limit."""
     stride = bound.form.stride(axis)
     return -(low // stride), -((high - bound.limit) // stride)

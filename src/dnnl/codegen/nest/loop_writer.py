@@ -1,4 +1,4 @@
-"""The loops of a nest in LLVM IR: its work items, and its body for each combination of ranges."""
+"""Emits the loops of a nest: work items, and the body for each combination of ranges."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dnnl.codegen.nest.work_items import Items
 
 
 class Writer:
-    """Writes the loops around ``body``.
+    """Emits the loops around ``body``.
 
-    ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
+    ``copied`` is an operand that the body stores to dst unchanged, if it does nothing else.
     """
 
     def __init__(self, site: Site, body: Body, copied: Operand | None) -> None:
@@ -36,7 +36,7 @@ class Writer:
         self._variants = cut(axes, plan.bounds, plan.columns, taps, plan.vectors.lane)
 
     def item(self, item: ir.Value, items: Items) -> None:
-        """One work item: decode its number into the outer loops, walk the inner ones."""
+        """Emit one work item: decode its number into the outer loops, run the inner ones."""
         b, loops = self.e.b, self._loops
         env: Env = {}
         rest = item
@@ -70,7 +70,7 @@ class Writer:
         self.e.loop(begin, end, body, name=loop.axis.name)
 
     def _trips(self, env: Env, loop: Loop) -> ir.Value:
-        """How often a loop runs: inside the last block of its axis perhaps less than elsewhere."""
+        """The trip count of a loop, which may be smaller in the last block of its axis."""
         if not loop.within or loop.axis.extent % loop.within == 0:
             return i64(loop.count)
         left = self.e.b.sub(i64(loop.axis.extent), env[loop.axis])
@@ -79,7 +79,7 @@ class Writer:
     def _choose(
         self, env: Env, cuts: list[tuple[Axis, tuple[Range, ...]]], known: dict[Bound, bool]
     ) -> None:
-        """One point, or one square of them, written out for each combination of ranges."""
+        """Emit a point, or a square, for each combination of ranges."""
         if not cuts:
             self._point(env, known)
             return
@@ -112,7 +112,7 @@ class Writer:
             here()
 
     def _point(self, env: Env, known: dict[Bound, bool]) -> None:
-        """What must be tested here, is, and a point that is not to be stored at all is left out."""
+        """Test bounds that skip a point entirely, then emit it."""
         tested = self._variants.tested
         gates = [b for b in tested if b in self._site.plan.space.exists and b.form.within(env)]
         if not gates:
@@ -127,7 +127,7 @@ class Writer:
         self.e.branch(self._inside(env, gates), exists, lambda: ())
 
     def _settled(self, env: Env, known: dict[Bound, bool], tested: Sequence[Bound]) -> None:
-        """The way without masks is for where all that is ``tested`` holds."""
+        """Emit a point, with an unmasked variant for where all of ``tested`` hold."""
         settled = {**known, **dict.fromkeys(tested, True)}
         masked = any(not settled.get(bound) for bound in self._bounds)
 

@@ -1,17 +1,16 @@
-"""The generator for memory-bound work: loops over layouts around a body written on vectors.
+"""The generator of memory-bound kernels: loops over layouts around a body on vectors.
 
-A kernel names its axes, its operands with the element that each iteration touches, and a body. The
-body gets a :class:`Point`: one vector of the iteration space. It loads and stores operands, and it
-may fold over the reduced axes::
+A kernel gives axes, operands with the index that each iteration touches, and a body. The body gets
+a :class:`Point`, one vector of the iteration space. It loads and stores operands, and may fold over
+the reduced axes::
 
     def body(point):
         (largest,) = point.fold((-inf,), lambda p, m: (maximum(p.e, p.load(src), m),), merge)
         point.store(dst, largest)
 
-Layouts, blocks, tails, padding, transposition and work sharing are this module's business. The
-body is written out several times where the shape has tails: for vectors that lie inside every
-bound, and for those at the end of each axis, whose masks are then constants. Padding of the
-destination is written with zeros.
+The generator handles layouts, blocks, tails, padding, transposition and work items. If the shape
+has tails, the body is emitted several times: for vectors inside every bound, and for those at the
+end of each axis, with constant masks. The padding of outputs is zeroed.
 """
 
 from __future__ import annotations
@@ -40,26 +39,29 @@ from dnnl.types.memory_desc import MemoryDesc
 
 @dataclass(frozen=True, eq=False)
 class Nest:
-    """What to compute: for every point of ``parallel``, ``body``, which may fold over ``reduced``.
+    """What to compute: ``body`` for every point of ``parallel``; it may fold over ``reduced``.
 
-    ``inputs`` are only read. ``outputs`` are written: the layout of the first, ``dst``, decides the
-    order of the walk, and the body stores to each what belongs to the point, or, inside of a fold,
-    to the iteration; padding becomes zero. One that has no element of its own for each iteration of
-    a reduction, such as the mean of a row, is stored after the fold.
+    ``inputs`` are only read. ``outputs`` are written; the layout of the first, ``dst``, decides the
+    order of the loops. The body stores to each output in each point, or in each iteration inside a
+    fold; padding becomes zero. An output without an element for each reduced iteration, such as the
+    mean of a row, is stored after the fold.
 
-    Only points inside the bounds ``where`` are computed and stored; at those outside ``filled``
-    zero is stored, as in padding. ``numbers`` are what the body asks for by ``Point.number``. No
-    loop walks the axes ``found``: the body says by ``Point.at`` what they are where it loads an
-    operand whose index has them. ``reads_dst`` says that the body reads dst as well, which then had
-    better be in a cache, and ``keeps`` that it asks for ``Point.room``. ``core`` is the type of the
-    body's vectors, and ``registers`` how many registers one fills where these hold more than one
-    element and what is converted is not transposed: those that are best converted together if None;
-    vectors along neighbours of a reduction may fill as many as ``beside``, and where lines are long
-    enough all of them ``abreast``, so that long chains of arithmetic run side by side.
-    ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
-    Nothing is done where all of ``needed``, numbers of s32 side by side, are zero. ``in_rows`` says
-    that operands are rows along the reduced axis: where sizes are open, code for vectors that lie
-    otherwise is left out.
+    Only points inside the bounds ``where`` are computed and stored. Points outside ``filled`` store
+    zero, as in padding. ``numbers`` are the integers that the body reads with ``Point.number``. No
+    loop walks the axes ``indirect``: the body gives their values with ``Point.at`` to load operands
+    whose index contains them. ``reads_dst`` says that the body reads dst. ``uses_row_buffer`` says
+    that it calls ``Point.row_buffer``.
+
+    ``core`` is the type of the body's vectors. A vector spans ``registers`` registers, unless
+    devices have scalar registers or conversions are combined with a transposition; None means as
+    many as are best converted at once. Vectors across the rows of a reduction span up to
+    ``reduction_unroll`` registers. Vectors along long enough lines span ``unroll`` registers, so
+    that long dependency chains overlap.
+
+    ``copied`` is an input that the body stores to dst unchanged, if it does nothing else. ``steps``
+    scales the estimate of the work of a point. Nothing is done if all elements of ``skip_if_zero``,
+    a dense s32 tensor, are zero. ``in_rows`` promises that operands are contiguous along the
+    reduced axis; nests of run-time sizes then omit code for other layouts.
     """
 
     parallel: tuple[Axis, ...]
@@ -84,13 +86,13 @@ class Nest:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All that is touched."""
+        """All operands."""
         skip_if_zero = () if self.skip_if_zero is None else (self.skip_if_zero,)
         return (*self.inputs, *self.outputs, *skip_if_zero)
 
     @property
     def space(self) -> Space:
-        """What is to be walked."""
+        """The iteration space."""
         return Space.of(
             self.parallel,
             self.reduced,
@@ -104,7 +106,7 @@ class Nest:
 
     @property
     def style(self) -> Style:
-        """What the nest asks of any schedule of its."""
+        """What the nest asks of its schedule."""
         return Style(
             self.core,
             self.registers,
@@ -115,32 +117,32 @@ class Nest:
         )
 
     def planned(self, isa: Isa) -> Schedule:
-        """The walk over all of the space."""
+        """The schedule of the whole space."""
         return schedule(isa, self.space, self.style)
 
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
-    """Write the phase ``symbol``."""
+    """Emit the phase ``symbol``."""
     return emit_planned(module, symbol, nest, nest.planned(module.isa))
 
 
 def emit_planned(module: Module, symbol: str, nest: Nest, plan: Schedule) -> Phase:
-    """Write the phase ``symbol`` after a plan that somebody else made."""
+    """Emit the phase ``symbol`` with a given schedule."""
     work = plan.work_per_point * nest.steps
     items = ONE if plan.serial else share_out(module.isa, plan.loops, work)
     return _emit(module, symbol, [(nest, plan)], items)
 
 
 def shares_bytes(isa: Isa, nest: Nest) -> bool:
-    """Whether vectors of a 4-bit dst share bytes, so that one work item stores it all, element by
+    """Whether vectors of a 4-bit dst share bytes, so that one work item stores it element by
     element."""
     return nest.planned(isa).serial
 
 
 def emit_interleaved(module: Module, symbol: str, nests: Sequence[Nest]) -> Phase | None:
-    """Write nests over parts of one destination as one phase in which they take turns, so that
-    each stretch of the destination is written in one go; None, and nothing is written, if they do
-    not walk alike."""
+    """Emit nests that write parts of one destination as one phase with interleaved loops, so that
+    each range of the destination is written at once. Returns None and emits nothing if their outer
+    loops differ."""
     plans = [(nest, nest.planned(module.isa)) for nest in nests]
     if len({_outermost(plan) for _, plan in plans}) > 1:
         return None
@@ -153,7 +155,7 @@ def emit_interleaved(module: Module, symbol: str, nests: Sequence[Nest]) -> Phas
 
 
 def _outermost(plan: Schedule) -> tuple[int, int | None] | None:
-    """The number of iterations of the first loop, and how far each goes in dst."""
+    """The trip count of the first loop, and its step in dst in elements."""
     offset = plan.space.dst.offset
     if not plan.loops:
         return None
@@ -186,7 +188,7 @@ def _emit(
 
     def stream() -> Values:
         run([replace(site, streamed=site.plan.streamed) for site in sites])
-        e.b.fence("seq_cst")  # such stores are not ordered by the locks of the runtime
+        e.b.fence("seq_cst")  # non-temporal stores are weakly ordered: locks do not order them
         return ()
 
     def every() -> Values:
@@ -208,7 +210,7 @@ def _emit(
 
 
 def _any(e: Emitter, pointer: ir.Value, desc: MemoryDesc) -> ir.Value:
-    """Whether one of the numbers of s32 of a dense tensor is not zero."""
+    """Whether any element of a dense s32 tensor is not zero."""
 
     def body(number: ir.Value, indirect: ir.Value) -> Values:
         place = e.element(pointer, e.add(number, i64(desc.offset0)), I32)
@@ -219,7 +221,7 @@ def _any(e: Emitter, pointer: ir.Value, desc: MemoryDesc) -> ir.Value:
 
 
 def _aligned(site: Site) -> ir.Value:
-    """Whether dst begins where whole vectors may be written by non-temporal stores."""
+    """Whether dst is aligned so that whole vectors can be stored non-temporally."""
     b = site.e.b
     (dst, *_) = site.plan.space.outputs
     address = b.ptrtoint(site.pointers[dst], I64)

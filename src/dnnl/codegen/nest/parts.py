@@ -1,6 +1,6 @@
-"""A reduction cut into parts, which are then as parallel as what is kept.
+"""Splits a reduction into parts that run in parallel.
 
-In how many follows from the shape and the machine's kind, never from the number of threads.
+The number of parts depends on the shape and on the kind of machine, never on the number of threads.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from dnnl.codegen.nest.vectorize import Vectors, vectorize
 from dnnl.codegen.nest.work_items import target_items
 
 REGISTERS = 4
-"""How many registers the vectors of a part fill that lie along what is kept: the rows of a source
-whose channels are innermost are then read a few lines at a time. Those of a single result may fill
-twice as many."""
+"""The registers that a vector of a part spans along the parallel axes. Rows of a channels-last
+source are then read a few lines at a time. With a single result it may span twice as many."""
 
 _MOST_PARTS = 512
 _F32 = 4
-# A part fills this share of the second cache, whose lines may have conflict misses.
+# A part fills this fraction of the second-level cache, to leave room for conflict misses.
 _PART = 16
-# Rows along the innermost axis are cut between vectors, whatever their length.
+# Rows along the innermost axis are split at multiples of this many elements, between vectors.
 _MULTIPLE = 64
-# Sizes that are tried before a last piece may be shorter.
+# The sizes tried before the last piece may be shorter.
 _MOST_SIZES = 128
 
 
 def most_parts(isa: Isa, points: int, reduced: int) -> int:
-    """The most parts into which a reduction of ``reduced`` elements to each of ``kept`` is cut."""
+    """The maximum number of parts of a reduction of ``reduced`` elements for each of ``points``
+    points."""
     return parts_of(isa, points, reduced, min(max(1, points), part_lanes(isa, isa.lanes)))
 
 
 def part_lanes(isa: Isa, lanes: int) -> int:
-    """The lanes of the vectors of a part that lie along what is kept, ``lanes`` to a register."""
+    """The lanes of a part's vector along the parallel axes; a register has ``lanes``."""
     return REGISTERS * lanes if isa.lanes > 1 else 1
 
 
 def parts_of(isa: Isa, points: int, reduced: int, width: int) -> int:
-    """Parts enough to be shared out, and so small that a cache holds one, where ``width`` of what
-    is kept are done side by side."""
+    """The number of parts: enough for all threads, and each small enough for the cache if ``width``
+    points are reduced at a time."""
     shared = -(-target_items(isa, points * reduced) // max(1, -(-points // width)))
     cached = -(-reduced * width * _F32 * _PART // isa.caches.l2) if isa.caches.l2 else 1
     return max(1, min(_MOST_PARTS, reduced, max(shared, cached)))
@@ -52,9 +52,9 @@ def parts_of(isa: Isa, points: int, reduced: int, width: int) -> int:
 def cut_reduction(
     isa: Isa, space: Space, points: int, reduced: int, results: Sequence[Operand], core: Type
 ) -> tuple[Space, int, int]:
-    """The space with its reduction of ``reduced`` elements to each of ``kept`` in parts, how many
-    they are, and how many registers its vectors of ``core`` had better fill. The ``results`` of
-    each part lie behind those of the parts before it."""
+    """Split the reduction of ``space``. Returns the space, the number of parts, and the
+    registers that vectors of ``core`` should span. The ``results`` of the parts follow each
+    other in memory."""
     space = space.merged()
     lanes, _ = widths(isa, core)
     _, vectors, _ = vectorize(space, part_lanes(isa, lanes), isa.caches)
@@ -78,7 +78,7 @@ def cut_reduction(
 
 
 def _registers(vectors: Vectors, results: int) -> int:
-    """How many registers vectors had better fill that were planned for `REGISTERS`."""
+    """The registers that vectors should span that were planned with `REGISTERS`."""
     if vectors.reduced:
         return 1
     even = vectors.loop is not None and vectors.loop.extent % 2 == 0
@@ -86,8 +86,8 @@ def _registers(vectors: Vectors, results: int) -> int:
 
 
 def even_piece(extent: int, size: int, *, rows: bool) -> int:
-    """A size near the given one, and no less, that divides the extent, or at least cuts ``rows``
-    of neighbours between vectors."""
+    """A size of at least ``size`` that divides the extent, if one is near. ``rows`` of consecutive
+    elements are split between vectors instead."""
     if rows:
         return -(-size // _MULTIPLE) * _MULTIPLE
     sizes = range(size, min(2 * size, size + _MOST_SIZES))

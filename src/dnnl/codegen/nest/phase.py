@@ -1,12 +1,11 @@
-"""The function of a phase: what it is given, and its way through the work items.
+"""The function of a phase: its signature, its arguments and its loop over work items.
 
-On a processor it takes the list of the kernel's arguments, a range of items and the number of the
-thread that does them::
+On a processor it takes the kernel's argument list, a range of work items and the thread's number::
 
     void symbol(void **args, int64_t begin, int64_t end, int64_t thread)
 
-On a device it is an entry point that takes the arguments which it touches, each as a pointer to
-global memory, and is started once for each item::
+On a device it is an entry point that takes the arguments that it uses as pointers to global memory,
+and is invoked once for each item::
 
     kernel void symbol(global void *first, global void *second, ...)
 """
@@ -23,12 +22,12 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.runtime.image import Phase
 
 _RANGE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64, I64])
-_SCRATCH_UNIT = 64  # bytes: a cache line, so that threads do not share one
+_SCRATCH_UNIT = 64  # bytes: a cache line, which avoids false sharing
 
 
 class PhaseFunction:
-    """One phase while it is written: ``e`` writes its code, ``arguments`` are the addresses of the
-    kernel's arguments in ``slots``, which are those that it touches."""
+    """A phase while it is emitted. ``e`` emits its code; ``arguments`` maps the slots that it uses
+    to addresses."""
 
     def __init__(self, module: Module, symbol: str, slots: Iterable[int]) -> None:
         self._symbol, self._slots = symbol, tuple(sorted(set(slots)))
@@ -45,7 +44,7 @@ class PhaseFunction:
 
     @staticmethod
     def of(module: Module, symbol: str, operands: Iterable[Operand]) -> PhaseFunction:
-        """A phase that touches ``operands``."""
+        """A phase that uses ``operands``."""
         held = (operand.slot for operand in operands if operand.contents is None)
         return PhaseFunction(module, symbol, held)
 
@@ -59,13 +58,13 @@ class PhaseFunction:
         return self.e.module.table(storage(operand.data_type).element, operand.contents)
 
     def _loaded(self) -> Iterator[ir.Value]:
-        """The addresses out of the list of all arguments."""
+        """Load the addresses from the argument list."""
         b, given = self.e.b, self.e.function.args[0]
         for slot in self._slots:
             yield b.load(b.gep(given, [i64(slot)], source_etype=PTR), typ=PTR)
 
     def each_item(self, count: int, item: Callable[[ir.Value], None]) -> None:
-        """Run ``item(number)`` for those of the ``count`` work items that the function is to do."""
+        """Emit ``item(number)`` for each of the ``count`` work items that an invocation does."""
         e, device = self.e, self.e.isa.device
         if device is None:
             _, begin, end, _ = e.function.args
@@ -77,26 +76,26 @@ class PhaseFunction:
             item(number)
             return ()
 
-        # More may be started than there are, since they come in groups.
+        # Devices start whole groups, so there may be more invocations than items.
         e.branch(e.b.icmp_unsigned("<", number, i64(count)), one, lambda: ())
 
     def each_range(self, run: Callable[[ir.Value, ir.Value], None]) -> None:
-        """Run ``run(begin, end)`` for ranges of items that are all that a call is to do; on
-        processors only."""
+        """Emit ``run(begin, end)`` for the range of items of a call; processors only."""
         _, begin, end, _ = self.e.function.args
         run(begin, end)
 
     @property
     def thread(self) -> ir.Value:
-        """The number of the thread; on processors only. No two have the same at the same time."""
+        """The number of the thread, unique among running threads; processors only."""
         assert self.e.isa.device is None
         return self.e.function.args[3]
 
     def scratch(self, nbytes: int) -> ir.Value:
-        """The address of so many bytes of the thread's own, aligned to 64; on processors only.
+        """The address of ``nbytes`` bytes of scratch memory of the thread, aligned to 64;
+        processors only.
 
-        To be called once, where the function begins. The bytes are undefined when the function is
-        called.
+        Call it once, at the start of the function. The contents are undefined at each call of the
+        phase.
         """
         e = self.e
         self._scratch = -(-nbytes // _SCRATCH_UNIT) * _SCRATCH_UNIT
@@ -105,6 +104,6 @@ class PhaseFunction:
         return e.b.gep(e.b.load(place, typ=PTR), [own], source_etype=I8)
 
     def end(self, count: int) -> Phase:
-        """Finish the function; there are ``count`` work items."""
+        """Finish the function, which has ``count`` work items."""
         self.e.b.ret_void()
         return Phase(self._symbol, count, self._slots, self._scratch)

@@ -1,4 +1,4 @@
-"""A point of a loop nest, as the body of a kernel sees it: a place that can fold over loops."""
+"""A point of a loop nest as the body of a kernel sees it: a place that can fold."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dnnl.codegen.nest.fold_loop import ACCUMULATORS, Folding, FoldLoop, Merge, 
 from dnnl.codegen.nest.predicates import PredicatedPlace, Site, Span
 
 Body = Callable[["Point"], None]
-# Bytes that a point may put by: half of the smallest first-level caches.
+# Limit of a row buffer in bytes: half of the smallest first-level caches.
 ROW_BUFFER_BYTES = 16384
 
 
 class Point(PredicatedPlace):
     """One vector of the iteration space, as the body of a nest sees it.
 
-    ``e`` writes instructions. Besides loading and storing, a point can fold over the reduced axes.
+    ``e`` emits instructions. A point loads and stores operands and folds over the reduced axes.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Point(PredicatedPlace):
         self._loaded, self._absent = loaded, absent
 
     def load(self, operand: Operand) -> ir.Value:
-        """The operand's elements here in the core type; zero, or any number, outside bounds; in an
-        iteration that a fold leaves out, what it wants there."""
+        """The operand's elements in the core type; unspecified outside bounds. In iterations that a
+        fold skips, the fold's ``absent`` value."""
         value = super().load(operand)
         if self._absent is None:
             return value
@@ -61,8 +61,8 @@ class Point(PredicatedPlace):
         return self._where_it_counts(value, self.constant(self._absent))
 
     def or_absent(self, compute: Callable[[Point], ir.Value]) -> ir.Value:
-        """What ``compute`` makes of operands here; in an iteration that a fold leaves out, what it
-        wants there."""
+        """The value of ``compute(point)``; in iterations that a fold skips, the fold's ``absent``
+        value."""
         if self._absent is None:
             return compute(self)
         bare = copy(self)
@@ -70,26 +70,26 @@ class Point(PredicatedPlace):
         return self._where_it_counts(compute(bare), self.constant(self._absent))
 
     def load_stored(self, operand: Operand) -> ir.Value:
-        """The operand's elements as they lie in memory."""
+        """The operand's elements in their stored type."""
         loaded = self._loaded.get(operand)
         return super().load_stored(operand) if loaded is None else loaded
 
     def is_uniform(self, operand: Operand) -> bool:
-        """Whether an operand has one element for all lanes; those of a square have been turned
-        into vectors, whatever its layout says."""
+        """Whether all lanes read the same element. Operands of a square have been transposed into
+        vectors, so they do not, whatever their layout."""
         return operand not in self._loaded and super().is_uniform(operand)
 
     def _where_it_counts(self, value: ir.Value, other: ir.Value) -> ir.Value:
-        """``value`` in the lanes for which this iteration of a fold counts, else ``other``."""
+        """``value`` in the lanes whose iteration is part of the fold, else ``other``."""
         mask = self.valid
         return value if mask is None else self.e.b.select(mask, value, other)
 
     def form_of(self, number: Number) -> Affine:
-        """A number as it follows from the axes that are walked."""
+        """The form of a number over the axes of the schedule."""
         return self._site.plan.space.numbers[number]
 
     def number(self, number: Number) -> ir.Value:
-        """A number that follows from the iteration, in the core type."""
+        """The value of a `Number` of the nest, in the core type."""
         kind = self.kind
         start, step = self.start_and_step(self.form_of(number))
         first = self.e.b.trunc(start, I32)
@@ -109,13 +109,11 @@ class Point(PredicatedPlace):
     ) -> Values:
         """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
 
-        Values are vectors of the core type, or of ``element``.
-
-        Iterations outside a source's window do not count. Where ``absent`` is given, they load it
-        from every operand, and a step that loads nothing else leaves values as they are; otherwise
-        values are kept by a selection behind each step. ``merge(e, values, others)`` combines two
-        partial results, for when the lanes of a vector are themselves reduced; every lane of the
-        result then holds the answer.
+        Values are vectors of the core type, or of ``element``. Iterations outside a source's window
+        are skipped. With ``absent``, every operand loads that value there; a step that uses only
+        loads must then leave the values unchanged. Without it, a select after each step keeps the
+        old values. ``merge(e, values, others)`` combines two partial results; if the lanes
+        themselves are reduced, every lane of the result has the answer.
         """
         kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
         carried = tuple(vector.splat_constant(kind, value) for value in init)
@@ -126,8 +124,8 @@ class Point(PredicatedPlace):
         return reduce_lanes(self.e, result, merge)
 
     def row_buffer(self) -> ir.Value | None:
-        """Memory for a vector of every iteration of the reduced axes, see `keep`; None where that
-        is more than stays in a first-level cache beside the operands."""
+        """A buffer with one vector for each iteration of the reduced axes, for `buffer_store`. None
+        if it would exceed `ROW_BUFFER_BYTES`."""
         nbytes = vector.bits(self.kind) // 8 * self._iterations
         if nbytes > ROW_BUFFER_BYTES or self.e.isa.device is not None:
             return None
@@ -135,11 +133,11 @@ class Point(PredicatedPlace):
             return self.e.b.alloca(self.kind, self._iterations)
 
     def buffer_store(self, row_buffer: ir.Value, value: ir.Value) -> None:
-        """Put the value of this iteration by, for a later pass over the reduced axes."""
+        """Save the value of this iteration for a later pass over the reduced axes."""
         self.e.b.store(value, self._place_in(row_buffer))
 
     def buffer_load(self, row_buffer: ir.Value) -> ir.Value:
-        """What an earlier pass has put by in this iteration; any number if it left that out."""
+        """The value that an earlier pass saved in this iteration; unspecified if it skipped it."""
         return self.e.b.load(self._place_in(row_buffer), typ=self.kind)
 
     def _place_in(self, row_buffer: ir.Value) -> ir.Value:
@@ -163,10 +161,10 @@ class Point(PredicatedPlace):
         self._first()._loops(self._open, fold, ())
 
     def outermost(self, body: Body, count: int | None = None) -> None:
-        """Run ``body`` for each iteration of the outermost reduced axis, or the first ``count``,
-        in order; what is folded there goes over the other reduced axes.
+        """Run ``body`` for each iteration of the outermost reduced axis, or the first ``count``, in
+        order. Folds inside the body cover the other reduced axes.
 
-        The outermost one is that along which steps are longest.
+        The outermost axis is the one with the longest stride.
         """
         axis = self._open[0]
 
@@ -177,8 +175,8 @@ class Point(PredicatedPlace):
         self.e.loop(i64(0), i64(end), step, name=axis.name)
 
     def at(self, found: Mapping[Axis, ir.Value]) -> Point:
-        """The point where axes that no loop walks have these values, all of them inside what is
-        indexed by them: i64, or vectors of them with one for each lane."""
+        """The point where the ``indirect`` axes have these values: i64 scalars or vectors with one
+        for each lane. They must be in range."""
         env: Env = {}
         for axis, value in found.items():
             rest, pieces = value, self._site.plan.space.indirect[axis].strides
@@ -189,7 +187,7 @@ class Point(PredicatedPlace):
         return self._with(env)
 
     def _first(self) -> Point:
-        """Where a fold starts: with masks if its only vector is a tail."""
+        """The point at which a fold starts; masked if its only vector is a tail."""
         loop = self._site.plan.vectors.loop
         only = loop is not None and loop.extent == 1
         return self._with({}, masked=True) if self._site.plan.tails and only else self
@@ -213,8 +211,7 @@ class Point(PredicatedPlace):
         return carried
 
     def _padding(self, axes: list[Axis], begin: int, fold: Folding) -> None:
-        """The vectors behind the end of the vector axis: they hold no value that counts, but what
-        is stored there is padding."""
+        """Store padding: the vectors past the end of the vector axis."""
         axis, *rest = axes
 
         def body(index: ir.Value) -> None:
@@ -226,8 +223,7 @@ class Point(PredicatedPlace):
     def _loop(self, axes: list[Axis], extent: int, fold: Folding, carried: Values) -> Values:
         """The first ``extent`` iterations of the outermost of ``axes``.
 
-        If it is the innermost as well and long, several iterations are done at a time with results
-        of their own, so that none waits for the one before.
+        If it is also the innermost one and long, it is unrolled with several accumulators.
         """
         axis, *rest = axes
         if not (carried or rest) and axis is self._site.plan.vectors.loop:
@@ -250,8 +246,9 @@ class Point(PredicatedPlace):
         return loop.run(self.e, span.begin, span.end, one, carried)
 
     def _unrolled_vectors(self, axis: Axis, extent: int, fold: Folding) -> None:
-        """The first ``extent`` iterations along the vector axis, of which nothing is kept: as many
-        at a time as are best converted together, and fewer of those that are left."""
+        """The first ``extent`` iterations along the vector axis, without accumulators. Unrolled
+        by the number of vectors that are best converted at once; remainders by smaller powers of
+        two."""
         plan = self._site.plan
 
         def some(count: int, index: ir.Value) -> None:
@@ -276,8 +273,8 @@ class Point(PredicatedPlace):
         absent: float | None = None,
         deferred: DeferredStores | None = None,
     ) -> Point:
-        """The point with more axes fixed, or more known, or in a fold that wants ``absent``, or
-        with ``waiting`` stores."""
+        """This point with more axes fixed, more bounds known, another ``absent`` value or
+        ``deferred`` stores."""
         return Point(
             self._site,
             {**self._env, **env},
@@ -302,13 +299,13 @@ class Point(PredicatedPlace):
 
     @property
     def _accumulators(self) -> int:
-        """How many results to keep apart: fewer where a value fills several registers."""
+        """The number of accumulators: fewer if a value spans several registers."""
         filled: int = self.kind.count * vector.bits(self.kind) // self.e.isa.vector_bits
         return max(1, ACCUMULATORS // max(1, filled))
 
     @property
     def folded(self) -> ir.Value:
-        """How many iterations a fold has here, as values of the core type, which is a float."""
+        """The number of iterations of a fold here, in the core type, which is a float."""
         plan, tails = self._site.plan, self._site.plan.tails
         unknown = [bound for bound in self._unknown if bound not in tails]
         if self.masked and unknown:
@@ -327,11 +324,12 @@ class Point(PredicatedPlace):
 
     @property
     def divisor(self) -> ir.Value:
-        """What the sum of a fold is divided by for its mean: `folded`, or 1 where that is 0."""
+        """The divisor of a mean: `folded`, but at least 1."""
         return vector.maximum(self.e, self.folded, self.constant(1.0))
 
     def _count(self, axis: Axis) -> ir.Value:
-        """How many iterations along one of the reduced axes count, where bounds join none."""
+        """The number of iterations of one reduced axis that are part of the fold. No bound may
+        involve two reduced axes."""
         others = [bound for bound in self._unknown if axis not in bound.form.strides]
         here = self._with({}, known=dict.fromkeys(others, True))
         span = here._span(axis, axis.extent)

@@ -1,4 +1,4 @@
-"""Which iterations of a fold count at a place: those inside the windows of its sources."""
+"""Predicates of a fold: which iterations are inside the windows of its sources."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dnnl.codegen.nest.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Where the code of a nest is written: by whom, after which plan, on which tensors.
+    """Where a nest is emitted: the emitter, the schedule and the addresses of the operands.
 
-    Whole vectors of the outputs ``streamed`` are written by non-temporal stores.
+    Whole vectors of the outputs ``streamed`` are stored non-temporally.
     """
 
     e: Emitter
@@ -35,7 +35,7 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """The iterations of a loop that are run, in which some bounds are known to hold."""
+    """A range of iterations, in which some bounds are known to hold."""
 
     begin: ir.Value
     end: ir.Value
@@ -43,12 +43,12 @@ class Span:
 
     @property
     def fixed(self) -> bool:
-        """Whether its ends are known to the generator."""
+        """Whether its ends are constants."""
         return is_fixed(self.begin, self.end)
 
 
 class PredicatedPlace(Place):
-    """A place in a nest some of whose iterations do not count, as they are outside a window."""
+    """A place in a nest whose folds skip the iterations outside a window."""
 
     def __init__(
         self,
@@ -80,34 +80,34 @@ class PredicatedPlace(Place):
 
     @property
     def valid(self) -> vector.Mask:
-        """The lanes for which this iteration of a fold counts."""
+        """The lanes whose iteration is part of the fold."""
         return self.conditions(self._site.plan.fold_bounds)
 
     @property
     def stored(self) -> vector.Mask:
-        """The lanes of which results are stored, all but those behind the end of an axis."""
+        """The lanes whose results are stored: all but those past the end of an axis."""
         space = self._site.plan.space
         own = (*space.exists, *space.domain)
         return self.conditions(tuple(bound for bound in own if bound.needed))
 
     @property
     def _open(self) -> list[Axis]:
-        """The reduced axes that have no value yet, the outermost first."""
+        """The reduced axes without a value, outermost first."""
         return [axis for axis in self._site.plan.space.inner if axis not in self._env]
 
     @property
     def _unknown(self) -> list[Bound]:
-        """The bounds within which an iteration of a fold counts, where it is not known whether."""
+        """The bounds of the fold whose outcome is not known yet."""
         return [bound for bound in self._site.plan.fold_bounds if bound not in self._known]
 
     def _bounded(self, form: Affine) -> ir.Value:
-        """The value of a form in the first lane; outside of a fold, in its first iteration."""
+        """The value of a form in the first lane; outside a fold, in its first iteration."""
         ahead = [axis for axis in self._site.plan.space.inner if axis not in self._env]
         return super()._bounded(form.without(*ahead))
 
     def _span(self, axis: Axis, extent: int) -> Span:
-        """The first ``extent`` iterations of a fold along ``axis``, without those that count for no
-        lane: of a window that hangs over an edge, those inside. Where lanes differ, all."""
+        """The range of a fold's first ``extent`` iterations along ``axis`` that are in the window,
+        if that is the same range for all lanes; else all."""
         begin, end = i64(0), i64(extent)
         if not self.masked:
             return Span(begin, end, {})
@@ -122,13 +122,13 @@ class PredicatedPlace(Place):
             step, rest = bound.form.stride(axis), bound.form.without(axis)
             zero, limit = rest, rest + -bound.limit
             if step > 0:
-                # The first iteration at zero or above, and the first at the limit or above.
+                # The first iterations with a form of at least zero, and of at least the limit.
                 first, behind = (
                     self._quotient(form * -1 + (step - 1), step) for form in (zero, limit)
                 )
                 starts, ends = bound.below_zero, bound.above
             else:
-                # The first iteration below the limit, and the first below zero.
+                # The first iterations with a form below the limit, and below zero.
                 first, behind = (self._quotient(form + -step, -step) for form in (limit, zero))
                 starts, ends = bound.above, bound.below_zero
             begin = self.e.larger(begin, first) if starts else begin
@@ -136,7 +136,7 @@ class PredicatedPlace(Place):
         return Span(begin, end, dict.fromkeys(found, True))
 
     def _quotient(self, form: Affine, divisor: int) -> ir.Value:
-        """The value of a form divided by a number, rounded down."""
+        """The value of a form divided by a constant, rounded down."""
         if divisor == 1:
             return self._start(form)
         whole = max(0, -(form.low // divisor))
@@ -144,8 +144,8 @@ class PredicatedPlace(Place):
         return self.e.add(quotient, i64(-whole))
 
     def _differs(self, axis: Axis, extent: int) -> bool:
-        """Whether the iterations along ``axis`` count for lanes that differ and that are known to
-        the generator: written out, each has a constant mask, and some have none."""
+        """Whether the iterations along ``axis`` have constant masks that differ between lanes. The
+        loop is then unrolled."""
         if not self.masked or extent > MOST_WRITTEN:
             return False
         fixed = {own for own, value in self._env.items() if isinstance(value, ir.Constant)}

@@ -1,4 +1,4 @@
-"""Nests that fold some elements and then go over the same ones again, while a cache holds them."""
+"""Two passes over data that is cache-resident: fold elements, then process the same elements."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dnnl.runtime.image import Phase
 
 
 def resident(isa: Isa, nest: Nest, second: Nest) -> bool:
-    """Whether ``nest`` had better be written by ``emit_resident``, by whose plan a cache still
-    holds what a point has folded when it is read again; or else a fold that is shared out, and then
-    the nest ``second``, had better do the same.
+    """Whether to emit ``nest`` as one phase (`emit_resident`), in which each point folds its
+    elements and reads them again from the cache. Otherwise a split fold and the nest ``second`` do
+    the same in two phases.
 
-    These are better where a point is too large for a cache, or reads shorter runs than they would,
-    where there are too few points to be shared out, and where they pass memory no more often.
+    Two phases are better if a point exceeds the cache, if it would read short runs, or if there are
+    too few points for the threads. One phase must also move less memory.
     """
     plan = planned(isa, nest)
     points = prod(loop.count for loop in plan.loops)
@@ -31,10 +31,10 @@ def resident(isa: Isa, nest: Nest, second: Nest) -> bool:
     read = _moving(plan, plan.space.reads)
     written = _moving(plan, [plan.space.accesses[output] for output in nest.outputs])
     if not read:
-        return True  # of a single element each
+        return True  # each reads a single element
     if plan.work_per_point * _bits(read) // 8 > isa.caches.l2:
         return False
-    # Non-temporal stores do not read what they overwrite.
+    # Other stores read the line that they overwrite.
     at_once = _bits(read) + _bits(written) * (1 if plan.streamed else 2)
     apart = 2 * _bits(read) + _bits(written) * (1 if second.planned(isa).streamed else 2)
     long_runs = plan.vectors.reduced or all(_in_a_row(plan, access) for access in read)
@@ -42,23 +42,23 @@ def resident(isa: Isa, nest: Nest, second: Nest) -> bool:
 
 
 def emit_resident(module: Module, symbol: str, nest: Nest) -> Phase:
-    """Write the phase ``symbol``."""
+    """Emit the phase ``symbol``."""
     return emit_planned(module, symbol, nest, planned(module.isa, nest))
 
 
 def planned(isa: Isa, nest: Nest) -> Schedule:
-    """The walk with vectors of several registers, but of one where they lie along the reduction."""
+    """The schedule with vectors of several registers, or of one along the reduction."""
     plan = schedule(isa, nest.space, replace(nest.style, registers=REGISTERS))
     return nest.planned(isa) if plan.vectors.reduced else plan
 
 
 def _moving(plan: Schedule, accesses: Sequence[Access]) -> list[Access]:
-    """Those that go on with the fold."""
+    """The accesses that vary with the reduced axes."""
     return [access for access in accesses if not plan.space.invariant(access)]
 
 
 def _in_a_row(plan: Schedule, access: Access) -> bool:
-    """Whether vectors that are folded lie behind each other."""
+    """Whether consecutive iterations of a fold read consecutive vectors."""
     inner = plan.space.inner
     return access.offset is not None and (
         any(abs(access.offset.stride(axis)) == plan.vectors.lanes for axis in inner)

@@ -1,14 +1,14 @@
-"""How a loop nest is walked: blocked axes split, contiguous ones merged, a vector axis chosen.
+"""The schedule of a loop nest: split blocked axes, merge contiguous ones, choose a vector axis.
 
-``schedule`` turns the logical axes of a kernel into the loops that the generated code runs:
+``schedule`` turns the logical axes of a kernel into loops:
 
-1. ``space`` splits axes at block boundaries, so that every operand's offset is affine, and merges
-   neighbours that are contiguous in every operand;
-2. ``vectorize`` chooses the axis along which vectors lie and, for operands that run wide it, the
-   axis along which squares are loaded and transposed in registers;
-3. ``walk`` orders the loops that remain;
-4. what no cache would keep until it is read is written by non-temporal stores if whole lines allow
-   it.
+1. ``space`` splits axes at block boundaries, which makes every operand's offset affine, and
+   merges axes that are contiguous in every operand;
+2. ``vectorize`` chooses the vector axis and, for operands that are strided along it, the axis
+   along which squares are loaded and transposed in registers;
+3. ``loop_order`` orders the remaining loops;
+4. tensors that do not fit in the caches are stored non-temporally, if the stores fill whole
+   cache lines.
 """
 
 from __future__ import annotations
@@ -44,12 +44,11 @@ from dnnl.codegen.nest.vectorize import (
 class Schedule:
     """The loops of a nest.
 
-    ``space`` has the axes that remain, ``loops`` say how the parallel ones are walked: in this
-    order, the outer ones shared out as work items. A point of them is one of ``vectors``, or all
-    that is loaded of ``squares`` at a time; meanwhile that of a later iteration of ``ahead`` is
-    fetched. ``streamed`` are the outputs to which non-temporal stores are allowed; ``serial``
-    forbids sharing out any loop. Vectors of the outputs ``joined`` that follow along a reduction
-    are best converted ``together``, so many at a time.
+    ``loops`` are the loops over the parallel axes of ``space``, outermost first; the outer ones
+    become work items. A point of the loops is one of ``vectors``, or all vectors of ``squares``.
+    Squares prefetch a later iteration of ``prefetch_axis``. ``streamed`` are the outputs that may
+    be stored non-temporally. A ``serial`` nest is one work item. ``conversion_group`` consecutive
+    vectors of the outputs ``grouped`` are converted at once.
     """
 
     space: Space
@@ -64,13 +63,13 @@ class Schedule:
 
     @property
     def accesses(self) -> Mapping[Operand, Access]:
-        """How each operand is touched."""
+        """The access of each operand."""
         return self.space.accesses
 
     @cached_property
     def tails(self) -> tuple[Bound, ...]:
-        """The bounds that are the end of the vector axis of a reduction and of nothing else: they
-        are peeled off its loop."""
+        """The bounds that only limit the vector axis of a reduction: they are peeled off its
+        loop."""
         line = {self.vectors.lane: 1, self.vectors.loop: self.vectors.lanes}
         return tuple(
             bound
@@ -80,16 +79,16 @@ class Schedule:
 
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
-        """All other bounds that some iteration breaks."""
+        """The other bounds that some iteration violates."""
         tails = self.tails
         return tuple(bound for bound in self.space.bounds if bound not in tails and bound.needed)
 
     @cached_property
     def fold_bounds(self) -> tuple[Bound, ...]:
-        """The bounds within which an iteration of a fold counts.
+        """The bounds of the iterations of a fold.
 
-        Ends that do not move with the reduction are left out where what is stored ends there too:
-        lanes behind them are never stored, or stored as zero.
+        Ends that do not depend on the reduced axes are left out if the stored outputs end there
+        too: the lanes past them are never stored, or stored as zero.
         """
         space, vectors = self.space, self.vectors
         stored = (*space.exists, *space.domain)
@@ -106,16 +105,16 @@ class Schedule:
 
     @property
     def work_per_point(self) -> int:
-        """How many iterations one point of the loops stands for."""
+        """The iterations of one point of the loops."""
         return self.vectors.lanes * self.columns * prod(axis.extent for axis in self.space.inner)
 
     @property
     def columns(self) -> int:
-        """How many vectors one point of the loops stands for."""
+        """The vectors of one point of the loops."""
         return 1 if self.squares is None else self.squares.columns
 
     def transposed(self, access: Access) -> bool:
-        """Whether the operand is read in squares along the tile axis."""
+        """Whether the operand is loaded in squares."""
         if self.squares is None or access.offset is None:
             return False
         row = access.offset.stride(self.squares.tile)
@@ -124,16 +123,16 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Style:
-    """What a nest asks of its schedule besides the order.
+    """What a nest asks of its schedule besides the loop order.
 
-    Vectors hold values of ``core`` and fill as many ``registers`` each, where what is converted is
-    not transposed: those that are best converted together if None. Where they lie along neighbours
-    of a reduction, and these are many, they fill ``beside``: each row is then read some lines at a
-    time, though a first-level cache keeps few lines of rows that are a power of two apart.
-    Wherever few lanes of the last one are left empty, they fill as many as are ``abreast``: where
-    each is a long chain of arithmetic, processors look too few single ones ahead to keep busy.
-    ``moved`` says that nothing is converted. ``reads_dst`` says that dst is read as well, which
-    then had better be in a cache.
+    Vectors hold values of ``core`` and span ``registers`` registers, unless a conversion is
+    combined with a transposition; None means as many as are best converted at once. Vectors across
+    the rows of a reduction, if these are long, span ``reduction_unroll`` registers: each row is
+    then read a few lines at a time, since the first-level cache holds few lines of rows that are a
+    power of two apart. Vectors span ``unroll`` registers where few lanes of the last one stay
+    empty: long dependency chains overlap, which out-of-order execution would not achieve across
+    iterations. ``copied``: nothing is converted. ``reads_dst``: dst is read as well, so it should
+    stay in the cache.
     """
 
     core: ir.Type = F32
@@ -145,29 +144,29 @@ class Style:
 
 
 def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
-    """The lanes of a vector of ``core``, and of a 128-bit unit of its register."""
+    """The lanes of a vector register of ``core``, and those of its 128-bit unit."""
     if isa.lanes == 1:
-        return 1, 1  # scalars, whatever their type
+        return 1, 1  # scalars of any type
     return isa.vector_bits // vector.bits(core), 128 // vector.bits(core)
 
 
 _PLAIN = Style()
 _LEAST_VECTORS, _FILLED = 16, 1.1
 REDUCTION_UNROLL = 8
-"""The registers that rows some lines long fill beside a reduction."""
+"""The default `reduction_unroll`, in registers."""
 
 
 UNROLL = 4
-"""The registers that fill long chains of arithmetic side by side."""
+"""The default `unroll` of long dependency chains, in registers."""
 
 
 def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
-    """Plan the walk over ``space``."""
+    """The schedule of ``space``."""
     space = space.merged()
     lanes, _ = widths(isa, style.core)
     nibbles = space.outputs[0].desc.data_type.bits == 4
     if nibbles:
-        lanes = max(lanes, 2)  # elements of one byte are stored together
+        lanes = max(lanes, 2)  # two elements of a byte are stored at once
     conversion_group = convert.conversion_group(isa, space.dst.operand.data_type, style.core)
     registers = (style.registers or conversion_group) if isa.lanes > 1 else 1
     if isa.lanes > 1 and not nibbles:
@@ -177,7 +176,7 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     if wide > registers and (vectorized[1].reduced or vectorized[2] is not None):
         vectorized = vectorize(space, lanes * registers, isa.caches)
     if registers > 1 and vectorized[2] is not None and not style.copied:
-        # A square of longer vectors would not stay in registers.
+        # A square of longer vectors does not fit in registers.
         vectorized = vectorize(space, lanes, isa.caches)
     serial = nibbles and _shares_bytes(vectorized[0].dst, vectorized[1])
     if serial:
@@ -209,7 +208,7 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
 
 
 def _unroll(space: Space, lanes: int, registers: int, style: Style, caches: Caches) -> int:
-    """How many registers vectors fill for the sake of arithmetic, ``registers`` at least."""
+    """The registers that a vector spans to overlap dependency chains; at least ``registers``."""
 
     def walked(count: int) -> int | None:
         _, vectors, squares = vectorize(space, lanes * count, caches)
@@ -226,16 +225,16 @@ def _unroll(space: Space, lanes: int, registers: int, style: Style, caches: Cach
 
 
 def _reduction_unroll(space: Space, lanes: int, style: Style) -> int:
-    """How many registers vectors fill beside a reduction: as many as leave enough of them to be
-    shared out, and few lanes of the last one empty."""
-    kept, count = prod(axis.extent for axis in space.axes), style.reduction_unroll
+    """The registers that a vector spans across the rows of a reduction: as many as leave enough
+    work items and few empty lanes."""
+    points, count = prod(axis.extent for axis in space.axes), style.reduction_unroll
     line = next((axis.extent for axis in space.axes if stride(space.dst, axis) == 1), 1)
 
     def walked(width: int) -> int:
         return -(-line // width) * width
 
     few = _LEAST_VECTORS * lanes
-    while count > 1 and (kept < few * count or walked(lanes * count) > _FILLED * walked(lanes)):
+    while count > 1 and (points < few * count or walked(lanes * count) > _FILLED * walked(lanes)):
         count //= 2
     return count
 
@@ -243,8 +242,8 @@ def _reduction_unroll(space: Space, lanes: int, style: Style) -> int:
 def _grouped(
     space: Space, vectors: Vectors, conversion_group: int, streamed: tuple[Operand, ...]
 ) -> tuple[Operand, ...]:
-    """The outputs of the type of dst whose vectors follow each other along a reduction; so many
-    ``together`` are stored to a multiple of their size where stores are non-temporal."""
+    """The outputs whose consecutive vectors along a reduction are converted at once: those of dst's
+    type. If stores are non-temporal, the group must be aligned."""
     lane, loop, size = vectors.lane, vectors.loop, vectors.lanes * conversion_group
     if conversion_group == 1 or not vectors.reduced or lane is None or loop is None:
         return ()
@@ -264,15 +263,15 @@ def _grouped(
 
 
 def _shares_bytes(dst: Access, vectors: Vectors) -> bool:
-    """Whether neighbouring vectors of 4-bit elements may begin or end in the middle of a byte."""
+    """Whether adjacent vectors of 4-bit elements may share a byte."""
     return dst.byte_offset(vectors.lane, vectors.lanes) is None
 
 
 def _settled(space: Space) -> Space:
-    """The space with the reduced axes ordered, those with long steps outside, and with the
-    operands known of which whole vectors may be read everywhere."""
+    """The space with its reduced axes sorted by stride, and with the operands marked that can be
+    loaded without masks everywhere."""
     accesses = {
-        # Iterations of a line may lie behind the axes that it has been made of.
+        # Iterations of a line may be past the end of the axes that it was made of.
         access.operand: replace(access, contained=not space.lines and access.stays_in_buffer)
         for access in space.reads
     }
@@ -281,7 +280,7 @@ def _settled(space: Space) -> Space:
 
 
 def _farthest(space: Space, axis: Axis) -> int:
-    """The longest step that any operand makes along ``axis``."""
+    """The longest stride of any operand along ``axis``."""
     offsets = [access.offset for access in space.accesses.values() if access.offset is not None]
     return max((abs(form.stride(axis)) for form in offsets), default=0)
 
@@ -293,8 +292,8 @@ def _streamed(
     loops: list[Loop],
     caches: Caches,
 ) -> tuple[Operand, ...]:
-    """The first output, and those in the same buffer: if the tensors are large together and every
-    whole vector fills cache lines, alone or with the next."""
+    """The first output and those in the same buffer, if the tensors are large together and each
+    whole vector fills cache lines, alone or with the next one."""
     parts, factor = space.parts_of_dst, interleave_factor(space, space.dst, vectors.lane)
     every = all(aligned(space.accesses[output], vectors, factor) for output in parts)
     return parts if every and _can_stream(space, vectors, squares, loops, caches) else ()
@@ -308,7 +307,7 @@ def _can_stream(
     caches: Caches,
 ) -> bool:
     tensors, dst = {operand.slot: operand.desc for operand in space.accesses}, space.dst
-    # Of tensors that are parts of larger ones, their part alone.
+    # Of sub-tensors, only the part that is touched.
     sizes = ((desc.data_type, desc.nelems(padded=True)) for desc in tensors.values())
     nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
     if nbytes < min(caches.streamed, caches.streamed_rows) or dst.offset is None:
@@ -321,7 +320,7 @@ def _can_stream(
         innermost = vectors.loop
     nearest = innermost if squares is None else squares.tile
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
-    # Where a fold stores to dst, all its rows come between a vector and the next.
+    # If a fold stores to dst, all its rows are between a vector and the next.
     neighbours = neighbours and (vectors.reduced or space.invariant(dst))
     return neighbours or fills_lines(dst, vectors, interleave_factor(space, dst, vectors.lane))
 
@@ -329,7 +328,7 @@ def _can_stream(
 def _rows_written(
     space: Space, vectors: Vectors, squares: Squares | None, loops: list[Loop]
 ) -> int:
-    """How many rows of dst are written side by side: before the first of them goes on."""
+    """How many rows of dst are written in parallel, before the first of them continues."""
     dst = space.dst
     moving = [loop.axis for loop in loops if space.step_bytes(dst, loop.axis)]
     along = min(moving, key=lambda axis: space.step_bytes(dst, axis), default=None)

@@ -1,8 +1,8 @@
-"""The iterations of a nest: their axes, and where each operand is touched.
+"""The iteration space of a nest: its axes, and the access of each operand.
 
-A :class:`Space` is a value. The steps of a schedule make one of another: axes are split at block
-boundaries, merged where every operand is contiguous, joined where one operand is, and cut into
-vectors or squares.
+A :class:`Space` is immutable. The steps of a schedule derive new ones: they split axes at block
+boundaries, merge axes that are contiguous in every operand, join axes for one operand, and cut axes
+into vectors or squares.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dnnl.codegen.memory.address import ZERO, Affine, Axis
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """Two axes that one operand has behind each other in memory, walked by it as one: ``form`` is
-    ``inner.extent * outer + inner``. Other operands need the values of both axes."""
+    """Two axes that are contiguous in one operand and walked as one line: ``form`` is
+    ``inner.extent * outer + inner``. Other operands compute both axes from it."""
 
     form: Affine
     outer: Axis
@@ -27,13 +27,14 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """What remains to be walked: the parallel ``axes``, and ``inner``, those of a reduction.
+    """The iterations that are left to schedule: the parallel ``axes``, and the reduced ones,
+    ``inner``.
 
-    Of the operands in ``accesses`` those in ``outputs`` are written; the first decides the walk.
-    Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
-    only writes the zeros of padding. ``numbers`` are what bodies may ask for besides. ``lines`` are
-    the axes that have been made of two, the inner ones first. ``found`` are axes whose values only
-    bodies know, each as the axes that it has been split into.
+    ``accesses`` has all operands; those in ``outputs`` are written, and the first decides the loop
+    order. Iterations inside ``domain`` have a value. Those outside it but inside ``exists`` store
+    the zeros of padding. ``numbers`` are integers that the body reads. ``lines`` are joined axes,
+    inner ones first. ``indirect`` are the axes whose values the body computes, with the pieces that
+    each was split into.
     """
 
     axes: tuple[Axis, ...]
@@ -57,18 +58,17 @@ class Space:
         filled: Sequence[Bound] = (),
         indirect: Sequence[Axis] = (),
     ) -> Space:
-        """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``,
-        which is what their descriptors say it is: an axis that walks an output from its beginning
-        reaches all of its elements. Outside the bounds ``filled`` iterations are padding too. Axes
-        that an operand blocks are split at the block boundaries, so that its offset becomes affine:
-        ``c -> 16 * c_o + c_i``."""
+        """The space ``parallel`` x ``reduced`` inside the bounds ``where``, extended by the padding
+        of ``outputs``: an axis that starts at the beginning of an output covers all of its padded
+        dimension. Iterations outside ``filled`` are padding too. Axes are split at the blocks of
+        operands, ``c -> 16 * c_o + c_i``, which makes offsets affine."""
         extents = {axis: _extent(axis, outputs) for axis in (*parallel, *reduced, *indirect)}
         split = {
             axis: _split(axis, extent, (*outputs, *inputs)) for axis, extent in extents.items()
         }
         ends = [Bound(split[axis], axis.extent) for axis in (*parallel, *reduced)]
 
-        # What is looked up lies inside, though blocks may have room for more.
+        # Indirect indices are in range, even where the last block is larger.
         within = {piece for axis in indirect for piece in split[axis].strides}
 
         def access(operand: Operand) -> Access:
@@ -94,29 +94,29 @@ class Space:
 
     @property
     def dst(self) -> Access:
-        """The first output."""
+        """The access of the first output."""
         return self.accesses[self.outputs[0]]
 
     @property
     def parts_of_dst(self) -> tuple[Operand, ...]:
-        """The outputs that are elements of the same tensor as those of the first."""
+        """The outputs that are in the same buffer as the first."""
         slot = self.outputs[0].slot
         return tuple(output for output in self.outputs if output.slot == slot)
 
     @property
     def reads(self) -> tuple[Access, ...]:
-        """What is only read."""
+        """The accesses of the operands that are only read."""
         return tuple(a for operand, a in self.accesses.items() if operand not in self.outputs)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """Everything that limits iterations, or what they may touch, once each."""
+        """All bounds on iterations and accesses, without duplicates."""
         windows = (bound for access in self.accesses.values() for bound in access.window)
         return tuple(dict.fromkeys((*self.domain, *self.exists, *windows)))
 
     def merged(self) -> Space:
-        """The space with axes merged that are contiguous in every operand, so that a dense tensor
-        is one line whatever its shape."""
+        """The space with all axes merged that are contiguous in every operand: a dense tensor
+        becomes one line, whatever its shape."""
         pairs = (pair for axes in (self.axes, self.inner) for pair in permutations(axes, 2))
         for outer, inner in pairs:
             if self._mergeable(outer, inner):
@@ -137,12 +137,12 @@ class Space:
         )
 
     def bounded(self, *axes: Axis) -> bool:
-        """Whether any bound depends on one of the axes."""
+        """Whether a bound depends on one of the axes."""
         return any(bound.form.stride(axis) for bound in self.bounds for axis in axes)
 
     def cut(self, old: Axis, loop: Axis, inside: Affine, size: int) -> Space:
-        """The space with ``old`` cut into a loop over blocks of ``size`` iterations, and what lies
-        ``inside`` one, over which something else than a loop of the space goes."""
+        """The space with ``old`` cut into a loop over blocks of ``size`` iterations. ``inside`` is
+        the form of an iteration in a block, over axes that are not loops of the space."""
         form = Affine.of(loop, size) + inside
         end = (Bound(form, old.extent),) if old.extent % size else ()
         own = replace(
@@ -156,20 +156,20 @@ class Space:
         return own._with(old, (loop,) if loop.extent > 1 else ())
 
     def cut_off(self, old: Axis, part: Axis, size: int) -> Space:
-        """The space with a reduced axis cut into parts of ``size`` iterations, over which goes a
-        parallel axis."""
+        """The space with a reduced axis cut into parts of ``size`` iterations, over which a
+        parallel axis runs."""
         rest = (Axis(size, old.name),) if size > 1 else ()
         own = self.cut(old, part, sum(map(Affine.of, rest), ZERO), size)._with(part, rest)
         return replace(own, axes=(*own.axes, part))
 
     def displaced(self, outputs: Sequence[Operand], number: Affine) -> Space:
-        """The space in which these outputs of iterations with that ``number`` lie behind those of
-        the number before."""
+        """The space in which the results of parts are stored one behind the other: those of part
+        ``number`` at offset ``number`` * size."""
         moved = {output: self.accesses[output].displaced(number) for output in outputs}
         return replace(self, accesses={**self.accesses, **moved})
 
     def _with(self, old: Axis, new: tuple[Axis, ...]) -> Space:
-        """The space with ``new`` axes in the place of the ``old`` one."""
+        """The space with ``old`` replaced by the axes ``new``."""
 
         def changed(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
             return tuple(x for axis in axes for x in (new if axis is old else (axis,)))
@@ -177,7 +177,7 @@ class Space:
         return replace(self, axes=changed(self.axes), inner=changed(self.inner))
 
     def joined(self, operand: Operand, outer: Axis, inner: Axis) -> tuple[Space, Axis]:
-        """The space in which one operand walks two parallel axes as a line, and that line."""
+        """The space in which one operand walks two parallel axes as a line, and the line."""
         line = _line(outer, inner)
         access = self.accesses[operand].joined(outer, inner, line)
         lines = (*self.lines, Line(Affine.of(line), outer, inner))
@@ -185,19 +185,18 @@ class Space:
         return own._with(outer, (line,))._with(inner, ()), line
 
     def invariant(self, access: Access) -> bool:
-        """Whether an operand does not move with a reduction."""
+        """Whether an operand is invariant in the reduction loops."""
         unmoved = all(stride(access, axis) == 0 for axis in self.inner)
         return unmoved and not self.indirect_strides(access)
 
     def indirect_strides(self, access: Access) -> set[int | None]:
-        """How far steps go in an operand along the axes whose values only bodies know, those left
-        out along which it stays."""
+        """The non-zero strides of an operand along the indirect axes."""
         pieces = (piece for form in self.indirect.values() for piece in form.strides)
         return {stride(access, piece) for piece in pieces} - {0}
 
     def step(self, access: Access, axis: Axis) -> int:
-        """How far a step along an axis goes in an operand whose offset is affine, in elements;
-        about how far where a line is walked whose axes lie apart in this operand."""
+        """The stride along an axis of an operand with an affine offset, in elements. It is
+        approximate for a line whose axes are not contiguous in this operand."""
         assert access.offset is not None
         distance = access.offset.stride(axis)
         for line in self.lines:
@@ -209,14 +208,14 @@ class Space:
         return distance
 
     def step_bytes(self, access: Access, axis: Axis) -> int:
-        """The length of a step along an axis in bytes; 0 where it differs from place to place."""
+        """The absolute stride along an axis in bytes; 0 if it is not constant."""
         if access.offset is None:
             return 0
         return abs(self.step(access, axis)) * access.operand.desc.data_type.bits // 8
 
 
 def stride(access: Access, axis: Axis) -> int | None:
-    """How far a step along ``axis`` goes; None if that differs from place to place."""
+    """The stride along ``axis`` in elements; None if it is not constant."""
     if access.offset is not None:
         return access.offset.stride(axis)
     return None if any(form.stride(axis) for form in access.index) else 0
@@ -227,7 +226,8 @@ def _line(outer: Axis, inner: Axis) -> Axis:
 
 
 def _extent(axis: Axis, outputs: Sequence[Operand]) -> int:
-    """How far an axis goes, the padding of outputs included that it walks from their beginning."""
+    """The extent of an axis, including the padding of outputs that it walks from their
+    beginning."""
     extent = axis.extent
     for operand in outputs:
         for dim, form in enumerate(operand.index):
@@ -239,8 +239,8 @@ def _extent(axis: Axis, outputs: Sequence[Operand]) -> int:
 
 
 def _apart(axes: Sequence[Axis], outputs: Sequence[Operand]) -> list[Axis]:
-    """Axes behind whose ends some output has elements of other iterations: none of its dimensions
-    ends where they do, as those of ``c`` where it is indexed by ``16 * g + c``."""
+    """Axes past whose end an output has elements of other iterations: no dimension ends there, as
+    for ``c`` in an index ``16 * g + c``."""
 
     def ends(axis: Axis, operand: Operand) -> bool:
         own = [form for form in operand.index if form.stride(axis)]
@@ -250,8 +250,8 @@ def _apart(axes: Sequence[Axis], outputs: Sequence[Operand]) -> list[Axis]:
 
 
 def _split(axis: Axis, extent: int, operands: Sequence[Operand]) -> Affine:
-    """Cut so many iterations of an axis at the block boundaries of the operands that it walks one
-    by one."""
+    """Split ``extent`` iterations of an axis at the block boundaries of operands that it walks with
+    stride 1."""
     boundaries: set[int] = set()
     for operand in operands:
         for dim, form in enumerate(operand.index):
@@ -264,8 +264,8 @@ def _split(axis: Axis, extent: int, operands: Sequence[Operand]) -> Affine:
 
 
 def in_pieces(name: str, extent: int, boundaries: Collection[int]) -> Affine:
-    """``extent`` iterations, or a few more, on an axis inside each of the boundaries, which divide
-    each other, and one over the largest."""
+    """The form of ``extent`` iterations (rounded up) on one axis for each block size, and one over
+    the largest. Each size divides the next."""
     pieces = ZERO
     step = 1
     for number, size in enumerate(sorted(size for size in boundaries if 1 < size < extent)):

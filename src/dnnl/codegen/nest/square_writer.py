@@ -1,4 +1,5 @@
-"""Squares of elements, loaded in rows and transposed in registers, and software prefetch."""
+"""Emits squares: elements that are loaded in rows and transposed in registers; software
+prefetch."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ Known = dict[Bound, bool]
 
 
 class SquareWriter:
-    """Writes a body for each column of what is loaded of ``squares`` at a time.
+    """Emits the body for each vector of a square.
 
-    ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
+    ``copied`` is an operand that the body stores to dst unchanged, if it does nothing else.
     """
 
     def __init__(self, site: Site, squares: Squares, body: Body, copied: Operand | None) -> None:
@@ -27,13 +28,13 @@ class SquareWriter:
         self._body = body
         self._dst = site.plan.space.dst
         self._loaded = [access for access in site.plan.space.reads if site.plan.transposed(access)]
-        # Elements of 4 bits that become those of dst as they are may stay two to a byte.
+        # Elements of 4 bits that are copied to a 4-bit dst stay packed.
         both = () if copied is None else (copied, self._dst.operand)
         four = all(operand.desc.data_type.bits == 4 for operand in both)
         self._pairs = next((a for a in self._loaded if four and a.operand is copied), None)
 
     def write(self, env: Env, masked: bool, known: Known) -> None:
-        """Load, transpose, and write the body for all columns."""
+        """Load, transpose, and emit the body for all columns."""
         squares = self._squares
         loaded = {access.operand: self._load(env, access, masked, known) for access in self._loaded}
         for k in range(squares.columns):
@@ -48,7 +49,7 @@ class SquareWriter:
                 point.store_pairs(self._dst.operand, columns[self._pairs.operand])
 
     def _both(self, env: Env) -> Env:
-        """``env`` with both axes of each line whose place is known."""
+        """``env`` with both axes of each joined line whose position is known."""
         for line in reversed(self._plan.space.lines):
             if all(axis in env or axis.extent == 1 for axis in line.form.strides):
                 place = line.form.emit(self.e, env)
@@ -57,12 +58,12 @@ class SquareWriter:
         return env
 
     def _load(self, env: Env, access: Access, masked: bool, known: Known) -> list[ir.Value]:
-        """Load a row along the tile axis for every lane, and transpose."""
+        """Load a row along the tile axis for each lane, and transpose."""
         lane, lanes = self._plan.vectors.lane, self._plan.vectors.lanes
         assert lane is not None
         tile, pieces = self._squares.tile, self._squares.pieces
         self._prefetch(env, access)
-        # Two elements of 4 bits stay together until they are in columns.
+        # Elements of 4 bits stay in pairs until they are transposed.
         paired = access.operand.desc.data_type.bits == 4
 
         def load(row: int, piece: int) -> ir.Value:
@@ -86,7 +87,7 @@ class SquareWriter:
         return columns
 
     def _prefetch_dst(self, point: Point) -> None:
-        """Software prefetch of what a later square overwrites, if that is not a whole reduction."""
+        """Prefetch the part of dst that a later square overwrites; not inside reductions."""
         if not self._plan.space.invariant(self._dst):
             return
         step = self._prefetch_distance(self._dst) if self._site.reads_dst else self._next_in_row()
@@ -94,9 +95,9 @@ class SquareWriter:
             point.prefetch(self._dst.operand, i64(step))
 
     def _next_in_row(self) -> int:
-        """How many elements behind this place the next vector of the same row will be written, if
-        that is no less than two lines from the next row's and dst is not in the cache: processors
-        do not follow as many rows as squares write. 0 if it need not be fetched."""
+        """The distance in elements to the next vector of the same row of dst; 0 if it need not be
+        prefetched. It must be if dst exceeds the near cache and rows are at least two lines apart:
+        squares write more rows than the hardware prefetcher follows."""
         dst, loop = self._dst, self._plan.vectors.loop
         if self._site.streamed or dst.offset is None or loop is None:
             return 0
@@ -106,17 +107,17 @@ class SquareWriter:
         return dst.offset.stride(loop)
 
     def _prefetch_distance(self, access: Access) -> int:
-        """How many elements behind this place an operand is to be fetched; 0 if it is not."""
+        """The distance in elements at which an operand is prefetched; 0 if it is not."""
         axis, small = self._plan.prefetch_axis, access.operand.desc.size <= self.e.isa.caches.near
         if axis is None or access.offset is None or small:
             return 0
         return access.offset.stride(axis)
 
     def _prefetch(self, env: Env, access: Access) -> None:
-        """Software prefetch of the rows of a later square.
+        """Prefetch the rows of a later square.
 
-        Where that has the next parts of the same rows, a line of a row has those of several
-        squares, which take turns: each prefetches the lines of some rows.
+        If that square is next in the same rows, one line holds the parts of several squares. They
+        share the work: each prefetches the lines of some rows.
         """
         plan, squares, step = self._plan, self._squares, self._prefetch_distance(access)
         lane, lanes = plan.vectors.lane, plan.vectors.lanes

@@ -1,9 +1,9 @@
-"""Along which axis vectors lie, and which operands are read in squares across it.
+"""Chooses the vector axis, and the operands that are loaded in squares.
 
-The axis along which the destination is contiguous is the best for vectors nearly always. An
-operand that is read, and contiguous along another axis, gets that axis as its tile axis: rows of
-128 bits are loaded along it, one for each lane, and transposed in registers. An axis that would
-fill vectors or rows badly is walked as one line with what lies around it.
+The best vector axis is nearly always the one along which the destination is contiguous. An operand
+that is contiguous along another axis gets that as its tile axis: rows of 128 bits are loaded along
+it, one for each lane, and transposed in registers. An axis that would fill vectors or rows badly is
+joined with the axis around it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dnnl.codegen.memory.place import NEAR
 from dnnl.codegen.nest.loop_order import Square
 from dnnl.codegen.nest.space import Space, stride
 
-# What a gather and a scatter cost for each lane, and a step of a reduction across lanes, in loads.
+# Costs in vector loads: a lane of a gather, a lane of a scatter, a step of a horizontal reduction.
 _GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
-# How much of its last block an axis must fill, on average, not to be made longer.
+# An axis is joined with the one around it if its last block would be emptier than this on average.
 _WELL_FILLED = 0.8
-# The units of which the registers of all machines are made.
+# Width of the units of which the vector registers of all targets consist.
 _UNIT_BITS = 128
 
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Vectors of ``lanes`` iterations: ``lane`` is the axis along one, ``loop`` that over whole
-    vectors. They lie inside the loops of a reduction if ``reduced``."""
+    """Vectors of ``lanes`` iterations. ``lane`` is the axis along a vector, ``loop`` the axis over
+    vectors. ``reduced`` vectors run along a reduction."""
 
     lanes: int
     lane: Axis | None = None
@@ -39,9 +39,9 @@ class Vectors:
 
 @dataclass(frozen=True, eq=False)
 class Squares:
-    """Squares that are transposed in registers: ``tile`` is the axis along the rows of one,
-    ``pieces`` how many of them are loaded side by side, ``along`` the loop over what is loaded at
-    a time in the direction of the rows; ``shape`` is what the order of loops depends on."""
+    """Squares that are transposed in registers. ``tile`` is the axis along a row of a square,
+    ``pieces`` the squares that are loaded side by side, ``along`` the loop over them in row
+    direction. ``shape`` is what the loop order depends on."""
 
     tile: Axis
     pieces: Axis
@@ -50,20 +50,20 @@ class Squares:
 
     @property
     def columns(self) -> int:
-        """How many vectors are loaded at a time."""
+        """The vectors that are loaded at a time."""
         return self.tile.extent * self.pieces.extent
 
 
 def crosses_lanes(space: Space, vectors: Vectors, access: Access) -> bool:
-    """Whether an operand lies across the lanes, and does not move with a reduction."""
+    """Whether an operand is strided along the lanes and invariant in reductions."""
     if access.offset is None or vectors.lane is None:
         return False
     return space.invariant(access) and space.step(access, vectors.lane) not in (0, 1)
 
 
 def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors, Squares | None]:
-    """The space with the vector axis cut into vectors of at most ``lanes`` iterations and, where an
-    operand runs across it, another axis into squares."""
+    """Cut the vector axis into vectors of at most ``lanes`` lanes, and an axis of a strided operand
+    into squares."""
     every = (*space.axes, *space.inner)
     line = min(every, key=lambda axis: _cost(space, axis, lanes), default=None)
     if line is None:
@@ -85,8 +85,8 @@ def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors,
 
 
 def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
-    """What memory access costs for each point, in loads of a vector, if vectors of at most ``most``
-    lanes lie along ``axis``; of equal ones the longest axis is the best."""
+    """The cost of memory accesses for each point if vectors run along ``axis``, in vector loads.
+    Ties are broken by the longest axis."""
     lanes = min(most, _round_up_power(axis.extent))
     share = -(-axis.extent // lanes) / axis.extent
     inside = axis in space.inner
@@ -107,7 +107,7 @@ def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: 
     step = stride(access, axis)
     found = space.indirect_strides(access)
     if step == 0 and found and 1 not in found:
-        return _GATHER * lanes  # it may be found elsewhere, and not among neighbours
+        return _GATHER * lanes  # the indirect axis moves the operand, and not to neighbours
     if step in (0, 1):
         return 1.0
     if written and interleave_factor(space, access, axis) > 1:
@@ -125,8 +125,8 @@ def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: 
 
 
 def interleave_factor(space: Space, access: Access, axis: Axis | None) -> int:
-    """How many outputs fill the gaps between each other's elements along an axis; 1 where there are
-    none, or where they stay."""
+    """How many outputs of one buffer alternate along an axis, filling each other's gaps; 1 if
+    none."""
     step = stride(access, axis) if axis is not None else None
     slot = access.operand.slot
     parts = sum(output.slot == slot for output in space.outputs)
@@ -134,7 +134,7 @@ def interleave_factor(space: Space, access: Access, axis: Axis | None) -> int:
 
 
 def _tile_axis(space: Space, vectors: Vectors, access: Access) -> Axis | None:
-    """The loop along which ``access`` is contiguous, if it runs across the vector axis."""
+    """The loop along which ``access`` is contiguous, if it is strided along the lanes."""
     if not crosses_lanes(space, vectors, access):
         return None
     others = (axis for axis in space.axes if axis is not vectors.loop)
@@ -144,8 +144,8 @@ def _tile_axis(space: Space, vectors: Vectors, access: Access) -> Axis | None:
 def _in_squares(
     space: Space, vectors: Vectors, read: Access, tile: Axis, caches: Caches
 ) -> tuple[Space, Vectors, Squares]:
-    """Squares with rows of what is ``read`` along ``tile``, one for each lane, of which registers
-    hold 16 columns."""
+    """Cut ``tile`` into squares of ``read``: one row for each lane, of which registers hold at most
+    16 columns."""
     assert vectors.lane is not None
     lanes = vectors.lanes
     rows = _row_length(read, tile, lanes)
@@ -153,7 +153,7 @@ def _in_squares(
     apart = space.step_bytes(read, vectors.lane), space.step_bytes(space.dst, tile)
     shape = Square(*apart, lanes, most, fills_lines(space.dst, vectors), caches)
     space, line = _lengthened(space, read.operand, tile, rows, vectors)
-    # Where rows lie along a line, their addresses cost more than the sets they share.
+    # Along joined lines the computed addresses cost more than conflict misses.
     divided = line is tile and space.lines
     pieces = Axis(shape.most_pieces if divided else shape.pieces, "piece")
     row = Axis(rows, "tile")
@@ -166,9 +166,8 @@ def _in_squares(
 def _lengthened(
     space: Space, operand: Operand, axis: Axis, size: int, vectors: Vectors | None = None
 ) -> tuple[Space, Axis]:
-    """The axis, or where blocks of ``size`` would be badly filled, the line that it makes with the
-    axis that lies around it in the operand, if that is only read across it. ``vectors`` are given
-    if they are chosen already."""
+    """The axis; or, if it would fill blocks of ``size`` badly, its line with the axis around it in
+    the operand. ``vectors`` are given once they are chosen."""
     while axis.extent < _WELL_FILLED * size * -(-axis.extent // size):
         access = space.accesses[operand]
         others = (other for other in space.axes if vectors is None or other is not vectors.loop)
@@ -180,7 +179,7 @@ def _lengthened(
 
 
 def _lies_around(space: Space, access: Access, outer: Axis, inner: Axis) -> bool:
-    """Whether a step along ``outer`` goes as far as all of ``inner``; neither has bounds."""
+    """Whether ``outer`` and ``inner`` are contiguous in an operand and without bounds."""
     if access.offset is None or outer is inner:
         return False
     far = access.offset.stride(inner) * inner.extent
@@ -190,9 +189,9 @@ def _lies_around(space: Space, access: Access, outer: Axis, inner: Axis) -> bool
 def _only_across(
     space: Space, access: Access, outer: Axis, inner: Axis, lanes: int, vectors: Vectors | None
 ) -> bool:
-    """Whether no other operand needs vectors along the two axes: before there are lanes, each must
-    stay where it is along both or be read in rows along one other axis, the same for all, and not
-    be written; when there are, none may be read in rows along these."""
+    """Whether no other operand needs vectors along the two axes. Before the vector axis is chosen,
+    every other operand must be invariant along both, or be an input that is loaded in rows along
+    one other axis, the same for all. Afterwards, none may be contiguous along the two."""
     if any(form.stride(axis) for form in space.numbers.values() for axis in (outer, inner)):
         return False
     row_axes = set()
@@ -213,35 +212,34 @@ def _only_across(
 
 
 def _row_axis(space: Space, access: Access, axis: Axis, lanes: int) -> bool:
-    """Whether an operand can be read in rows along an axis."""
+    """Whether an operand can be loaded in rows along an axis."""
     contiguous = space.invariant(access) and stride(access, axis) == 1
     return contiguous and 2 * axis.extent >= _rows(access, lanes)
 
 
 def _row_length(access: Access, axis: Axis, lanes: int) -> int:
-    """The length of the rows along an axis in which squares of an operand are loaded: 128 bits, if
-    not more than there are lanes; half of that where a short axis has no more of 4 bits."""
+    """The length of the rows of a square: 128 bits, but at most the lanes; half of that for a short
+    axis of 4-bit elements."""
     rows = _rows(access, lanes)
     longer = _UNIT_BITS // access.operand.desc.data_type.bits
     return min(lanes, longer) if axis.extent > rows else rows
 
 
 def _rows(access: Access, lanes: int) -> int:
-    """The length of the shortest rows in which squares of an operand are loaded: 128 bits in
-    registers, where elements of 4 bits may have bytes, if not more than there are lanes."""
+    """The shortest row of a square: 128 bits in registers, where 4-bit elements may take bytes, but
+    at most the lanes."""
     return min(lanes, _UNIT_BITS // max(8, access.operand.desc.data_type.bits))
 
 
 def fills_lines(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
-    """Whether every whole vector, or as many as are woven in ``turns``, is stored to whole cache
-    lines."""
+    """Whether each whole vector, or ``factor`` interleaved ones, is stored to whole cache lines."""
     nbits = factor * vectors.lanes * dst.operand.desc.data_type.bits
     return aligned(dst, vectors, factor) and nbits % (8 * LINE) == 0
 
 
 def aligned(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
-    """Whether every whole vector is stored to a multiple of its size, perhaps woven with others in
-    ``turns``."""
+    """Whether each whole vector, or ``factor`` interleaved ones, is stored to a multiple of its
+    size."""
     if dst.offset is None or vectors.lane is None or dst.offset.stride(vectors.lane) != factor:
         return False
     apart = dst.offset.without(vectors.lane).strides.values()

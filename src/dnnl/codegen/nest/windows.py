@@ -1,15 +1,15 @@
-"""Windows seen from what they slide over: which windows contain an element, and as which tap.
+"""Backward windows: which windows contain an element, and as which tap.
 
-Tap ``k`` of window ``o`` lies at element ``i = o * stride + k * dilation - padding``. Going
-forward, ``i`` is an affine form of ``o`` and ``k``. Going backward, what is wanted for each ``i``
-are the pairs of ``o`` and ``k``; those exist only where ``i + padding - k * dilation`` is a
-multiple of the stride. So elements are walked by residues, taps in steps: with stride 2 the even
-elements meet the even taps alone. All is affine again, and no iteration tests whether it divides::
+Tap ``k`` of window ``o`` is at element ``i = o * stride + k * dilation - padding``. Forward, ``i``
+is an affine form of ``o`` and ``k``. Backward, each ``i`` needs all pairs ``o``, ``k``. A pair
+exists only if ``i + padding - k * dilation`` is a multiple of the stride. So elements are
+enumerated by residue and taps in steps: with stride 2, even elements meet even taps only.
+Everything stays affine, and no iteration tests divisibility::
 
     stride 2, kernel 3          i + padding = 2 * q      taps 0, 2 of windows q, q - 1
                                 i + padding = 2 * q + 1  tap  1    of window  q
 
-The contributions to an element are gathered by the one who stores it.
+Each element gathers its contributions, so there are no atomic additions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dnnl.codegen.memory.address import ZERO, Affine, Axis
 
 @dataclass(frozen=True)
 class Window:
-    """One dimension of sliding windows: how many ``elements`` there are, padded ones of a block
-    included, how many ``windows``, and how many taps each has (``kernel``). ``dilation`` is the
-    distance of neighbouring taps; ``padding`` elements lie before the first."""
+    """One dimension of sliding windows: ``windows`` windows of ``kernel`` taps over ``elements``
+    elements, including block padding. Neighbouring taps are ``dilation`` elements apart;
+    ``padding`` elements precede the first."""
 
     elements: int
     windows: int
@@ -37,7 +37,7 @@ class Window:
 
     @property
     def reached(self) -> range:
-        """The taps that lie on an element in some window, one at least: kernels may be far larger
+        """The taps that are on an element in some window, at least one. Kernels may be far larger
         than what they slide over."""
         first = -(-(self.padding - (self.windows - 1) * self.stride) // self.dilation)
         last = (self.elements - 1 + self.padding) // self.dilation
@@ -49,10 +49,10 @@ class Window:
 class Containing:
     """The elements of a dimension, and the windows that contain each.
 
-    A nest walks ``parallel`` and folds over ``reduced``; ``element`` is the index of what it
-    stores, which exists inside ``where``. The window that an iteration looks at is ``window``; the
-    element is its tap number ``tap``. That pair does not exist outside of ``pairs``, which belong
-    to each operand that is indexed by windows (``Operand.inside``).
+    A nest walks ``parallel`` and folds over ``reduced``. ``element`` is the index of the stored
+    element, inside ``where``. ``window`` is the window of an iteration, and the element is its tap
+    ``tap``. Iterations outside ``pairs`` have no such pair; these bounds belong to each operand
+    that is indexed by windows (``Operand.inside``).
     """
 
     parallel: tuple[Axis, ...]
@@ -65,15 +65,15 @@ class Containing:
 
 
 def containing(dim: Window, name: str) -> Containing:
-    """The windows that contain the elements of one dimension, on axes called after ``name``.
+    """The windows that contain the elements of one dimension, on axes named after ``name``.
 
     Element ``stride * block + dilation * residue + between - padding`` has the taps ``residue``,
-    ``residue + residues``, ... Where stride and dilation have a common divisor, elements lie
+    ``residue + residues``, ... If stride and dilation have a common divisor, some elements are
     ``between`` all taps.
     """
     common = gcd(dim.stride, dim.dilation)
     residues = dim.stride // common
-    # The first block with an element: the last residues lie behind their own block.
+    # The first block with an element: the last residues are past their own block.
     reach = (residues - 1) * dim.dilation + common - 1
     first = -((reach - dim.padding) // dim.stride)
     block = Axis((dim.elements - 1 + dim.padding) // dim.stride - first + 1, name)
@@ -103,7 +103,7 @@ def _if_any(axis: Axis) -> Affine:
 
 
 def tap_number(taps: Sequence[Affine], kernel: Sequence[int]) -> Affine:
-    """The number of a tap among all of a window, the last dimension fastest."""
+    """The number of a tap in its window; the last dimension varies fastest."""
     number = ZERO
     for tap, extent in zip(taps, kernel, strict=True):
         number = number * extent + tap

@@ -1,7 +1,7 @@
-"""How work is shared out: what a work item of a kernel is, on which machine.
+"""Work items: how loops are divided among threads, or among the invocations of a device.
 
-Which thread does an item has no influence on its result, and how many items there are follows from
-the shape and the machine's kind, never from the number of threads.
+The number of items depends on the shape and on the kind of machine, never on the number of threads.
+The thread that runs an item does not influence its result.
 """
 
 from __future__ import annotations
@@ -14,45 +14,50 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.loop_order import Loop
 
 LEAST_WORK = 8192
-"""What an item should do at least, in elements that pass memory, to outlast its start by far."""
+"""The least work of an item, in elements that are moved through memory: much more than its start
+costs."""
 MULTIPLY_ADDS = 16
-"""How many multiply-adds of a register tile take the time of one element that passes memory."""
+"""The multiply-adds of a register tile that take as long as one element that is moved through
+memory."""
 
 FEW_ITEMS = 32
-"""With fewer items than these some threads may wait."""
+"""With fewer items than this some threads may idle."""
 
 SHARES = 64
-"""Items for nearly any number of threads, where each costs something besides its work."""
+"""The number of items that suits nearly any number of threads, if each has a cost besides its
+work."""
 
-# So many items keep any number of threads busy.
+# Enough items for any number of threads.
 _MOST_ITEMS = 256
 
 
 def target_items(isa: Isa, work: int, most: int = _MOST_ITEMS) -> int:
-    """Into how many items to cut work on so many elements, at most. On a device, where thousands
-    are done side by side and starting one costs nothing, each element may be one."""
+    """The number of items for ``work`` elements, at most ``most``. On a device each element may be
+    one: thousands run in parallel and starting one is free."""
     if isa.device is not None:
         return max(1, work)
     return max(1, min(most, work // LEAST_WORK))
 
 
 def enough(loop: Loop) -> bool:
-    """Whether the iterations of a loop are items enough by themselves."""
+    """Whether the iterations of a loop are enough items."""
     return loop.count >= FEW_ITEMS
 
 
 def chunk(units: int, outer: int, items: int) -> int:
-    """How many of ``units`` that lie in a row, such as register tiles, one item does, so that
-    there are about so many ``items`` where ``outer`` rows of units are shared out already.
+    """How many of ``units`` consecutive units, such as register tiles, form one item, so that
+    ``outer`` rows of units give about ``items`` items.
 
-    Rather fewer: halves of a row may leave one thread twice the work of another."""
+    The number is rounded towards fewer items: halves of rows could give one thread twice the work
+    of another.
+    """
     return -(-units // min(units, max(1, items // max(1, outer))))
 
 
 @dataclass(frozen=True)
 class Items:
-    """The outer loops shared out as work items: the first ``whole`` loops one iteration an item,
-    and ``step`` iterations of the next loop, if that is not zero."""
+    """Work items: one iteration of each of the outer ``whole`` loops, and ``step`` iterations of
+    the next loop unless ``step`` is zero."""
 
     whole: int
     step: int
@@ -60,11 +65,11 @@ class Items:
 
 
 ONE = Items(0, 0, 1)
-"""One item that does everything."""
+"""A single item."""
 
 
 def share_out(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> Items:
-    """Cut the loops into work items of a sensible size; on a device each point is one."""
+    """Divide loops into work items of a suitable size; on a device each point is an item."""
     target = target_items(isa, prod(loop.count for loop in loops) * work_per_point)
     count = 1
     for whole, loop in enumerate(loops):

@@ -1,1 +1,1 @@
-"""The same nests for sizes that only the execution knows."""
+"""Nests with open sizes: extents and strides that are known at execution only."""

@@ -1,15 +1,15 @@
-"""Reductions in open nests: at once, or cut into parts that are merged afterwards.
+"""Reductions of open sizes: unsplit, or in parts that are merged afterwards.
 
-The code has all of that, and the sizes of an execution decide what of it has work. Parts are those
-that `parts` makes of known sizes; besides, short lines that lie one behind the other are folded as
-fewer long ones, whose parts lie side by side::
+The code contains both; the plan of an execution gives work to one of them. Parts are chosen as for
+known sizes (`parts`). In addition, short contiguous lines are reduced as fewer long lines, which
+then hold several parts side by side::
 
     r0  a b c        r0  a b c a b c  r1
     r1  a b c   ->   r2  a b c a b c  r3
     r2  a b c
     r3  a b c
 
-How many parts there are follows from the sizes, never from the number of threads.
+The number of parts depends on the sizes, never on the number of threads.
 """
 
 from __future__ import annotations
@@ -31,39 +31,37 @@ from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 MERGERS = 1
-"""The work items of a merger. That is a hundredth of all work at most, and a second phase that
-threads share would cost time where nothing is to be merged."""
+"""The work items of a merge: it is at most a hundredth of all work, and a second parallel phase
+would cost time even without anything to merge."""
 _PARTIALS = 2**16
-_WHOLE = 64  # elements: lines of a multiple of it leave nothing over
-_LONG = 4 * _WHOLE  # and those that are as long little
-_FEW = 8  # long lines are worth a merger
+_WHOLE = 64  # elements; lines of a multiple of this have no tail
+_LONG = 4 * _WHOLE  # longer lines have a negligible tail
+_FEW = 8  # this many long lines are worth a merge
 
 
 def open_partials_desc(values: int, data_type: DataType) -> MemoryDesc:
-    """The room for the partial results of a fold of any size to so many ``values``."""
+    """Memory for the partial results of a fold of any size to ``values`` values."""
     return MemoryDesc((_PARTIALS * values,), data_type)
 
 
 @dataclass(frozen=True, eq=False)
 class OpenFold:
-    """A fold over sizes that only the execution knows, with ``room`` for partial results in the
-    argument ``slot``."""
+    """A fold with open sizes. ``scratch``, in argument ``slot``, holds its partial results."""
 
     fold: Fold
     slot: int
     scratch: MemoryDesc
 
     def works(self, slot: int, start: int) -> tuple[OpenWork, OpenWork, OpenWork]:
-        """All at once, a part, and what is to be done behind these, the merger: their blocks follow
-        each other in the argument ``slot`` from the word ``start`` on."""
+        """The unsplit fold, the reduction of a part, and the merge, which is a phase of its own.
+        Their parameters follow each other in argument ``slot`` from parameter ``start`` on."""
         nests = self._nests
         whole = OpenWork(nests[0], slot, start)
         part = OpenWork(nests[1], slot, whole.end, parts=True)
         return whole, part, OpenWork(nests[2], slot, part.end)
 
     def plans(self, pattern: OpenFold, isa: Isa) -> tuple[OpenPlan, OpenPlan, OpenPlan]:
-        """Plan the phases where everything is known; their code has been written from
-        ``pattern``."""
+        """Plan the three nests for known sizes. Their code was emitted from ``pattern``."""
         whole, part, merger = pattern._forms
         patterns, nest = pattern._nests, self._parts.part(self.fold)
         loops, count = self._cut(Loops.of(nest, patterns[1]), isa)
@@ -80,7 +78,7 @@ class OpenFold:
 
     @cached_property
     def _nests(self) -> tuple[Nest, Nest, Nest]:
-        """All at once, a part, the merger."""
+        """The nests of the unsplit fold, of a part, and of the merge."""
         parts = self._parts
         return at_once(self.fold), parts.part(self.fold), parts.merger(RUNTIME_DIM, self.fold)
 
@@ -91,7 +89,7 @@ class OpenFold:
 
     @cached_property
     def _parts(self) -> Parts:
-        """The partial results, in the order that the first input has."""
+        """The partial results, in the axis order of the first input."""
         first, reduction = self.fold.inputs[0], self.fold.reduction
         offset = first.offset(first.index)
         assert offset is not None, "tensors in blocks have no strides"
@@ -101,7 +99,7 @@ class OpenFold:
         return Parts(tuple(points), values, self.slot, self.scratch, reduction.data_type)
 
     def _cut(self, loops: Loops, isa: Isa) -> tuple[Loops, int]:
-        """The loops with the reduction in parts, and how many these are."""
+        """The loops with the reduction in parts, and the number of parts."""
         inputs = len(self.fold.inputs)
         points = prod(axis.extent for axis in self.fold.parallel)
         scratch = self.scratch.nelems() // len(self.fold.reduction.neutral) // max(1, points)
@@ -117,7 +115,8 @@ class OpenFold:
 
 
 def _lengthened(loops: Loops, inputs: int, scratch: int) -> tuple[Loops, int]:
-    """The loops where several short lines are one, and how many; of ``room`` for so many parts."""
+    """The loops with several short lines joined into one, and how many were joined. ``scratch`` is
+    the maximum number of parts."""
     lane, alone = loops.lane, not loops.outer and loops.lines.extent == 1
     if not (alone and loops.traversal is Traversal.LINES and loops.reduced and lane.extent < _LONG):
         return loops, 1
@@ -133,8 +132,8 @@ def _lengthened(loops: Loops, inputs: int, scratch: int) -> tuple[Loops, int]:
 
 
 def _pieces(loops: Loops, most: int) -> list[int]:
-    """The size of the pieces of each reduced loop, from the outermost to the first one that is not
-    in single iterations: about ``most`` parts, and no more."""
+    """The piece size of each reduced loop, from the outermost up to the first with pieces longer
+    than 1: at most ``most`` parts."""
     sizes: list[int] = []
     count = 1
     for loop in loops.reduced:
@@ -150,8 +149,8 @@ def _pieces(loops: Loops, most: int) -> list[int]:
 
 
 def _in_pieces(loops: Loops, sizes: Sequence[int], inputs: int, apart: int) -> tuple[Loops, int]:
-    """The loops with pieces of these ``sizes`` of the reduced ones, and how many parts these make.
-    The results of each part lie ``apart`` elements behind those of the one before."""
+    """The loops with reduced ones cut into pieces of ``sizes``, and the number of parts. Results of
+    consecutive parts are ``apart`` elements apart."""
     outer, part, piece, count = list(loops.outer), loops.part, 0, 1
     reduced = list(loops.reduced)
     for number, size in reversed(list(enumerate(sizes))):

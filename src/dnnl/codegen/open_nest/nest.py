@@ -1,9 +1,9 @@
-"""The code of a nest whose sizes and strides only the execution knows.
+"""Emits nests with open sizes: extents and strides are known at execution only.
 
-A nest that a kernel has made of descriptors with RUNTIME_DIM is written as one canonical walk:
-lines along a lane loop, counted loops around them, and those of a reduction inside. Which axes
-these loops are, how long they are and how far they step is read from a block of words, which
-`open_plan` fills in for each execution: from the same nest, made of what is known then.
+A nest of descriptors with RUNTIME_DIM is emitted as one canonical loop nest: lines along a lane
+loop, outer loops around them, and the loops of a reduction inside. The axes, extents and strides of
+these loops are launch parameters. `open_nest.plan` computes them for each execution, from the same
+nest with known sizes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dnnl.runtime.image import Phase
 
 @dataclass(frozen=True, eq=False)
 class OpenWork:
-    """A nest that is written, whose block begins with the word ``start`` of the argument ``slot``.
-    Its reduction may be cut into ``parts``, see `Form`."""
+    """A nest to emit. Its launch parameters begin at number ``start`` of the argument ``slot``.
+    ``parts``: its reduction may be split, see `Form`."""
 
     nest: Nest
     slot: int
@@ -35,17 +35,17 @@ class OpenWork:
 
     @property
     def form(self) -> Form:
-        """The numbers of what is written."""
+        """The numbers of operands and loops."""
         return Form.of(self.nest, parts=self.parts)
 
     @property
     def end(self) -> int:
-        """The word behind the block."""
+        """The parameter after the last one of this nest."""
         return self.start + self.form.size
 
 
 def emit_open(module: Module, symbol: str, works: Sequence[OpenWork], items: int = SHARES) -> Phase:
-    """Write the phase ``symbol``, which does the ``works`` one after the other."""
+    """Emit the phase ``symbol``, which runs ``works`` one after the other."""
     operands = (operand for work in works for operand in work.nest.operands)
     slots = (operand.slot for operand in operands if operand.contents is None)
     phase = PhaseFunction(module, symbol, (*slots, *(work.slot for work in works)))
@@ -55,8 +55,8 @@ def emit_open(module: Module, symbol: str, works: Sequence[OpenWork], items: int
 
 
 def _emit_work(phase: PhaseFunction, work: OpenWork, items: int) -> None:
-    """The units of work that belong to the items of a call. As these may be few, and calls many,
-    little is done before it is known that there are some."""
+    """Emit the units of work of a call's items. Calls may be many and units few, so parameters are
+    only loaded if there are units."""
     e, b = phase.e, phase.e.b
     block = Block(e, phase.arguments[work.slot], work.start)
     units = block.parameter(UNITS)
@@ -75,20 +75,20 @@ def _emit_work(phase: PhaseFunction, work: OpenWork, items: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The words that a nest reads."""
+    """The launch parameters of a nest: 64-bit integers."""
 
     e: Emitter
     pointer: Value
     start: int
 
     def parameter(self, number: int) -> Value:
-        """A word by its number."""
+        """Load a parameter by its number."""
         place = self.e.element(self.pointer, i64(self.start + number), I64)
         return self.e.b.load(place, typ=I64)
 
 
 class _Walk:
-    """Writes the loops over units. Lists of values have one for each operand, inputs first."""
+    """Emits the loops over units. Lists of values have one for each operand, inputs first."""
 
     def __init__(self, phase: PhaseFunction, work: OpenWork, block: Block) -> None:
         self.e, self._nest, self._form = phase.e, work.nest, work.form
@@ -126,12 +126,12 @@ class _Walk:
         self.e.branch(self._nontemporal, self._fence, lambda: ())
 
     def _fence(self) -> Values:
-        """Stores past the caches are not ordered by the locks of the runtime."""
+        """Order the non-temporal stores, which locks do not."""
         self.e.b.fence("seq_cst")
         return ()
 
     def _unit(self, part: Value) -> OpenUnit:
-        """What writes the code of a unit, in the part of that number."""
+        """The emitter of a unit, for the part with that number."""
         reduced, folded = self._reduced, self._folded
         if self._form.parts:
             reduced = tuple(self._cut(number, part) for number in range(len(reduced)))
@@ -149,19 +149,19 @@ class _Walk:
         )
 
     def _cut(self, number: int, part: Value) -> OpenLoop:
-        """How much a part has of one of the reduced loops: all, or a piece."""
+        """The piece of a reduced loop that a part has."""
         b, loop = self.e.b, self._reduced[number]
         most, step = (self._parameter(self._form.cut(number) + n) for n in range(2))
         left = b.sub(loop.extent, b.mul(part, step))
         return OpenLoop(self.e.smaller(left, most), loop.strides)
 
     def _left(self, loop: OpenLoop, counter: Value, piece: Value) -> Value:
-        """How many iterations a piece of a loop has."""
+        """The iterations of a piece of a loop."""
         done = self.e.b.mul(counter, piece)
         return self.e.smaller(self.e.b.sub(loop.extent, done), piece)
 
     def _located(self, unit: Value) -> Values:
-        """The counters of the outer loops and the places of a unit, by its number."""
+        """The counters of the outer loops and the offsets of the operands for a unit number."""
         b, rest = self.e.b, unit
         counters: list[Value] = []
         places: Sequence[Value] = self._bases
@@ -173,8 +173,8 @@ class _Walk:
         return (*counters, *places)
 
     def _advance(self, level: int, counters: Values, places: Values) -> Values:
-        """The counters and places of the next unit: one step of the loop at ``level``, and where
-        that is at its end back to its begin and one step of the loop around it."""
+        """The counters and offsets of the next unit: increment the loop at ``level``, with a carry
+        into the loop around it."""
         if level < 0:
             return (*counters, *places)
         b, loop = self.e.b, self._outer[level]

@@ -1,7 +1,7 @@
-"""Places of operands whose strides only the execution knows.
+"""Places of operands whose strides are known at execution only.
 
-Each operand is at an offset of its own, and along the lanes of a vector it either goes from element
-to element or stays where it is, which may be known when the code runs and not before.
+Each operand has an offset of its own. Along the lanes of a vector it is either contiguous or
+uniform; which one may be known at run time only.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from dnnl.codegen.memory.access import Access, Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import Place
 
-_FAR = 2**62  # a limit that nothing reaches
+_FAR = 2**62  # a limit that is never reached
 
 
 def advanced(e: Emitter, places: Sequence[Value], steps: Value, strides: Sequence[Value]) -> Values:
-    """The places ``steps`` further along a loop."""
+    """The offsets ``steps`` iterations further along a loop."""
     pairs = zip(places, strides, strict=True)
     return tuple(e.b.add(place, e.b.mul(steps, stride)) for place, stride in pairs)
 
 
 class Lanes:
-    """Along which axis vectors lie, and how operands are touched at places of their own.
+    """The lane axis, and the accesses of operands at given offsets.
 
-    The elements of the operands ``paired`` have 4 bits, two to a byte, and their vectors begin with
-    whole bytes.
+    The operands ``paired`` have 4-bit elements, two to a byte; their vectors start at whole bytes.
     """
 
     def __init__(
@@ -35,15 +34,16 @@ class Lanes:
     ) -> None:
         self.e, self.operands = e, operands
         self.lane = Axis(lanes, "lane")
-        self._last = Axis(2, "last")  # how far the last lane that exists is away
+        self._last = Axis(2, "last")  # the distance of the last existing lane
         self._at = {operand: Axis(1, f"at{number}") for number, operand in enumerate(operands)}
         self._paired = paired
 
     def at(
         self, places: Sequence[Value], lanes: int, moving: Collection[Operand], left: Value | None
     ) -> tuple[dict[Operand, Access], Env, list[Bound]]:
-        """The accesses of vectors that begin at ``places``, the values of their axes, and the
-        bounds inside which lanes exist: all of them, or so many as are ``left``."""
+        """The accesses of vectors at the offsets ``places``, the values of their axes, and the
+        bounds of existing lanes: all, or the first ``left``. The operands ``moving`` are contiguous
+        along the lanes."""
         accesses: dict[Operand, Access] = {}
         env: Env = {}
         exists = []
@@ -60,17 +60,18 @@ class Lanes:
 
 
 class UniformPlace(Place):
-    """A place at which some operands may stay still along the lanes: the flags ``still`` say so."""
+    """A place at which operands may be uniform: run-time flags in ``uniform`` say that all lanes
+    read the same element."""
 
     uniform: Mapping[Operand, Value]
 
     @property
     def existing(self) -> Mask:
-        """The lanes that exist; None if all do."""
+        """The mask of existing lanes; None if all exist."""
         return self.conditions(self._exists)
 
     def load_stored(self, operand: Operand) -> Value:
-        """The operand's elements as they lie in memory."""
+        """The operand's elements in their stored type."""
         if operand not in self.uniform:
             return super().load_stored(operand)
 

@@ -1,17 +1,17 @@
-"""How a nest is walked whose sizes only the execution knows: the numbers that its code reads.
+"""Plans nests with open sizes: the launch parameters that their code reads.
 
-The code of such a nest (`open_nest`) has one canonical walk. What is particular about an execution
-is planned here, when its memories are known: which loops are one, which of them the vectors lie
-along, and how work is shared out. The code reads that from a block of 64-bit words::
+The code of such a nest (`open_nest.nest`) has one canonical order of loops. A plan is made when the
+memories of an execution are known. It merges loops, chooses the loop along which vectors run, and
+divides the work. The parameters are 64-bit integers::
 
-    way | units of work | whether stores pass the caches by | iterations that a fold stands for
-    the loop over lines: extent, how much of it one unit does; the lane loop inside: the same
-    where each operand begins; its stride from line to line; its stride along the lane loop
-    (extent, stride in each operand) of each outer loop, those over pieces of the lines and of the
-    lane loop last
+    traversal | units of work | whether stores are non-temporal | iterations of a fold
+    the loop over lines: extent, iterations of a unit; the lane loop inside: the same
+    the offset of each operand; its stride from line to line; its stride along the lane loop
+    (extent, stride in each operand) of each outer loop; the last two run over pieces of the lines
+    and of the lane loop
     (extent, stride in each operand) of each loop of the reduction, the innermost one last
-    if that may be in parts, (the most of it that a part has, how much of it is done before the
-    next part) of each loop of the reduction
+    if the reduction may be split: (iterations of a part, iterations before the next part) of each
+    loop of the reduction
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.nest import Nest
 
 HEAD = 8
-"""How many words a block has before those of the operands."""
+"""The number of parameters before those of the operands."""
 UNITS = 1
-"""The word that says how many units of work there are."""
+"""The parameter with the number of units of work."""
 _LINE = 64  # elements; whole cache lines of any type
-# In elements: lines that are too short to be walked one by one, and all those of a unit.
+# In elements: lines too short to be walked one by one, and the most that a unit has of those.
 _SHORT, _MOST_UNIT = 63, 4096
 
 
 class Traversal(IntEnum):
-    """Where vectors lie."""
+    """The loop along which vectors run."""
 
-    EACH = 0  # nowhere: every point is done by itself
-    LINES = 1  # along the lane loop: outputs are contiguous there, inputs too or they stay
-    ROWS = 2  # along the innermost loop of the reduction, in the same way
-    COLUMNS = 3  # as in LINES; the first vectors of all lines, then the second ones, ...
+    EACH = 0  # none: every point is done by itself
+    LINES = 1  # the lane loop: outputs are contiguous there, inputs contiguous or uniform
+    ROWS = 2  # the innermost loop of the reduction, with the same condition
+    COLUMNS = 3  # as LINES, but the first vectors of all lines, then the second ones, ...
 
 
 @dataclass(frozen=True)
 class Form:
-    """The numbers of operands and of loops, which are those of the code: every description with
-    as many axes has the same ones. A reduction may be in ``parts``, over which go outer loops, the
+    """The numbers of operands and loops in the code. All descriptions with the same number of axes
+    share them. With ``parts``, a reduction may be split; more outer loops run over the parts, the
     first one over the pieces of a loop."""
 
     operands: int
@@ -59,45 +59,45 @@ class Form:
 
     @staticmethod
     def of(nest: Nest, *, parts: bool = False) -> Form:
-        """The form of a nest. Its two innermost loops are cut into pieces, over which go loops of
-        their own."""
+        """The form of a nest. Its two innermost loops are cut into pieces, with outer loops over
+        them."""
         reduced = len(nest.reduced)
         outer = max(2, len(nest.parallel)) + (1 + reduced if parts else 0)
         return Form(len(nest.operands), outer, reduced, parts)
 
     def loop(self, number: int) -> int:
-        """Where the words of a loop begin, outer ones before those of the reduction."""
+        """The first parameter of a loop; outer loops come before those of the reduction."""
         return HEAD + 3 * self.operands + number * (1 + self.operands)
 
     def cut(self, number: int) -> int:
-        """Where the words begin that tell how much a part has of a loop of the reduction."""
+        """The first parameter of the piece of a reduced loop that a part has."""
         return self.loop(self.outer + self.reduced) + 2 * number
 
     @property
     def size(self) -> int:
-        """How long a block is."""
+        """The number of parameters."""
         return self.cut(self.reduced if self.parts else 0)
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop, and how far it steps in each operand."""
+    """A loop: its extent, and its stride in each operand."""
 
     extent: int
     strides: tuple[int, ...]
 
     def times(self, count: int) -> tuple[int, ...]:
-        """How far so many iterations go."""
+        """The distance of ``count`` iterations in each operand."""
         return tuple(count * stride for stride in self.strides)
 
 
 @dataclass(frozen=True)
 class Loops:
-    """How a nest over tensors without blocks is walked: neighbours are one loop, and the longest
-    steps are outside. ``starts`` are where operands begin.
+    """The loops of a nest over plain tensors, merged and sorted by stride. ``starts`` are the
+    offsets of the operands.
 
-    A part of a reduction has a ``piece`` of its outermost loop, or all of it if that is zero.
-    ``part`` goes over these.
+    A part of a split reduction has a ``piece`` of its outermost loop, or all of it if ``piece`` is
+    zero. ``part`` runs over the pieces.
     """
 
     starts: tuple[int, ...]
@@ -111,8 +111,7 @@ class Loops:
 
     @staticmethod
     def of(nest: Nest, pattern: Nest) -> Loops:
-        """The loops of a nest of which everything is known; its code has been written from
-        ``pattern``."""
+        """The loops of a nest with known sizes. Its code was emitted from ``pattern``."""
         offsets = [operand.offset(operand.index) for operand in nest.operands]
         known = [offset for offset in offsets if offset is not None]
         assert len(known) == len(offsets), "tensors in blocks have no strides"
@@ -129,26 +128,26 @@ class Loops:
 
 @dataclass(frozen=True)
 class OpenPlan:
-    """The words of a nest, and the most threads for which there is work."""
+    """The launch parameters of a nest, and the number of threads that the work is enough for."""
 
     parameters: tuple[int, ...]
     threads: int
 
     @staticmethod
     def idle(form: Form) -> OpenPlan:
-        """That of a nest in which nothing is to be done."""
+        """The plan of a nest without work."""
         return OpenPlan((0,) * form.size, 1)
 
 
 def plan(nest: Nest, pattern: Nest, isa: Isa) -> OpenPlan:
-    """Plan a nest of which everything is known, see `Loops`."""
+    """Plan a nest with known sizes, see `Loops`."""
     loops = Loops.of(nest, pattern)
     return plan_loops(Form.of(nest), loops, nest, isa, prod(axis.extent for axis in nest.reduced))
 
 
 def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> OpenPlan:
-    """Plan loops for a code of that form. A fold stands for ``folded`` iterations, if that is not
-    what a part has."""
+    """Plan loops for code of a form. ``folded`` are the iterations of a fold, unless the reduction
+    is split."""
     outer, lines, lane, traversal = list(loops.outer), loops.lines, loops.lane, loops.traversal
     rest = prod(loop.extent for loop in (loops.part, *outer))
     inner = prod(loop.extent for loop in loops.reduced[1:])
@@ -192,8 +191,8 @@ def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> O
 
 
 def _pieces(wanted: int, lines: Loop, lane: Loop, least: int) -> tuple[int, int]:
-    """How much of the loop over lines, and of the lane loop, a unit does, if there are to be about
-    so many: some lines, or else a part of one, of which neighbours share no cache line."""
+    """The lines, and the iterations of the lane loop, of one unit, for about ``wanted`` units:
+    several lines, or a part of one. Units do not share cache lines."""
     if lines.extent >= wanted:
         return lines.extent // wanted, max(1, lane.extent)
     parts = -(-wanted // max(1, lines.extent))
@@ -201,8 +200,8 @@ def _pieces(wanted: int, lines: Loop, lane: Loop, least: int) -> tuple[int, int]
 
 
 def _nontemporal(nest: Nest, isa: Isa, traversal: Traversal) -> bool:
-    """Whether stores had better pass the caches by: as in nests of known sizes where all tensors
-    are large together, and those of a line are neighbours."""
+    """Whether stores should be non-temporal: as for known sizes if all tensors together are large
+    and the stores of a line are contiguous."""
     caches, neighbours = (
         isa.caches,
         traversal is Traversal.ROWS or (traversal is Traversal.LINES and not nest.reduced),
@@ -215,8 +214,8 @@ def _nontemporal(nest: Nest, isa: Isa, traversal: Traversal) -> bool:
 
 
 def _in_lines(nest: Nest, loops: Loops, over: Sequence[Loop]) -> bool:
-    """Whether rows of dst, of which there may be several side by side, begin with cache lines if
-    the first one does: a part of a line that is stored past the caches costs more than it saves."""
+    """Whether all rows of dst start at cache lines if the first one does. Non-temporal stores of
+    partial lines cost more than they save."""
     if loops.traversal is not Traversal.ROWS:
         return True
     begin, dst = len(nest.inputs), nest.outputs[0]
@@ -227,7 +226,7 @@ def _in_lines(nest: Nest, loops: Loops, over: Sequence[Loop]) -> bool:
 
 
 def _loops(axes: Sequence[Axis], offsets: Sequence[Affine], first: int) -> list[Loop]:
-    """The loops over ``axes`` in the order of the operand ``first``, the longest steps outside."""
+    """The loops over ``axes``, sorted by their stride in operand ``first``, largest first."""
     loops = (
         Loop(axis.extent, tuple(offset.stride(axis) for offset in offsets))
         for axis in axes
@@ -237,7 +236,7 @@ def _loops(axes: Sequence[Axis], offsets: Sequence[Affine], first: int) -> list[
 
 
 def _merged(loops: Sequence[Loop]) -> list[Loop]:
-    """Neighbours that are neighbours in all operands become one loop."""
+    """The loops, with neighbours merged that are contiguous in all operands."""
     done: list[Loop] = []
     for loop in loops:
         if done and done[-1].strides == loop.times(loop.extent):
@@ -257,8 +256,8 @@ def _traversal(nest: Nest, lane: Loop, reduced: Sequence[Loop]) -> Traversal:
 
 
 def _contiguous(nest: Nest, axes: Sequence[Axis], loop: Loop) -> bool:
-    """Whether all operands that move along a loop over some of ``axes`` are contiguous there; those
-    that may stay still may also do so."""
+    """Whether all operands that depend on ``axes`` are contiguous along a loop over some of them,
+    or uniform if they may be."""
     for operand, stride in zip(nest.operands, loop.strides, strict=True):
         if (
             stride != 1
@@ -270,12 +269,12 @@ def _contiguous(nest: Nest, axes: Sequence[Axis], loop: Loop) -> bool:
 
 
 def moves(operand: Operand, axes: Sequence[Axis]) -> bool:
-    """Whether the index of an operand has one of the axes."""
+    """Whether the index of an operand contains one of the axes."""
     return bool(_own_axes(operand) & set(axes))
 
 
 def may_be_uniform(nest: Nest, operand: Operand, axes: Sequence[Axis]) -> bool:
-    """Whether an operand that moves along one of the axes may stay still along another one."""
+    """Whether an operand may be uniform along one of the axes while another one moves it."""
     return operand in nest.inputs and not _own_axes(operand) >= set(axes)
 
 

@@ -1,4 +1,4 @@
-"""A point of a nest whose sizes only the execution knows, as the body of a kernel sees it."""
+"""A point of a nest with open sizes, as the body of a kernel sees it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dnnl.codegen.open_nest.place import Lanes, UniformPlace, advanced
 
 @dataclass(frozen=True, eq=False)
 class OpenLoop:
-    """A loop whose extent, and whose stride in each operand, are known when the code runs."""
+    """A loop whose extent and strides are run-time values."""
 
     extent: ir.Value
     strides: tuple[ir.Value, ...]
@@ -30,15 +30,14 @@ class OpenLoop:
 
 @dataclass(frozen=True, eq=False)
 class OpenSite:
-    """Where the code of such a nest is written, and how its vectors lie: along the lane loop, or
-    ``inside``, along the innermost loop of the reduction. The loops of that are ``reduced``, and
-    ``folded`` is how many iterations they stand for.
+    """Where a nest with open sizes is emitted. Vectors run along the lane loop or, if ``inside``,
+    along the innermost loop of the reduction. ``reduced`` are the loops of the reduction and
+    ``folded`` their iterations.
 
-    Along a vector the operands ``moving`` go from element to element, but for those whose flag
-    ``still`` is set then; ``along`` are the strides of all. Whole vectors of outputs go past the
-    caches where the flag beside these is set, as ``streamed``. If there is a ``room``, it holds a
-    vector of each iteration of the only loop of a reduction. ``mask`` is that of what whole vectors
-    leave of the innermost one.
+    The operands ``moving`` are contiguous along a vector, except those whose flag in ``uniform`` is
+    set; ``along`` are the strides of all. ``streamed`` has outputs and a flag: their whole vectors
+    are stored non-temporally if it is set. ``row_buffer`` holds a vector for each iteration of a
+    reduction with one loop. ``mask`` is the tail mask of the innermost loop.
     """
 
     e: Emitter
@@ -58,11 +57,10 @@ class OpenSite:
 
 
 class OpenPoint(UniformPlace, Point):
-    """One vector of the iterations, or a single one, of a walk over sizes that only the execution
-    knows: it can load and store, and fold over the reduced axes.
+    """One vector of iterations, or a single iteration, of a nest with open sizes.
 
-    ``places`` are the offsets of the operands here. If ``left`` is given, only so many lanes exist.
-    In a fold ``index`` is the iteration of its innermost loop.
+    ``places`` are the offsets of the operands. With ``left``, only so many lanes exist. In a fold,
+    ``index`` is the iteration of the innermost loop.
     """
 
     def __init__(
@@ -98,8 +96,8 @@ class OpenPoint(UniformPlace, Point):
         absent: float | None = None,
         element: ir.Type | None = None,
     ) -> Values:
-        """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``;
-        every lane of the result holds the answer where the lanes themselves are reduced."""
+        """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``. If
+        the lanes themselves are reduced, every lane of the result has the answer."""
         kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
         neutral = tuple(vector.splat_constant(kind, value) for value in init)
         result = self._over(self._on.reduced, self._places, Folding(step, merge, neutral), neutral)
@@ -116,7 +114,7 @@ class OpenPoint(UniformPlace, Point):
         self._over(self._on.reduced, self._places, fold, ())
 
     def conditions(self, bounds: Sequence[Bound]) -> Mask:
-        """The lanes for which all bounds hold; None if that is known to be all."""
+        """The lanes for which all bounds hold; None if all are known to."""
         return self._mask if self._mask is not None and bounds else super().conditions(bounds)
 
     def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
@@ -135,8 +133,8 @@ class OpenPoint(UniformPlace, Point):
         self.e.branch(streamed[1], lambda: write((operand,)), lambda: write(()))
 
     def row_buffer(self) -> ir.Value | None:
-        """Memory for a vector of every iteration of the reduced axes, see `Point.keep`; None where
-        that may be more than stays in a first-level cache beside the operands."""
+        """A buffer with one vector for each iteration of the reduced axes, for
+        `Point.buffer_store`. None if it might not stay in the first-level cache."""
         return self._on.row_buffer
 
     def _place_in(self, row_buffer: ir.Value) -> ir.Value:
@@ -145,16 +143,16 @@ class OpenPoint(UniformPlace, Point):
 
     @property
     def folded(self) -> ir.Value:
-        """How many iterations a fold has, as values of the core type, which is a float."""
+        """The number of iterations of a fold, in the core type, which is a float."""
         return self._number(self._on.folded)
 
     @property
     def divisor(self) -> ir.Value:
-        """What the sum of a fold is divided by for its mean: `folded`, or 1 where that is 0."""
+        """The divisor of a mean: `folded`, but at least 1."""
         return self._number(self.e.larger(self._on.folded, i64(1)))
 
     def _number(self, scalar: ir.Value) -> ir.Value:
-        """An integer as values of the core type."""
+        """An integer as a vector of the core type."""
         number = self.e.b.sitofp(scalar, self.kind.element)
         return vector.splat(self.e, number, self.kind.count)
 
@@ -194,8 +192,8 @@ class OpenPoint(UniformPlace, Point):
         fold: Folding,
         carried: Values,
     ) -> Values:
-        """The two innermost loops of a reduction over rows that are short: the first vector of each
-        row, then the next one of each."""
+        """The two innermost loops of a reduction over short rows, interchanged: the first vector of
+        each row, then the second of each."""
         b, size = self.e.b, self._on.count
         whole = b.and_(loop.extent, i64(-size))
         left = b.sub(loop.extent, whole)
@@ -225,7 +223,7 @@ class OpenPoint(UniformPlace, Point):
     def _along(
         self, loop: OpenLoop, places: Sequence[ir.Value], fold: Folding, carried: Values
     ) -> Values:
-        """The innermost loop of a reduction; what whole vectors leave of it under a mask."""
+        """The innermost loop of a reduction, with a masked tail."""
         b, size = self.e.b, self._on.count if self._on.inside else 1
         whole = b.and_(loop.extent, i64(-size))
 
@@ -252,8 +250,7 @@ class OpenPoint(UniformPlace, Point):
         fold: Folding,
         carried: Values,
     ) -> Values:
-        """One step of a fold; if ``left`` is given, for as many lanes as whole vectors leave of the
-        innermost loop."""
+        """One step of a fold; a masked tail if ``left`` is given."""
         if left is None:
             return fold.step(self._at(places, index), *carried)
         point = self._at(places, index, left)
@@ -265,8 +262,8 @@ class OpenPoint(UniformPlace, Point):
     def _unrolled(
         self, end: ir.Value, size: int, one: Step, fold: Folding, carried: Values
     ) -> Values:
-        """Run ``one(index, *values)`` for each ``size``-th index: several at a time, with results
-        of their own, so that none waits for the one before."""
+        """Run ``one(index, *values)`` for every ``size``-th index, unrolled with several
+        accumulators."""
         registers = max(1, self._on.count // self._on.lanes.lane.extent)
         accumulators = (
             min(ACCUMULATORS, max(1, self.e.isa.registers // 2 // registers)) if carried else 2

@@ -1,4 +1,4 @@
-"""The code of a unit of work of an open nest: some lines, by the way that the plan has chosen."""
+"""Emits a unit of work of an open nest: some lines, in the traversal that the plan selects."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _WIDE = 512  # bits
 
 
 class OpenUnit:
-    """Writes each ``way``. Lists of values have one for each operand, inputs first.
+    """Emits every traversal. Lists of values have one for each operand, inputs first.
 
-    Lines go along ``lane``, one behind the other along ``lines``. The loops ``reduced`` are inside,
-    ``folded`` is how many iterations they stand for, and ``streams`` says whether stores pass the
-    caches by.
+    A line runs along ``lane``; ``lines`` runs over the lines. ``reduced`` are the loops inside and
+    ``folded`` their iterations. ``nontemporal`` says whether stores are non-temporal.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class OpenUnit:
         self._vectors = Lanes(e, nest.operands, self._lanes)
 
     def write(self, places: Values, count: Value, length: Value) -> None:
-        """``count`` lines, of which ``length`` points each are done."""
+        """Emit ``count`` lines of ``length`` points each."""
         traversals: list[tuple[Traversal, Callable[[Values, Value], None]]] = []
         if self._lanes > 1:
             if self._reduced:
@@ -78,7 +77,7 @@ class OpenUnit:
     def _each_line(
         self, run: Callable[[Values, Value], None], length: Value
     ) -> Callable[[Values, Value], None]:
-        """What runs ``run`` for each of some lines of that ``length``."""
+        """A function that runs ``run`` for each line."""
 
         def lines(places: Values, count: Value) -> None:
             def line(_: Value, *at: Value) -> Values:
@@ -101,7 +100,7 @@ class OpenUnit:
         self._parts(places, length, vectors)
 
     def _by_columns(self, length: Value, places: Values, count: Value) -> None:
-        """Lines that are short: a vector of each of them, then the next one of each."""
+        """Short lines: the first vector of every line, then the second of every line."""
 
         def columns(site: OpenSite, begin: Value, end: Value, left: Value | None) -> None:
             def column(index: Value) -> None:
@@ -122,9 +121,9 @@ class OpenUnit:
         length: Value,
         run: Callable[[OpenSite, Value, Value, Value | None], None],
     ) -> None:
-        """Run ``run(site, begin, end, left)`` for the parts of lines of that ``length`` which are
-        walked by vectors of several registers, by those of one, and for what these leave; lines
-        that begin at ``places`` may be stored past the caches."""
+        """Run ``run(site, begin, end, left)`` for the part of a line of ``length`` that vectors of
+        several registers cover, then single registers, then the tail. If the lines' offsets
+        ``places`` are given, stores may be non-temporal."""
         b, begin = self.e.b, i64(0)
         for count in [self._lanes << n for n in reversed(range(self._registers.bit_length()))]:
             end = b.and_(length, i64(-count))
@@ -136,23 +135,22 @@ class OpenUnit:
             return
         size = self._lanes // 2
         while size:
-            # The rest in vectors of half as many lanes each.
+            # The tail in vectors of half as many lanes each.
             end = b.and_(length, i64(-size))
             run(self._site(size, self._nest.parallel, self._lane, None), begin, end, None)
             begin, size = end, size // 2
 
     @property
     def _registers(self) -> int:
-        """How many registers a vector along the lane loop fills: more than one where no vector is
-        long in use, so that neither waits for the other, and rows that lie apart are read in longer
-        pieces."""
+        """The registers that a vector along the lane loop spans. Several overlap dependency chains
+        where bodies are short, and read distant rows in longer runs."""
         if not self._nest.reduced:
             return 2
         folded = not any(moves(output, self._nest.reduced) for output in self._nest.outputs)
         return 4 if folded else 1
 
     def _body(self, site: OpenSite, at: Sequence[Value], left: Value | None) -> Values:
-        """The body at one vector; where it can put by what it computes if that has room."""
+        """The body at one vector, with a row buffer if it uses one and the reduction fits."""
 
         def run_body(buffer: Value | None) -> Values:
             self._nest.body(OpenPoint(replace(site, row_buffer=buffer), at, left))
@@ -171,23 +169,23 @@ class OpenUnit:
 
     @property
     def _takes_masks(self) -> bool:
-        """Whether what whole vectors leave of a line is done under a mask.
+        """Whether tails are masked.
 
-        Few processors have masks for any type, and of some they are slow, but a reduction is a long
-        body to write for each size of vectors.
+        Few processors have fast masks for all types. But a reduction is a long body to emit for
+        each size of vectors.
         """
         isa = self.e.isa
         return isa.masked_bytes or (isa.masked and bool(self._reduced))
 
     @property
     def _may_be_nontemporal(self) -> bool:
-        """Whether a plan may ever want stores past the caches."""
+        """Whether a plan may ask for non-temporal stores."""
         caches = self.e.isa.caches
         return caches.cache_hints and caches.streamed_rows < NEVER and not self._nest.reads_dst
 
     def _by_rows(self, places: Values, length: Value) -> None:
-        """Points of a line, whose vectors lie along the innermost loop of the reduction. Of 512
-        bits, these are half as long for rows that fill no more."""
+        """The points of a line, with vectors along the innermost loop of the reduction. Targets
+        with 512-bit vectors use half of one for rows that fill no more."""
 
         def rows(lanes: int) -> Values:
             self._rows_of(lanes, places, length)
@@ -244,8 +242,8 @@ class OpenUnit:
         *,
         inside: bool = False,
     ) -> OpenSite:
-        """Vectors of ``count`` lanes along one of the loops, which is made of some of ``axes``. If
-        ``places`` are given, where a line begins, they may be stored past the caches."""
+        """Vectors of ``count`` lanes along a loop over some of ``axes``. With ``places``, the
+        offsets of a line, stores may be non-temporal."""
         nest, b = self._nest, self.e.b
         moving = frozenset(operand for operand in nest.operands if moves(operand, axes))
         may_be = frozenset(operand for operand in moving if may_be_uniform(nest, operand, axes))

@@ -1,3 +1,2 @@
-"""The generator of register tiles of products: dot-product instructions, matrix units, and
-operands that are unpacked on the way.
-"""
+"""The generator of register tiles of matrix products: dot-product instructions, matrix units, and
+operands that are unpacked in registers."""

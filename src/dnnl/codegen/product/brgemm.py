@@ -1,8 +1,8 @@
-"""The generator for compute-bound work: batch-reduce matrix products on a tile of registers.
+"""The generator of compute-bound kernels: batch-reduce matrix products on a register tile.
 
-A *tile* is what the registers hold: rows x vectors of sums. Its product with a panel of weights is
-a sum over nested *levels*, the innermost over neighbouring k, the outer ones over whatever the
-operation reduces besides: blocks of channels, taps of a convolution, a batch::
+A *tile* is the accumulators in registers: rows x vectors. A product with a panel of weights sums
+over nested *levels*: the innermost runs over consecutive k, the outer ones over whatever else is
+reduced, such as blocks of channels, taps of a convolution or a batch::
 
              vectors x lanes columns of B
              +-----------+-----------+
@@ -13,9 +13,9 @@ operation reduces besides: blocks of channels, taps of a convolution, a batch::
      ...     |           |           |
              +-----------+-----------+
 
-A k is one element of f32, or a group of smaller ones (`dnnl.codegen.product.multiply`). Rows of A
-are anywhere (a constant offset each), their k at any constant stride; columns of B are contiguous.
-The tile never leaves the registers until the last level is done.
+A k is one f32, or a K group of narrower elements (`dnnl.codegen.product.multiply`). Rows of A are
+at any constant offsets, and their k at any constant stride. Columns of B are contiguous. The tile
+stays in registers until the last level is done.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dnnl.codegen.product.multiply import Multiply
 
 @dataclass(frozen=True)
 class TileShape:
-    """How many rows of how many vectors of the target's width a tile has."""
+    """The rows of a tile, and its width in vector registers."""
 
     rows: int
     vectors: int
@@ -43,7 +43,7 @@ class TileShape:
 
 @dataclass(frozen=True)
 class Tile:
-    """What registers hold: ``vectors`` values of one vector type in each row, row by row."""
+    """The accumulators: ``vectors`` values of one vector type in each row, stored row by row."""
 
     vectors: int
     cells: Values
@@ -55,12 +55,12 @@ class Tile:
 
     @staticmethod
     def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, rows: int, vectors: int) -> Tile:
-        """A tile of cells of type ``kind`` that `store` has left at ``pointer``."""
+        """Load a tile of cells of type ``kind`` that `store` wrote to ``pointer``."""
         starts = (_cell(e, pointer, kind, number) for number in range(rows * vectors))
         return Tile(vectors, tuple(vector.load(e, start, kind) for start in starts))
 
     def store(self, e: Emitter, pointer: ir.Value) -> None:
-        """Write the cells to ``pointer``, one behind the other."""
+        """Store the cells to ``pointer``, one behind the other."""
         for number, value in enumerate(self.cells):
             vector.store(e, value, _cell(e, pointer, value.type, number))
 
@@ -78,7 +78,7 @@ class Tile:
         return Tile(self.vectors, tuple(cell for row in rows for cell in self.row(row)))
 
     def put(self, rows: Iterable[int], part: Tile) -> Tile:
-        """This tile with the rows of ``part`` in the places of ``rows``."""
+        """This tile with ``rows`` replaced by the rows of ``part``."""
         result = [self.row(number) for number in range(self.rows)]
         for number, row in enumerate(rows):
             result[row] = part.row(number)
@@ -93,8 +93,7 @@ class Tile:
         return Tile(self.vectors, tuple(values))
 
     def added_up(self, e: Emitter, rows: int) -> Tile:
-        """The tile of the first ``rows``, to which those behind are added: as many, or several
-        times as many."""
+        """Sum groups of ``rows`` rows into one; the number of groups is a power of two."""
         parts = [self.take(range(first, first + rows)) for first in range(0, self.rows, rows)]
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)
@@ -105,8 +104,7 @@ class Tile:
         return parts[0]
 
     def transposed(self, e: Emitter) -> Tile:
-        """The tile whose rows are the columns of this one, in the order of the lanes. What lies
-        behind the last element of each is any value."""
+        """The transposed tile. Rows past the last one are padded with copies of it."""
         lanes = self.cells[0].type.count
         strips = []
         for first in range(0, self.rows, lanes):
@@ -117,22 +115,22 @@ class Tile:
 
 
 def _cell(e: Emitter, pointer: ir.Value, kind: ir.VectorType, number: int) -> ir.Value:
-    """The address of one cell of a tile in memory."""
+    """The address of a cell in memory."""
     return e.element(pointer, i64(number * kind.count), kind.element)
 
 
 def registers(rows: int, vectors: int, parts: int = 1, *, ones: bool = False) -> int:
-    """How many registers a tile fills beside ``vectors`` columns of B and one broadcast.
+    """The registers of a tile, with ``vectors`` columns of B and one broadcast.
 
-    Operands of several ``parts`` fill as many registers each, and one more holds products. A row of
-    ``ones`` has sums as others have; beside operands of several parts, of which each is made by
-    arithmetic, loads and stores are idle, so that its sums may be in memory.
+    Operands of several ``parts`` take as many registers each, and one more holds products. A row of
+    ``ones`` has accumulators like any other. With several parts they may be spilled: the arithmetic
+    that makes the parts leaves loads and stores idle.
     """
     return (rows + (ones and parts == 1)) * vectors + (vectors + 1) * parts + (parts > 1)
 
 
 def max_rows(isa: Isa, vectors: int, parts: int = 1, *, ones: bool = False) -> int:
-    """How many rows the largest tile has that is so many vectors wide, one at least."""
+    """The most rows of a tile ``vectors`` vectors wide, at least one."""
     return max(1, (isa.registers - registers(0, vectors, parts, ones=ones)) // vectors)
 
 
@@ -145,17 +143,15 @@ def choose_vectors(
     *,
     far: bool = False,
 ) -> int:
-    """How many vectors wide a tile should be for this many columns.
+    """The width of a tile in vectors, for ``columns`` columns.
 
-    Two vectors need the fewest loads a product of those shapes whose rows still divide common
-    sizes; another width is taken only where it leaves fewer columns idle, and more than a few where
-    it is one, which takes a load for each product. ``row_step`` is the
-    distance of the rows of A in bytes: where the rows of such a tile, as many as there are
-    ``rows``, would fall into the same few sets of the first-level cache and evict each other, the
-    tile is made wide and low. So it is for very few rows, whose sums would wait for each other but
-    that B comes from ``far``, beyond the second-level cache.
-    Of scalars a tile is as square as registers allow: idle ones cost little. Vectors that ``span``
-    two registers are two side by side already.
+    Two vectors need the fewest loads for each product among shapes whose rows divide common sizes.
+    Another width is chosen only if it leaves fewer columns idle; one vector only if it saves more
+    than a few, since it needs a load for each product. ``row_step`` is the distance of A's rows in
+    bytes: a tile whose rows would conflict in the first-level cache becomes wide and low. So does a
+    tile with very few ``rows``, to have enough accumulators, unless B is ``far``, beyond the
+    second-level cache. Scalar tiles are as square as the registers allow. A vector that has a
+    ``span`` of two registers counts as two vectors.
     """
     if isa.lanes == 1:
         return 4 if columns > 2 else 2
@@ -176,8 +172,8 @@ def choose_vectors(
 
 @dataclass(frozen=True)
 class Level:
-    """One loop of the reduction: where it begins and ends, and how far one step goes in A and in
-    B, in elements; a value where only the execution knows it."""
+    """A loop of the reduction: its bounds, and its steps in A and B in elements. A step may be a
+    run-time value."""
 
     begin: ir.Value
     end: ir.Value
@@ -186,17 +182,17 @@ class Level:
 
     @property
     def count(self) -> int | None:
-        """The number of steps, None if it is only known at run time."""
+        """The trip count, None if it is known at run time only."""
         constant = isinstance(self.begin, ir.Constant) and isinstance(self.end, ir.Constant)
         return int(self.end.constant - self.begin.constant) if constant else None
 
     @property
     def from_zero(self) -> bool:
-        """Whether it begins with step 0 and its end is known."""
+        """Whether it begins at 0 and its end is constant."""
         return self.count is not None and self.begin.constant == 0
 
     def continues(self, inner: Level) -> bool:
-        """Whether a step of this level goes where the steps of ``inner`` end."""
+        """Whether a step of this level continues where the steps of ``inner`` end."""
         steps = inner.count
         if steps is None or not (self.from_zero and inner.from_zero):
             return False
@@ -204,12 +200,12 @@ class Level:
 
     @staticmethod
     def over(extent: int, a_step: int, b_step: int) -> Level:
-        """A level with a constant number of steps."""
+        """A level with a constant trip count."""
         return Level(i64(0), i64(extent), a_step, b_step)
 
 
 def merge_levels(levels: Sequence[Level]) -> list[Level]:
-    """The levels, with those joined that step through A and B as one longer line."""
+    """The levels, with those merged that walk A and B contiguously."""
     merged: list[Level] = []
     for level in reversed(levels):
         inner = merged[0] if merged else None
@@ -224,21 +220,20 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
 
 
 ACCUMULATOR_CHAINS = 8
-"""Sums to which products are added at the same time: both multiply-add units of most processors are
-busy then."""
+"""Independent accumulator chains that keep both multiply-add units of most processors busy."""
 _LEAST_STEPS = 16
 
 _FIRST = i64(0)
 PREFETCH_DISTANCE = 8192
-"""Bytes by which a single stream is fetched ahead."""
+"""The prefetch distance of a single stream in bytes."""
 
 
 @dataclass(frozen=True)
 class Prefetch:
-    """What is asked for while a product is computed: ``step`` bytes in each step of the innermost
-    level, ``distance`` bytes behind where that begins in B, or in A if ``of_rows``. Of what several
-    products ask for, this one does the part with the number ``part``. A level whose length only the
-    execution knows has ``steps``."""
+    """Software prefetch during a product: ``step`` bytes in each iteration of the innermost
+    level, at ``distance`` bytes past B, or past A if ``of_rows``. If several products share the
+    prefetch, ``part`` is the number of this one. ``steps`` is the trip count of a level with
+    run-time bounds."""
 
     distance: ir.Value
     step: int
@@ -247,14 +242,13 @@ class Prefetch:
     of_rows: bool = False
 
     def begin(self, e: Emitter, factors: Factors, level: Level) -> ir.Value:
-        """Where the first step of the innermost level asks, at the beginning of which ``factors``
-        are."""
+        """The first address to prefetch; ``factors`` are at the start of the innermost level."""
         size = (level.count or self.steps) * self.step
         first = factors.a if self.of_rows else factors.b
         return e.element(first, e.add(self.distance, e.mul(self.part, size)), I8)
 
     def issue(self, e: Emitter, pointer: ir.Value, steps: int = 1) -> ir.Value:
-        """Ask for the lines of some steps; where the next step does."""
+        """Prefetch the lines of ``steps`` iterations. Returns the next address."""
         for offset in range(0, steps * self.step, LINE):
             vector.prefetch(e, e.element(pointer, i64(offset), I8), second_level=True)
         return e.element(pointer, i64(steps * self.step), I8)
@@ -262,11 +256,12 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class Factors:
-    """The operands of a product: the addresses of A and B, the offset of each row in A and of each
-    vector in B, in elements, and how they are multiplied. A row of offset None is all ones.
+    """The operands of a product: addresses of A and B, the offset of each row in A and of each
+    vector in B (in elements), and their dot-product kind. A row with offset None is all ones.
 
-    The k of a group are side by side in B, or else ``apart``, in elements. ``zeros``, of each
-    vector, are taken off what is loaded of B. Meanwhile it is asked for what lies ``ahead``."""
+    The k of a group are adjacent in B, or ``row_stride`` elements apart. ``zeros``, one for each
+    vector, are subtracted from loaded B. ``prefetch`` is issued meanwhile.
+    """
 
     a: ir.Value
     b: ir.Value
@@ -278,7 +273,7 @@ class Factors:
     zeros: Values = ()
 
     def columns(self, e: Emitter) -> Iterator[list[Values]]:
-        """The operands of all vectors of B, for each step in which a word of A is multiplied."""
+        """The operands of all vectors of B, for each step in which a K group of A is multiplied."""
         multiply, (_, element) = self.multiply, self.multiply.element
         step = multiply.group if self.row_stride else 1
         starts = [e.element(self.b, i64(offset), element) for offset in self.vectors[::step]]
@@ -294,17 +289,17 @@ class Factors:
             yield from multiply.columns(e, starts)
 
     def moved(self, e: Emitter, a_step: ir.Value, b_step: ir.Value) -> Factors:
-        """The operands of the product so many elements further on in A and in B."""
+        """These operands, advanced by ``a_step`` and ``b_step`` elements."""
         a_element, b_element = self.multiply.element
         a, b = e.element(self.a, a_step, a_element), e.element(self.b, b_step, b_element)
         return replace(self, a=a, b=b)
 
     def of_rows(self, numbers: Iterable[int]) -> Factors:
-        """Some of the rows."""
+        """These operands with some of the rows."""
         return replace(self, rows=tuple(self.rows[number] for number in numbers))
 
     def opaque(self, e: Emitter) -> Factors:
-        """The operands at addresses of which LLVM knows nothing more."""
+        """These operands at addresses that are opaque to LLVM."""
         return replace(self, a=e.opaque(self.a), b=e.opaque(self.b))
 
 
@@ -314,9 +309,9 @@ Leaf = Callable[[Emitter, Tile, Factors], Tile]
 def accumulate(
     e: Emitter, tile: Tile, factors: Factors, levels: Sequence[Level], leaf: Leaf | None = None
 ) -> Tile:
-    """tile + the sum over all levels of A's column times B's row.
+    """tile + the sum over all levels of (column of A) x (row of B).
 
-    ``leaf`` does what is inside the innermost level instead of one such product.
+    ``leaf`` replaces the innermost product.
     """
     if not levels:
         return leaf(e, tile, factors) if leaf else _rank_one(e, tile, factors)
@@ -331,7 +326,7 @@ def accumulate(
     head, size, begin = 2 + len(cursor), len(tile.cells), level.begin
 
     def body(_: ir.Value, *state: ir.Value) -> Values:
-        """A step for each tile of sums that is carried behind the addresses."""
+        """A step for each set of accumulators that is carried behind the addresses."""
         here, cursor, cells = replace(factors, a=state[0], b=state[1]), state[2:head], state[head:]
         sums: Values = ()
         for first in range(0, len(cells), size):
@@ -354,15 +349,15 @@ def accumulate(
 
 
 def _unroll(tile: Tile, level: Level) -> int:
-    """How many sums each cell keeps, of steps in turns: a small tile would wait for each of them.
-    More than a few steps are worth it."""
+    """The accumulators of each cell: a small tile is unrolled along k, to have enough independent
+    chains. Short levels are not worth it."""
     unroll = max(1, ACCUMULATOR_CHAINS // len(tile.cells))
     unroll = 1 << (unroll.bit_length() - 1)
     return unroll if level.count is None or level.count >= _LEAST_STEPS * unroll else 1
 
 
 def _even(e: Emitter, level: Level, unroll: int) -> ir.Value:
-    """Where the last of as many steps as are done ``ways`` at a time ends."""
+    """The end of the last complete group of ``unroll`` steps."""
     if level.count is not None:
         return i64(level.end.constant - level.count % unroll)
     count = e.larger(e.b.sub(level.end, level.begin), i64(0))
@@ -372,8 +367,8 @@ def _even(e: Emitter, level: Level, unroll: int) -> ir.Value:
 def _by_index(
     e: Emitter, tile: Tile, factors: Factors, levels: Sequence[Level], leaf: Leaf | None
 ) -> Tile:
-    """`accumulate` with addresses from the number of the step: pointers that a loop carries lose
-    their types on the way to SPIR-V."""
+    """`accumulate` on devices: addresses are computed from the index of the step, since
+    loop-carried pointers lose their types in SPIR-V."""
     level = levels[0]
 
     def body(index: ir.Value, *cells: ir.Value) -> Values:
@@ -385,8 +380,8 @@ def _by_index(
 
 
 def _rank_one(e: Emitter, tile: Tile, factors: Factors) -> Tile:
-    """One k, or a group of them. A tile that has the rows several times gets the steps of a group
-    in turns."""
+    """Multiply one k, or one K group. In a tile with several copies of the rows, the steps of a
+    group alternate between the copies."""
     multiply, rows = factors.multiply, len(factors.rows)
     a_element, _ = multiply.element
     cells = list(tile.cells)

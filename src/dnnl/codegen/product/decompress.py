@@ -1,26 +1,26 @@
-"""Weights that become floats in registers out of words of 32 bits: f32, or bf16 beside a src of
-that.
+"""Weights that become floats in registers: packed 32-bit integers to f32, or to bf16 if src is
+bf16.
 
-Panels of 4-bit weights hold a word with eight k for each column, so that a shift brings the codes
-of one k into the low halves of all words, where a table in a register has their values::
+Panels of 4-bit weights hold eight k of a column in 32 bits. A shift brings the codes of one k into
+the low bits of all lanes, where a table lookup gives their values::
 
-    word     | k0 k1 k2 k3 k4 k5 k6 k7 |  | k0 k1 k2 k3 k4 k5 k6 k7 |
+    32 bits  | k0 k1 k2 k3 k4 k5 k6 k7 |  | k0 k1 k2 k3 k4 k5 k6 k7 |
                      column 0                     column 1
 
-Where B lies in rows, a byte has two columns, and half as many bytes as a vector pair has columns
-become the even ones in one vector, and the odd ones in the next::
+Row-major B has two columns in a byte. A vector of bytes becomes the even columns in one vector and
+the odd ones in the next::
 
     byte     | c0 c1 |  | c2 c3 |  | c4 c5 |     ->     c0 c2 c4 ..     c1 c3 c5 ..
 
-Sums stay so apart until `Words.in_order`.
+Sums stay in this order until `PackedMultiply.in_order`.
 
-An instruction for pairs of bf16 takes k that lie in the two halves of a word, which one shift
-brings to the lowest bits of both::
+Instructions for pairs of bf16 take k from both halves of the 32 bits, which one shift brings to the
+lowest bits of each::
 
-    word     | k0 k1 k2 k3   k4 k5 k6 k7 |     ->     k0 k4    k1 k5    k2 k6    k3 k7
+    32 bits  | k0 k1 k2 k3   k4 k5 k6 k7 |     ->     k0 k4    k1 k5    k2 k6    k3 k7
 
-Where B lies in columns, four words of each are loaded and turned in registers: 32 k of 4 bits, four
-of f32.
+Of column-major B, 128 bits of each column are loaded and transposed in registers: 32 k of 4 bits,
+or four of f32.
 """
 
 from __future__ import annotations
@@ -42,28 +42,29 @@ _NIBBLES = (DataType.s4, DataType.u4)
 _TABLED = (DataType.f4_e2m1,)
 _WIDER = (DataType.f32, DataType.bf16, DataType.f16, DataType.s8, DataType.u8)
 _WORD = 32  # bits
-_TRANSPOSED = 4  # words of a column: as many bits as a unit of all registers has
+_TRANSPOSED = 4  # 32-bit integers of a column in a 128-bit unit
 
 
 @dataclass(frozen=True)
 class PackedMultiply(Multiply):
-    """f32 times weights in words. Columns that lie ``apart``, in bytes, have all of their k side by
-    side, those of panels no more than those of a word: the ``group``. Where that is one, weights of
-    4 bits lie in rows."""
+    """f32 times packed weights. ``group`` is the k of a column in 32 bits of a panel. Column-major
+    weights have columns ``column_stride`` bytes apart, and a group of 128 bits. A group of one
+    means row-major 4-bit weights."""
 
     column_stride: int = 0
 
     @staticmethod
     def of(isa: Isa, weights: DataType, *, rows: bool = False) -> PackedMultiply | None:
-        """How weights of 4 bits are multiplied that lie in panels, or else in rows; None if they
-        have no values in registers."""
+        """The dot-product kind of 4-bit weights in panels, or row-major; None if they cannot be
+        unpacked in registers."""
         if weights.bits >= 8 or not _in_registers(isa, weights):
             return None
         return PackedMultiply(DataType.f32, weights, 1 if rows else _WORD // weights.bits, FLOATS)
 
     @staticmethod
     def in_columns(isa: Isa, weights: DataType, column_stride: int) -> PackedMultiply | None:
-        """How weights are multiplied whose columns lie ``apart``, in elements."""
+        """The dot-product kind of column-major weights whose columns are ``apart`` elements apart;
+        None if they cannot be unpacked in registers."""
         bits = column_stride * weights.bits
         if not _in_registers(isa, weights) or bits % 8 or isa.lanes < _TRANSPOSED:
             return None
@@ -72,37 +73,39 @@ class PackedMultiply(Multiply):
 
     @property
     def in_rows(self) -> bool:
-        """Whether B lies in rows, two columns to a byte."""
+        """Whether B is row-major, two columns in a byte."""
         return self.group == 1
 
     @property
     def on_registers(self) -> Multiply:
-        """Products of f32."""
+        """The dot-product kind after unpacking: f32."""
         return Multiply(DataType.f32, DataType.f32, 1, FLOATS)
 
     @property
     def row_vectors(self) -> int:
-        """A pair where it lies in rows."""
+        """Two, if B is row-major."""
         return 2 if self.in_rows else 0
 
     @property
     def steps(self) -> int:
-        """One for each k."""
+        """One step for each k."""
         return self.group
 
     @property
     def parts(self) -> int:
-        """Words of each vector stay while their elements are multiplied one after the other."""
+        """The packed registers of a vector stay live while their elements are multiplied one by
+        one."""
         return _TRANSPOSED + 1 if self.column_stride else 2
 
     @property
     def shifted_late(self) -> bool:
-        """Zero points of few bits are taken off the sums, which lose little by that."""
+        """Zero points of narrow weights are compensated in the sums, which costs little
+        precision."""
         return self.b.bits < 8
 
     @property
     def element(self) -> tuple[ir.Type, ir.Type]:
-        """B of 4 bits is addressed by bytes."""
+        """The element types for addressing; 4-bit B is addressed in bytes."""
         return F32, I8 if self.b.bits < 8 else storage(self.b).element
 
     def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
@@ -111,7 +114,7 @@ class PackedMultiply(Multiply):
         return (vector.splat(e, e.b.load(pointer, typ=F32, align=4), e.isa.lanes),)
 
     def columns(self, e: Emitter, starts: Sequence[ir.Value]) -> Iterator[list[Values]]:
-        """The operands of the vectors of columns that begin at ``starts``, for each k in turn."""
+        """The operands of the vectors of columns at ``starts``, for each k in turn."""
         kind = vector.vector_type(I32, e.isa.lanes)
         if self.in_rows:
             yield [(value,) for start in starts[::2] for value in self._pair(e, start)]
@@ -126,7 +129,7 @@ class PackedMultiply(Multiply):
                 yield [(unpack_elements(e, register, self.b, bit),) for register in packed]
 
     def _transposed(self, e: Emitter, start: ir.Value) -> list[ir.Value]:
-        """Words of a vector of columns."""
+        """The packed registers of a vector of columns."""
         kind = vector.vector_type(I32, _TRANSPOSED)
 
         def load(column: int, _: int) -> ir.Value:
@@ -137,14 +140,14 @@ class PackedMultiply(Multiply):
         return vector.transpose(e, e.isa.lanes, 1, load)
 
     def _pair(self, e: Emitter, start: ir.Value) -> list[ir.Value]:
-        """The even and the odd ones of two vectors of columns."""
+        """The even and the odd columns of two vectors."""
         lanes = e.isa.lanes
         loaded = vector.load(e, start, vector.vector_type(I8, lanes))
         packed = e.b.zext(loaded, vector.vector_type(I32, lanes))
         return [unpack_elements(e, packed, self.b, bit) for bit in (0, 4)]
 
     def in_order(self, e: Emitter, cells: Values) -> Values:
-        """The sums of a row by columns, from vectors in the order in which they were made."""
+        """The sums of a row in column order."""
         if not self.in_rows:
             return cells
         count = e.isa.lanes
@@ -158,12 +161,12 @@ class PackedMultiply(Multiply):
 
 @dataclass(frozen=True)
 class PairedGroups(PackedMultiply):
-    """bf16 times weights of 4 bits in panels, of which an instruction multiplies two k at a time:
-    as many as lie between them are the steps."""
+    """bf16 times 4-bit weights in panels, multiplied in pairs of k. A pair has one k from each half
+    of the 32 bits."""
 
     @staticmethod
     def for_bf16(isa: Isa, weights: DataType) -> PairedGroups | None:
-        """How weights are multiplied, None where no instruction does it."""
+        """The dot-product kind for a bf16 src, or None if there is no instruction."""
         kind = multiply(isa, DataType.bf16, DataType.bf16)
         paired = kind is not None and kind.dot.group == 2
         tables = isa.instruction("pick", "i16", 2 * isa.lanes) is not None
@@ -173,17 +176,17 @@ class PairedGroups(PackedMultiply):
 
     @property
     def on_registers(self) -> Multiply:
-        """Products of bf16."""
+        """The dot-product kind after unpacking: bf16."""
         return Multiply(DataType.bf16, DataType.bf16, 2, self.dot)
 
     @property
     def steps(self) -> int:
-        """One for each pair."""
+        """One step for each pair."""
         return self.group // 2
 
     @property
     def element(self) -> tuple[ir.Type, ir.Type]:
-        """B of 4 bits is addressed by bytes."""
+        """The element types for addressing; 4-bit B is addressed in bytes."""
         return storage(self.a).element, I8
 
     def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
@@ -194,7 +197,7 @@ class PairedGroups(PackedMultiply):
         return (e.b.bitcast(pairs, vector.vector_type(BF16, 2 * e.isa.lanes)),)
 
     def columns(self, e: Emitter, starts: Sequence[ir.Value]) -> Iterator[list[Values]]:
-        """The operands of vectors of columns from ``starts`` on, for each pair in turn."""
+        """The operands of the vectors of columns at ``starts``, for each pair in turn."""
         kind = vector.vector_type(I32, e.isa.lanes)
         packed = [e.b.load(start, typ=kind, align=1) for start in starts]
         bfloats = vector.vector_type(BF16, 2 * e.isa.lanes)
@@ -204,7 +207,7 @@ class PairedGroups(PackedMultiply):
 
 
 def _in_registers(isa: Isa, data_type: DataType) -> bool:
-    """Whether elements of a type in words become f32 in few instructions."""
+    """Whether packed elements of a type become f32 in few instructions."""
     native = isa.instruction("pick", "f32", isa.lanes) is not None
     taken = (*_NIBBLES, *_WIDER, *(_TABLED if native else ()))
     return isa.device is None and data_type in taken

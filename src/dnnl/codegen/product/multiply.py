@@ -1,19 +1,19 @@
-"""Products of typed operands: what lies in memory, what registers hold, and what multiplies.
+"""Dot-product kinds: how two operand types are stored, unpacked in registers and multiplied.
 
-A product sums over k. *A* is broadcast: of a row, one word with as many k as a *group* has. *B* is
-read by vectors: panels have a word with the group's k for each column, side by side::
+A product sums over k. Consecutive k form a *K group*, as many as one instruction sums up. *A* is
+broadcast: one group of a row to all lanes. *B* is loaded in vectors: panels hold the group of each
+column side by side::
 
     A   row      | k0 k1 k2 k3 |                              -> all lanes
     B   k-group  | k0 k1 k2 k3 | k0 k1 k2 k3 | k0 k1 k2 k3 |
                      column 0      column 1      column 2
 
-Where B lies in rows, the same words are made in registers: of the rows of a group, as many vectors
-of words as there are rows.
+Row-major B is interleaved in registers: the rows of a group become as many vectors of groups.
 
-Floats that no instruction multiplies as they are become f32: those of A before, those of B when
-they are loaded, and so do bytes beside floats. Bytes that no instruction multiplies are widened to
-16 bits, or 32, in registers; no sum on the way leaves 32 bits, so that they are exact everywhere.
-A vector has as many f64 as f32, in two registers.
+Floats that no instruction multiplies become f32: A before the product, B as it is loaded. Bytes
+times floats become f32 as well. Bytes that no instruction multiplies are extended in registers to
+16 or 32 bits. Their sums never exceed 32 bits, so they are exact on every target. A vector of f64
+has as many elements as one of f32, in two registers.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _SIGNS = 0x80808080
 
 @dataclass(frozen=True)
 class Multiply:
-    """How two types are multiplied.
+    """A dot-product kind: how two types are multiplied.
 
-    ``a`` and ``b`` are the types of A and of the panels in memory, ``group`` how many k a word has.
-    ``dot`` is the instruction; if ``swapped``, it takes B first. Where it wants a B of the other
-    sign, ``shift`` is what loading adds to each element: the sums are then too large by ``shift``
-    times the sum of A's row. ``tiles`` is the instruction of a matrix unit for the same words: it
-    multiplies blocks of them, and ``dot`` what is left, without any shift. Where A is ``widened``,
-    elements of 16 bits lie in memory: of a word of four, those at even places before the others.
+    ``a`` and ``b`` are the stored types of A and of B's panels, ``group`` the k of a K group.
+    ``dot`` is the instruction; if ``swapped``, it takes B first. ``shift`` is added to each element
+    of B as it is loaded, for instructions that want the other sign: sums are then too large by
+    ``shift`` times the sum of A's row. ``tiles`` is the instruction of a matrix unit for the same
+    groups; ``dot`` does the remainders, without shift. If A is ``up_converted``, it is stored as
+    16-bit elements: of a group of four, those at even positions first.
     """
 
     a: DataType
@@ -62,17 +62,17 @@ class Multiply:
 
     @property
     def accumulator(self) -> ir.Type:
-        """The type of the sums."""
+        """The element type of accumulators."""
         return _SUMS[self.dot.accumulator]
 
     @property
     def accumulator_bytes(self) -> int:
-        """The size of a sum."""
+        """The bytes of an accumulator element."""
         return 8 if self.accumulator is F64 else 4
 
     @property
     def span(self) -> int:
-        """How many registers a vector of sums fills."""
+        """The registers of an accumulator vector."""
         return 2 if self.accumulator is F64 else 1
 
     @property
@@ -82,51 +82,52 @@ class Multiply:
 
     @property
     def parts(self) -> int:
-        """How many registers the operands of one vector fill."""
+        """The registers of the operands of one vector."""
         return self.group // self.dot.group
 
     @property
     def on_registers(self) -> Multiply:
-        """The same arithmetic on operands that lie in memory as in registers."""
+        """The dot-product kind after unpacking in registers."""
         return self
 
     @property
     def row_vectors(self) -> int:
-        """How many vectors of columns are made at a time where B lies in rows; 0 where it does
-        not."""
+        """The vectors of columns that are interleaved at once from row-major B; 0 if row-major B is
+        not supported."""
         return self.group
 
     @property
     def steps(self) -> int:
-        """In how many steps a word of A is multiplied."""
+        """The steps in which a K group of A is multiplied."""
         return 1
 
     @property
     def shifted_late(self) -> bool:
-        """Whether zero points of B are taken off the sums, and not off what is loaded."""
+        """Whether zero points of B are compensated in the sums, instead of subtracted from loaded
+        B."""
         return self.is_integer
 
     @property
     def element(self) -> tuple[ir.Type, ir.Type]:
-        """The types by which A and B are addressed."""
+        """The element types by which A and B are addressed."""
         return I16 if self.up_converted else storage(self.a).element, storage(self.b).element
 
     @property
     def group_bytes(self) -> int:
-        """The size of a word of A in memory."""
+        """The stored bytes of a K group of A."""
         return self.group * self.a.size * (1 + self.up_converted)
 
     def zero(self, e: Emitter) -> ir.Constant:
-        """The sums of nothing."""
+        """An accumulator of zero."""
         return vector.splat_constant(vector.vector_type(self.accumulator, e.isa.lanes), 0)
 
     def ones(self, e: Emitter) -> Values:
-        """A row of ones: its sums are those of the columns of B."""
+        """A row of ones. Its sums are the column sums of B."""
         packed = vector.vector_type(I32, e.isa.lanes)
         return self._registers(e, vector.splat_constant(packed, 0x01010101), self.a)
 
     def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
-        """What a ``step`` multiplies of the word of A at an address, in all lanes."""
+        """The part of the K group of A at ``pointer`` that a ``step`` multiplies, in all lanes."""
         lanes = e.isa.lanes
         if self.up_converted:
             pairs = (e.b.load(e.element(pointer, i64(n), I32), typ=I32, align=2) for n in range(2))
@@ -135,20 +136,19 @@ class Multiply:
         if self.group == 1:
             element, _ = self.element
             return (vector.splat(e, e.b.load(pointer, typ=element, align=self.a.size), lanes),)
-        word = e.b.load(pointer, typ=I32, align=self.a.size)
-        return self._registers(e, vector.splat(e, word, lanes), self.a)
+        packed = e.b.load(pointer, typ=I32, align=self.a.size)
+        return self._registers(e, vector.splat(e, packed, lanes), self.a)
 
     def columns(self, e: Emitter, starts: Sequence[ir.Value]) -> Iterator[list[Values]]:
-        """The operands of the vectors of columns that begin at ``starts``, for each step in turn
-        that a word of A is multiplied in."""
+        """The operands of the vectors of columns at ``starts``, for each step in turn."""
         yield [self.load(e, start) for start in starts]
 
     def in_order(self, e: Emitter, cells: Values) -> Values:
-        """The sums of a row by columns, from vectors in the order in which they were made."""
+        """The sums of a row in column order."""
         return cells
 
     def load(self, e: Emitter, pointer: ir.Value) -> Values:
-        """The words of a vector of columns at an address of a panel."""
+        """Load a vector of columns from a panel."""
         lanes = e.isa.lanes
         if self.group == 1:
             row = storage(self.b, self.accumulator)
@@ -158,8 +158,8 @@ class Multiply:
         return self.from_packed(e, e.b.load(pointer, typ=kind, align=self.b.size))
 
     def load_rows(self, e: Emitter, pointer: ir.Value, apart: int | ir.Value) -> list[Values]:
-        """The words of as many vectors of columns side by side as a group has k, whose rows lie
-        ``apart``, in elements."""
+        """Load and interleave row-major B: the groups of as many vectors of columns as a group has
+        k. Rows are ``apart`` elements apart."""
         element = ir.IntType(8 * self.b.size)
         kind = vector.vector_type(element, e.isa.lanes * self.group)
         starts = [e.element(pointer, e.mul(i64(k), apart), element) for k in range(self.group)]
@@ -168,7 +168,7 @@ class Multiply:
         return [self.from_packed(e, e.b.bitcast(row, packed)) for row in rows]
 
     def from_packed(self, e: Emitter, packed: ir.Value) -> Values:
-        """The operands of the instruction out of words of B."""
+        """The instruction's operands from packed groups of B."""
         if self.shift:
             packed = e.b.xor(packed, vector.splat_constant(packed.type, _SIGNS))
         signed = self.b is DataType.s8
@@ -176,7 +176,7 @@ class Multiply:
         return self._registers(e, packed, stands_for if self.is_integer else self.b)
 
     def add(self, e: Emitter, a: Values, b: Values, total: ir.Value) -> ir.Value:
-        """total + the products of the words of A and B."""
+        """total + the products of the groups of A and B."""
         dot = self.dot
         for pair in zip(a, b, strict=True):
             first, second = reversed(pair) if self.swapped else pair
@@ -191,14 +191,14 @@ class Multiply:
         return total
 
     def total(self, e: Emitter, packed: ir.Value, sums: ir.Value) -> ir.Value:
-        """sums + the bytes of words of A."""
+        """sums + the bytes of packed groups of A."""
         signed = self.a is DataType.s8
         for number in range(self.group):
             sums = e.b.add(sums, _byte(e, packed, number, signed=signed))
         return sums
 
     def _registers(self, e: Emitter, packed: ir.Value, of: DataType) -> Values:
-        """The operands of the instruction out of words of elements of a type."""
+        """The instruction's operands from packed elements of a type."""
         lanes, signed = packed.type.count, of is DataType.s8
         if self.parts == 1:
             kind = vector.vector_type(_ELEMENTS[of.name], lanes * self.group)
@@ -212,7 +212,7 @@ class Multiply:
 
 
 def _byte(e: Emitter, values: ir.Value, number: int, *, signed: bool) -> ir.Value:
-    """Byte ``number`` of each element, as wide as the element."""
+    """Byte ``number`` of each element, extended to the element's width."""
     kind, width = values.type, values.type.element.width
     up, down = width - 8 - 8 * number, width - 8
     if signed:
@@ -225,10 +225,11 @@ def _byte(e: Emitter, values: ir.Value, number: int, *, signed: bool) -> ir.Valu
 def multiply(
     isa: Isa, src: DataType, weights: DataType, *, grouped: bool = True, tiled: bool = False
 ) -> Multiply | None:
-    """The best way to multiply two types, or None: f64, or any two of f32, bf16, f16, u8 and s8.
+    """The best dot-product kind for two types: f64, or any two of f32, bf16, f16, u8 and s8; else
+    None.
 
-    If not ``grouped``, floats are multiplied one k at a time, for layouts that have no groups. If
-    ``tiled``, a matrix unit multiplies what it can; words are the same.
+    Without ``grouped``, floats are multiplied one k at a time, for layouts without K groups. With
+    ``tiled``, a matrix unit multiplies what it can; groups are the same.
     """
     tiles = _tiles(isa, src, weights) if tiled and grouped else None
     if src in _BYTES and weights in _BYTES:
@@ -244,7 +245,7 @@ def multiply(
 
 
 def _tiles(isa: Isa, src: DataType, weights: DataType) -> Dot | None:
-    """The instruction of the matrix unit for two types, if there is one."""
+    """The matrix unit's instruction for two types, or None."""
     dots = () if isa.matrix is None else isa.matrix.dots
     pair = (src.name, weights.name)
     return next((dot for dot in dots if (dot.a, dot.b) == pair), None)

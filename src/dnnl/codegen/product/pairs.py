@@ -1,9 +1,8 @@
-"""Products of bytes whose sums of two have 16 bits.
+"""Byte products through 16-bit sums of pairs, for vector units without VNNI.
 
-Vector units without VNNI multiply u8 by s8 and add neighbours up in one instruction, but in 16
-bits, which saturate: 32 products take three instructions, one to widen the sums and one to add
-them, where 16 bits multiplied by 16 bits take four. No sum of two can saturate beside two weights
-whose sum is not beyond `_LARGEST`, whatever src holds::
+One instruction (pmaddubsw) multiplies u8 by s8 and adds neighbours in 16 bits with saturation. With
+widening and accumulation, 32 products take three instructions; 16-bit multiplications take four. No
+pair saturates, whatever src is, if two weights sum up to at most `_LARGEST` in magnitude::
 
     src      | a0 a1 a2 a3 |       0 <= a <= 255
     weights  | w0 w1 w2 w3 |       |w0 + w1|, |w2 + w3| <= 128
@@ -24,16 +23,16 @@ from dnnl.types.dtype import DataType
 
 _INSTRUCTION = "add pairs of bytes", "u8"
 _LARGEST = 128
-"""255 * 128 = 32640. Of weights of both signs, the larger product alone is within 16 bits."""
+"""255 * 128 = 32640. If the weights differ in sign, each product alone is within 16 bits."""
 
 
 @dataclass(frozen=True)
 class Pairs(Multiply):
-    """u8 times s8 by sums of two in 16 bits."""
+    """u8 times s8 through 16-bit sums of pairs."""
 
     @staticmethod
     def of(isa: Isa, kind: Multiply) -> Pairs | None:
-        """What multiplies the words of ``way``, if there is an instruction for them."""
+        """The pairs that replace ``kind``, or None if there is no instruction for it."""
         types = kind.a, kind.b, kind.shift
         if types != (DataType.u8, DataType.s8, 0) or kind.parts == 1:
             return None
@@ -44,11 +43,11 @@ class Pairs(Multiply):
 
     @property
     def parts(self) -> int:
-        """Words are multiplied as they are."""
+        """K groups are multiplied without unpacking."""
         return 1
 
     def add(self, e: Emitter, a: Values, b: Values, total: ir.Value) -> ir.Value:
-        """total + the products of the words of A and B."""
+        """total + the products of the groups of A and B."""
         name = e.isa.instruction(*_INSTRUCTION, e.isa.vector_bits // 8)
         assert name is not None, "there are no pairs without it"
         halves = vector.vector_type(I16, 2 * total.type.count)
@@ -58,8 +57,7 @@ class Pairs(Multiply):
 
 
 def sums(e: Emitter, packed: Value) -> Values:
-    """The sums of neighbours among the bytes of words, twice: as the least ones and as the largest
-    ones that `extremes` has found."""
+    """The sums of neighbouring bytes, twice: as the first minima and maxima for `extremes`."""
     halves = _halves(e, packed)
     eight = vector.splat_constant(halves.type, 8)
     total = e.b.add(e.b.ashr(e.b.shl(halves, eight), eight), e.b.ashr(halves, eight))
@@ -67,7 +65,7 @@ def sums(e: Emitter, packed: Value) -> Values:
 
 
 def extremes(e: Emitter, found: Values, others: Values) -> Values:
-    """The least and the largest sums of both, two in a word each."""
+    """The minima and maxima of two results, two 16-bit sums in each lane."""
     chosen = []
     for order, one, other in zip("<>", found, others, strict=True):
         a, b = _halves(e, one), _halves(e, other)
@@ -77,7 +75,7 @@ def extremes(e: Emitter, found: Values, others: Values) -> Values:
 
 
 def exceeds(e: Emitter, least: Value, largest: Value) -> Value:
-    """Words that are zero where no sum is beyond what is exact."""
+    """Non-zero lanes where a sum is outside the exact range."""
     low, high = _halves(e, least), _halves(e, largest)
     limit = vector.splat_constant(low.type, _LARGEST)
     below = e.b.icmp_signed("<", low, e.b.neg(limit))

@@ -1,7 +1,7 @@
-"""Putting packed values where bits say that they are, and zeros between them.
+"""Expands sparse values: places packed values at the set bits of a mask, with zeros between.
 
-Where no instruction does that, eight elements at a time: their bits choose a row of a table, which
-says for each of them which of the next values it is::
+Targets without such an instruction expand eight elements at a time: the bits select a row of a
+table, which has the index of the value for each element::
 
     bits    0 1 1 0 0 1 0 0      values   a b c ...
     table   - 0 1 - - 2 - -      ->       0 a b 0 0 c 0 0
@@ -17,11 +17,11 @@ from dnnl.codegen.ir.builder import I8, I64, Emitter, Value, i64
 _BYTE = 8
 _PIECE, _REGISTER = 16, 64
 _NONE = 0x80
-"""The place of no element: instructions make a zero of it."""
+"""The index of an absent element, for which the lookup gives zero."""
 
 
 class Expander:
-    """Writes expanded bytes, of as many as a multiple of 8."""
+    """Emits expansions of a multiple of 8 bytes."""
 
     def __init__(self, e: Emitter) -> None:
         self.e = e
@@ -30,8 +30,8 @@ class Expander:
         self._table = e.module.table(I8, _places()) if self._pick else None
 
     def expand(self, bits: Value, values: Value, dst: Value, count: int) -> Value:
-        """Write so many elements to ``dst``, of ``values`` for which there are ``bits``. Returns
-        how many of them there were (i64)."""
+        """Expand ``values`` by ``bits`` to ``count`` elements at ``dst``. Returns the number of
+        values used (i64)."""
         e, taken = self.e, i64(0)
         whole = 0 if self._whole is None else count // _REGISTER * _REGISTER
         for begin in range(0, whole, _REGISTER):
@@ -49,7 +49,7 @@ class Expander:
         return taken
 
     def _expanded(self, bits: Value, values: Value, taken: Value, dst: Value) -> Value:
-        """A register, by an instruction that does just that."""
+        """Expand a register with one instruction."""
         e, kind = self.e, vector.vector_type(I8, _REGISTER)
         assert self._whole is not None
         mask = e.b.load(bits, typ=I64, align=1)
@@ -60,7 +60,7 @@ class Expander:
         return e.add(taken, e.intrinsic("llvm.ctpop.i64", I64, [mask]))
 
     def _picked(self, masks: list[Value], values: Value, taken: Value, dst: Value) -> Value:
-        """Two halves of a register, by one instruction."""
+        """Expand the two halves of a register with one table lookup."""
         e, kind = self.e, vector.vector_type(I64, 2)
         data = where = ir.Constant(kind, None)
         for half, mask in enumerate(masks):
@@ -70,7 +70,7 @@ class Expander:
             following = e.b.load(e.element(values, taken, I8), typ=I64, align=1)
             data = e.b.insert_element(data, following, lane)
             taken = e.add(taken, self._count(mask))
-        if len(masks) > 1:  # the second half counts from its own beginning
+        if len(masks) > 1:  # the second half indexes its own values
             own = ir.Constant(kind, [0, int.from_bytes([_BYTE] * _BYTE, "little")])
             where = e.b.or_(where, own)
         elements = vector.vector_type(I8, _PIECE)
@@ -101,7 +101,7 @@ class Expander:
 
 
 def _places() -> list[int]:
-    """For each byte of bits, which value each of its eight elements is."""
+    """For each byte of bits, the value index of each of its eight elements."""
     rows = []
     for mask in range(1 << _BYTE):
         found = 0

@@ -1,19 +1,19 @@
-"""Products by a matrix unit, whose registers are *tiles* (`dnnl.codegen.isa.row.Matrix`).
+"""Products on a matrix unit, whose registers are *tiles* (`dnnl.codegen.isa.row.Matrix`).
 
-A register tile of `brgemm` is cut into *parts* of rows, each with one tile of sums for each vector
-of columns. One step multiplies a block of words at once::
+The register tile of `brgemm` is cut into *parts* of rows. Each part has one tile of sums for each
+vector of columns. One step multiplies a block of K groups::
 
-                       a vector of columns: 16 words
+                       a vector of columns: 16 groups
                        +--------+--------+
-      word 0 .. 15 ->  |   B0   |   B1   |    one load each: 16 words of 16 columns
+     group 0 .. 15 ->  |   B0   |   B1   |    one load each: 16 groups of 16 columns
                        +--------+--------+
-    part 0     A0      | sum 00 | sum 01 |    one load a part: up to 16 rows of a block of words
+    part 0     A0      | sum 00 | sum 01 |    one load a part: up to 16 rows of a block
     part 1     A1      | sum 10 | sum 11 |    one instruction a cell
                        +--------+--------+
 
-Rows of A are loaded from where they lie, panels of B as vectors read them. Sums go to memory, in
-the order of the cells of a `brgemm.Tile`, from where vectors take them. Words that fill no block
-are left to vectors.
+Rows of A are loaded in place, panels of B in the layout that vectors use. Sums are stored to memory
+in the order of a `brgemm.Tile`, and vectors finish them. Vectors also multiply the groups that do
+not fill a block.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from dnnl.codegen.product.brgemm import Factors, Level
 from dnnl.codegen.product.multiply import Multiply
 
 _GROUP_BYTES = 4
-"""The bytes of a word."""
+"""The bytes of a K group."""
 
 _LEAST = 8
-"""The fewest words of a block that is not all there is: fewer take as long."""
+"""The fewest groups of a block, unless there are no more: smaller blocks take as long."""
 
 AfterTile = Callable[[int], None]
-"""What vectors do behind the product, or the store, of the tile of sums of a number."""
+"""Called with the number of a tile after its product or its store, to emit vector code in
+between."""
 
 _SIZE = 64
-"""The bytes that set the shapes of all tiles."""
+"""The bytes of the tile configuration."""
 
 
 def block_of(matrix: Matrix, groups: int) -> int:
-    """How many of ``words`` side by side one step takes: what leaves none, or as many as a row of a
-    tile has."""
+    """The K groups of a step, out of ``groups`` consecutive ones: a size without remainder, or a
+    full tile row."""
     most = matrix.row_bytes // _GROUP_BYTES
     if groups <= most:
         return groups
@@ -52,14 +53,14 @@ def block_of(matrix: Matrix, groups: int) -> int:
 
 
 def max_parts(matrix: Matrix, vectors: int) -> int:
-    """Into how many parts the rows of a register tile that is so many vectors wide may be cut: each
-    has sums and a tile of A, beside those of B."""
+    """The most parts of a register tile ``vectors`` vectors wide. Each part needs its sums and a
+    tile of A, beside the tiles of B."""
     return (matrix.tiles - vectors) // (vectors + 1)
 
 
 def parts_of(matrix: Matrix, vectors: int, rows: Sequence[int]) -> tuple[int, ...] | None:
-    """The number of rows of each part, as even as possible, where rows at these offsets in A are
-    the same distance apart within each; None if there are too many."""
+    """The rows of each part, as even as possible. ``rows`` are offsets in A; the rows of a part
+    must be equidistant. None if the parts are too many."""
     most, begins = max_parts(matrix, vectors), [0]
     for number in range(2, len(rows)):
         distance = rows[begins[-1] + 1] - rows[begins[-1]]
@@ -74,8 +75,8 @@ def parts_of(matrix: Matrix, vectors: int, rows: Sequence[int]) -> tuple[int, ..
 
 
 def through(rows: Sequence[int]) -> Sequence[int]:
-    """Rows at these offsets in A with all that lie between, where they are multiples of the first
-    distance apart; else the rows themselves."""
+    """The rows with all rows between them, if they are multiples of the first distance apart; else
+    unchanged."""
     if len(rows) < 2:
         return rows
     step = rows[1] - rows[0]
@@ -85,8 +86,7 @@ def through(rows: Sequence[int]) -> Sequence[int]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The tiles of a product: the rows of each part, the vectors of columns, the words of a
-    block."""
+    """The shapes of the tiles: rows of each part, vectors of columns, K groups of a block."""
 
     parts: tuple[int, ...]
     vectors: int
@@ -99,8 +99,8 @@ class Shape:
 
     @property
     def contents(self) -> bytes:
-        """What the instruction reads that sets the shapes: the bytes of each tile's rows from the
-        16th byte on, and the numbers of rows from the 48th."""
+        """The configuration in memory: the row bytes of each tile from byte 16 on, and the numbers
+        of rows from byte 48."""
         whole = self.vectors * len(self.parts)
         rows = [rows for rows in self.parts for _ in range(self.vectors)]
         rows += [*self.parts, *[self.block] * self.vectors]
@@ -116,7 +116,7 @@ class Shape:
 
 
 class Tiles:
-    """Writes products by the matrix unit of a target."""
+    """Emits products on the matrix unit of the target."""
 
     def __init__(self, e: Emitter, multiply: Multiply) -> None:
         assert e.isa.matrix is not None
@@ -128,27 +128,27 @@ class Tiles:
         self.e.intrinsic(name, ir.VoidType(), operands)
 
     def configure(self, shape: Shape) -> None:
-        """Give the tiles their shapes, and forget what they hold."""
+        """Set the shapes of the tiles; their contents are lost."""
         table = self.e.module.table(I8, list(shape.contents))
         self._do(self.matrix.configure, table)
 
     def release(self) -> None:
-        """Leave the unit as it was before any configuration."""
+        """Return the unit to its initial state."""
         self._do(self.matrix.release)
 
     def begin(self, shape: Shape) -> None:
-        """The sums of nothing."""
+        """Zero the sums."""
         for number in range(len(shape.parts) * shape.vectors):
             self._do(self.matrix.zero, _tile(number))
 
     def fill(self, shape: Shape, pointer: Value) -> None:
-        """Let all rows of the operands be the row at ``pointer``."""
+        """Fill all rows of the operand tiles with the row at ``pointer``."""
         sums, parts = len(shape.parts) * shape.vectors, len(shape.parts)
         for number in range(sums, sums + parts + shape.vectors):
             self._do(self.matrix.load, _tile(number), pointer, i64(0))
 
     def multiply_once(self, shape: Shape) -> None:
-        """Add the products of the operands that tiles hold, one instruction for each sum."""
+        """Multiply the operand tiles as they are, one instruction for each tile of sums."""
         parts = len(shape.parts)
         sums = parts * shape.vectors
         for number in range(sums):
@@ -157,11 +157,11 @@ class Tiles:
             self._do(self.dot.instruction, _tile(number), *operands)
 
     def load(self, shape: Shape, pointer: Value) -> None:
-        """Take the sums that `store` has left at ``pointer``."""
+        """Load the sums that `store` wrote to ``pointer``."""
         self._move(self.matrix.load, shape, pointer)
 
     def store(self, shape: Shape, pointer: Value, after_tile: AfterTile | None = None) -> None:
-        """Write the sums to ``pointer``, row by row."""
+        """Store the sums to ``pointer``, row by row."""
         self._move(self.matrix.store, shape, pointer, after_tile)
 
     def _move(
@@ -184,8 +184,8 @@ class Tiles:
         levels: Sequence[Level],
         after_tile: AfterTile | None = None,
     ) -> None:
-        """Add the sum over all levels; the innermost one counts words side by side, whose number is
-        a multiple of the block."""
+        """Add the sum over all levels. The innermost one counts consecutive K groups, a multiple of
+        the block."""
         e, (level, *inner) = self.e, levels
         step = 1 if inner else shape.block
         first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
@@ -210,7 +210,7 @@ class Tiles:
     def _step(
         self, shape: Shape, factors: Factors, b_step: int, after_tile: AfterTile | None
     ) -> None:
-        """One block of words."""
+        """Multiply one block of K groups."""
         (a_element, b_element), (a_size, b_size) = self.multiply.element, self._sizes
         sums = len(shape.parts) * shape.vectors
         columns = [_tile(sums + len(shape.parts) + v) for v in range(shape.vectors)]

@@ -1,1 +1,1 @@
-"""Random numbers that follow from the index of an element alone."""
+"""Counter-based random numbers: a function of the index of an element."""

@@ -1,8 +1,7 @@
-"""Philox 4x32-10 on vectors: random words that follow from a counter and a key alone.
+"""Philox 4x32-10 on vectors.
 
-A counter of four words is mixed in ten rounds; the key of each is that of the round before, bumped.
-Words lie in lanes of 64 bits, of which the lower half counts: a round is two products of that
-width, whose upper halves are wanted as well.
+A counter of four 32-bit words is mixed in ten rounds, each with its own key. Words are held in
+64-bit lanes, since a round needs the upper halves of two 32-bit products.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ _FACTORS = 0xD2511F53, 0xCD9E8D57
 _BUMPS = 0x9E3779B9, 0xBB67AE85
 _LOW = 0xFFFFFFFF
 BLOCK = 4
-"""The words of a counter, all of which become random at once."""
+"""The words of a counter, each of which yields a random number."""
 
 
 def keys(e: Emitter, seed: Sequence[Value], lanes: int) -> list[Values]:
-    """The two words of the key of each round, in ``lanes`` lanes; the first ones are the ``seed``
-    (i32)."""
+    """The two key words of each round, in ``lanes`` lanes of i64. ``seed`` is the key of the first
+    round (i32)."""
     rounds = [tuple(seed)]
     for _ in range(1, _ROUNDS):
         bumped = zip(rounds[-1], _BUMPS, strict=True)
@@ -33,8 +32,8 @@ def keys(e: Emitter, seed: Sequence[Value], lanes: int) -> list[Values]:
 
 
 def mixed(e: Emitter, counter: Sequence[Value], rounds: Sequence[Values]) -> Values:
-    """The random words (i32) of counters, four vectors of i64 with the first, the second, ...
-    word of each."""
+    """The four random numbers (i32) of each counter. ``counter`` has the four words as i64
+    vectors."""
     first, second, third, fourth = counter
     lanes = first.type.count
     low = vector.splat_constant(first.type, _LOW)

@@ -1,13 +1,13 @@
-"""The random number of each element of a tensor, for what a kernel does by chance.
+"""The random number of each element of a tensor, for dropout and stochastic rounding.
 
-It follows from the element's number in row-major order, a seed and an offset: neither from its
-layout, nor from threads or vectors. It is a word of those that Philox makes of a counter for its
-block of four neighbours, ``block`` being the number of the first::
+It depends on the element's number in row-major order, a seed and an offset only: not on layout,
+threads or vectors. Philox yields four numbers from each counter, one for each of four neighbouring
+elements. ``block`` is the number of the first of them::
 
     counter = (offset, its upper half, block, its upper half)    key = (seed, its upper half)
     counter = (block, block + 1, block + 2, block + 3)           key = (seed, seed)
 
-the second where the offset is zero, with the lower halves of all.
+The second form is used if the offset is zero, with the lower halves of all.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dnnl.types.dtype import DataType
 
 
 class RandomNumbers:
-    """The random numbers of the elements of ``dst``, from the ``seed`` of an execution, s32 or s64,
-    and the ``offset``, s64, if there is one: operands of one element."""
+    """The random numbers of the elements of ``dst``. ``seed`` (s32 or s64) and ``offset`` (s64,
+    optional) are operands of one element, read at execution."""
 
     def __init__(self, dst: Operand, seed: Operand, offset: Operand | None = None) -> None:
         self._seed, self._offset = seed, offset
@@ -39,7 +39,7 @@ class RandomNumbers:
         self._keys: dict[tuple[Emitter, int], _Keys] = {}
 
     def of(self, place: Place) -> Value:
-        """The number of each lane, i32."""
+        """The random number of each lane (i32)."""
         b, form, lanes = place.e.b, place.form_of(self.number), place.kind.count
         first, step = place.start_and_step(form)
         blocks = step == 1 and lanes > BLOCK and _at_blocks(form)
@@ -51,7 +51,7 @@ class RandomNumbers:
         return _of_each(place.e, keys, b.add(vector.splat(place.e, first, lanes), steps))
 
     def _known(self, place: Place, counters: int) -> _Keys:
-        """The keys for so many counters, computed where the function begins."""
+        """The keys for vectors of ``counters`` counters, computed in the entry block."""
         key = place.e, counters
         if key not in self._keys:
             with place.e.b.goto_entry_block():
@@ -77,13 +77,13 @@ class RandomNumbers:
 
 
 def load_scalar(place: Place, operand: Operand, kind: Type, number: int = 0) -> Value:
-    """A word of an operand of one element."""
+    """Load the scalar ``number`` of an operand that consists of one element."""
     e, pointer = place.e, place.address(operand)
     return e.b.load(e.element(pointer, ir.Constant(I64, number), kind), typ=kind, align=4)
 
 
 def _at_blocks(form: Affine) -> bool:
-    """Whether what counts by one begins at a multiple of a block."""
+    """Whether a form with stride 1 always starts at a multiple of a block."""
     apart = [stride for stride in form.strides.values() if stride != 1]
     single = len(apart) + 1 == len(form.strides)
     return single and not any(stride % BLOCK for stride in (*apart, form.const))
@@ -91,15 +91,15 @@ def _at_blocks(form: Affine) -> bool:
 
 @dataclass(frozen=True)
 class _Keys:
-    """Where random numbers come from: the keys of all rounds, the halves of the offset if there is
-    one, and whether it is zero."""
+    """The keys of all rounds, the halves of the offset if there is one, and whether it is zero."""
 
     keys: list[Values]
     offset: Values
     plain: Value
 
-    def words(self, e: Emitter, block: Value) -> Values:
-        """The random words of blocks (i64), the first ones of all, the second ones, ..."""
+    def random(self, e: Emitter, block: Value) -> Values:
+        """The four random numbers of each block (i64): the first ones of all blocks, the second
+        ones, ..."""
         kind = block.type
         plain = [e.b.add(block, vector.splat_constant(kind, n)) for n in range(BLOCK)]
         if not self.offset:
@@ -110,23 +110,24 @@ class _Keys:
 
 
 def _of_blocks(e: Emitter, keys: _Keys, first: Value, lanes: int) -> Value:
-    """The numbers of lanes that are whole blocks, ``first`` being the number of the first."""
+    """The random numbers of lanes that are whole blocks. ``first`` is the number of the first
+    lane."""
     count = lanes // BLOCK
     kind = vector.vector_type(I64, count)
     steps = ir.Constant(kind, [BLOCK * block for block in range(count)])
-    words = keys.words(e, e.b.add(vector.splat(e, first, count), steps))
-    every = vector.join(e, words)
+    drawn = keys.random(e, e.b.add(vector.splat(e, first, count), steps))
+    every = vector.join(e, drawn)
     order = [lane % BLOCK * count + lane // BLOCK for lane in range(lanes)]
     return vector.shuffle(e, every, every, order)
 
 
 def _of_each(e: Emitter, keys: _Keys, numbers: Value) -> Value:
-    """The random numbers of elements with these numbers: a counter for each."""
+    """The random numbers of elements ``numbers``, with one counter for each lane."""
     kind = numbers.type
-    words = keys.words(e, e.b.and_(numbers, vector.splat_constant(kind, -BLOCK)))
-    own = e.b.trunc(numbers, words[0].type)
-    result = words[0]
-    for place, each in enumerate(words[1:], 1):
+    drawn = keys.random(e, e.b.and_(numbers, vector.splat_constant(kind, -BLOCK)))
+    own = e.b.trunc(numbers, drawn[0].type)
+    result = drawn[0]
+    for place, each in enumerate(drawn[1:], 1):
         rest = e.b.and_(own, vector.splat_constant(own.type, BLOCK - 1))
         here = e.b.icmp_unsigned("==", rest, vector.splat_constant(own.type, place))
         result = e.b.select(here, each, result)
