@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from dnnl.codegen.functions.own_types import FUNCTIONS
 from dnnl.language.descriptor import SPATIAL, Grammar
 from dnnl.language.options import Driver
 from dnnl.language.values import TYPES
 from dnnl.types.dtype import DataType
+from dnnl.types.typed import FUNCTIONS
 from tests.layout_strategies import NEAR_VECTORS
 
 Draw = st.DrawFn

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import pickle
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+import dnnl.math
 from dnnl import (
     Arg,
     ConcatDesc,
@@ -20,15 +24,15 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen.functions.own_types import FLOATS, FUNCTIONS, INTEGERS, TYPES
 from dnnl.reference.arrays import f64
 from dnnl.reference.exact import exact
 from dnnl.types.dtype import DataType
+from dnnl.types.typed import FLOATS, FUNCTIONS, INTEGERS, TYPES
 from tests.check import assert_gaps_untouched, assert_padding_zero
 from tests.primitives.harness import ENGINE, every_isa, execute
 from tests.primitives.typed import Typed, drawn
 
-_COMPARISONS = ("equal", "greater", "greater_or_equal", "less", "less_or_equal")
+_COMPARISONS = ("equal", "greater", "greater_or_equal", "less", "less_or_equal", "not_equal")
 _SHAPES = ((3, 37, 5), (3, 1, 5), (1, 37, 1))
 
 
@@ -219,3 +223,88 @@ def test_there_are_no_post_ops() -> None:
     attr.post_ops.append_eltwise("eltwise_relu")
     with pytest.raises(Unimplemented, match="unsupported attribute"):
         PrimitiveDesc(ExactDesc("neg", [md("s32", 4)], md("s32", 4)), ENGINE, attr)
+
+
+dm: Any = dnnl.math
+CHAINS: list[tuple[Callable[..., Any], Callable[..., Any] | None, tuple[str, ...], str]] = [
+    (
+        lambda a, b: dm.where(a < b, a * b, a - b) + 7,
+        lambda a, b: np.where(a < b, a * b, a - b) + 7,
+        ("s64", "s64"),
+        "s64",
+    ),
+    (lambda a, b: (a ^ b) % 5 << 2, None, ("u16", "u16"), "u16"),
+    (lambda a, b: 1 - abs(-a) * 3 >> 1, None, ("s8", "s8"), "s8"),
+    (lambda a, b: ~(a == b) & (a != 0) | (b >= 3), None, ("s32", "s32"), "boolean"),
+    (
+        lambda a, c: dm.where(c & (a > 0), a, 0).astype("s64") * 2**40,
+        lambda a, c: np.where(c & (a > 0), a, 0).astype(np.int64) * 2**40,
+        ("s32", "boolean"),
+        "s64",
+    ),
+    (
+        lambda a, b: dm.maximum(a.astype("s32"), b).astype("u8"),
+        lambda a, b: np.maximum(a.astype(np.int32), b).astype(np.uint8),
+        ("u64", "s32"),
+        "u8",
+    ),
+    (
+        lambda a, b: dm.where((a < 0.5) & (b <= a) | (b != 2), a, b),
+        lambda a, b: np.where((a < 0.5) & (b <= a) | (b != 2), a, b),
+        ("f32", "f32"),
+        "f32",
+    ),
+    (lambda a, b: a, None, ("s16", "s16"), "s16"),
+]
+
+
+@every_isa
+@pytest.mark.parametrize("case", CHAINS)
+def test_traced_functions(case: tuple[Any, Any, tuple[str, ...], str], isa: str) -> None:
+    fn, same, kinds, result = case
+    drawing = enumerate(zip(kinds, ((3, 37, 5), (3, 1, 5)), strict=True))
+    arrays = [drawn(DataType[kind], shape, seed) for seed, (kind, shape) in drawing]
+    memories = [Memory.from_numpy(array) for array in arrays]
+    desc = ExactDesc(fn, [memory.desc for memory in memories], md(result, 3, 37, 5))
+    args = {Arg.multiple_src(i): memory for i, memory in enumerate(memories)}
+    with config.override("max_cpu_isa", isa):
+        got = execute(desc, args).numpy()
+    with np.errstate(all="ignore"):
+        want = (same or fn)(*arrays)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+    assert desc == ExactDesc(fn, desc.src_descs, desc.dst_desc)
+    assert pickle.loads(pickle.dumps(desc)) == desc
+    found = desc.operation.reference.compute(desc, dict(zip(args, arrays, strict=True)))
+    np.testing.assert_array_equal(found[Arg.DST], f64(want))
+
+
+@pytest.mark.parametrize(
+    ("fn", "kinds", "message"),
+    [
+        (lambda a, b: a + b, "s32 s64", "add: all tensors have one data type, and has s32, s64"),
+        (lambda a, b: a + 300, "s8 s8", "300 is no number of type s8"),
+        (lambda a, b: a * 0.5, "s8 s8", "0.5 is no number of type s8"),
+        (lambda a, b: dm.exp(a), "s8 s8", "exp is computed of floats alone"),
+        (lambda a, b: a + b, "f32 f32", "add takes .*, not f32"),
+        (lambda a, b: dm.where(a, a, b), "s8 s8", "the first source is boolean"),
+        (lambda a, b: dm.where(a < b, 1, 0), "s8 s8", "where of numbers alone has no type"),
+        (lambda a, b: dm.derivative(lambda x: x * x)(a), "s8 s8", "a function of floats"),
+        (lambda a, b: a.astype("s4"), "s8 s8", "astype makes no s4"),
+        (lambda a, b: 1, "s8 s8", "must return a traced scalar, and returned int"),
+        (lambda a: a, "s8 s8", "is called with the value and 1 operands"),
+        (lambda a, b: a < b, "s8 s8", "dst_desc = 's8': .* gives boolean"),
+    ],
+)
+def test_functions_that_cannot_be_traced(fn: Any, kinds: str, message: str) -> None:
+    descs = [md(kind, 3) for kind in kinds.split()]
+    with pytest.raises(InvalidArguments, match=message):
+        ExactDesc(fn, descs, md("s8", 3))
+
+
+def test_a_traced_function_is_of_its_own_types() -> None:
+    desc = ExactDesc(lambda a, b: a - b, [md("s32", 3)] * 2, md("s32", 3))
+    with pytest.raises(InvalidArguments, match="is a function of 2 other sources"):
+        ExactDesc(desc.function, [md("s64", 3)] * 2, md("s64", 3))
+    text = str(PrimitiveDesc(desc, ENGINE))
+    assert "alg:function:lambda" in text

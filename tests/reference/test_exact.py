@@ -30,6 +30,7 @@ SAME: dict[str, Callable[..., Any]] = {
     "mul": torch.mul,
     "neg": torch.neg,
     "not": torch.bitwise_not,
+    "not_equal": torch.ne,
     "or": torch.bitwise_or,
     "sign": torch.sign,
     "sub": torch.sub,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from dnnl.codegen.functions.own_types import FUNCTIONS
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
@@ -29,11 +28,14 @@ from dnnl.primitives.checks import read_sources, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
-from dnnl.primitives.parameters import Name
+from dnnl.primitives.parameters import Exact
 from dnnl.reference.exact import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.expression import PARAMETER, Expression, Function
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.scalar import traced
+from dnnl.types.typed import FUNCTIONS, expression_of
 
 
 @dataclass(frozen=True, init=False)
@@ -45,37 +47,84 @@ class ExactDesc(Desc):
     chooses by one, and ``cast`` makes any type of any other one: integers keep their lower bits,
     floats lose what stands behind the point and become the nearest integer that there is.
 
+    ``function`` is one of these names, or a Python function of a traced scalar for each source: its
+    operators are these functions (``/`` is ``div``, ``%`` is ``mod``), its numbers take the type of
+    what they meet, ``x.astype("s64")`` is ``cast``. It is called once, when it is described;
+    descriptions are equal if theirs compute the same.
+
+    >>> import dnnl.math
+    >>> md = MemoryDesc((2, 3), "s32")
+    >>> desc = ExactDesc(lambda a, b: dnnl.math.where(a < b, a * b, a % 7), [md, md], md)
+    >>> print(desc.expression)
+    where(lt(x, y), mul(x, y), mod(x, 7))
+
     Arguments MULTIPLE_SRC + i, DST. All have the same rank; a source of size 1 in a dimension is
     broadcast along that of dst. dst may be ``any``, and may be the buffer of the first source.
     """
 
-    function: str
+    function: str | Function
     src_descs: tuple[MemoryDesc, ...]
     dst_desc: MemoryDesc
 
     def __init__(
-        self, function: str, src_descs: Sequence[MemoryDesc], dst_desc: MemoryDesc
+        self,
+        function: str | Callable[..., object] | Function,
+        src_descs: Sequence[MemoryDesc],
+        dst_desc: MemoryDesc,
     ) -> None:
-        self._fill(function=function, src_descs=read_sources(src_descs), dst_desc=dst_desc)
+        sources = read_sources(src_descs)
+        if callable(function):
+            kinds = [desc.data_type for desc in sources]
+            function = traced(function, len(kinds), kinds)
+        self._fill(function=function, src_descs=sources, dst_desc=dst_desc)
 
     def check(self) -> None:
         """As many sources as the function has, whose types and dims go together."""
-        signature, given = FUNCTIONS[self.function].signature, self.src_descs
-        if len(given) != signature.sources:
-            rule = f"{self.function} takes {signature.sources} sources, not {len(given)}"
-            raise InvalidArguments("src_descs", _listed(given), rule)
-        kinds = [desc.data_type for desc in (self.dst_desc, *given)]
-        if not signature.fits(*kinds):
-            rule = f"{self.function}: {signature.rule}; src_descs have {_listed(kinds[1:])}"
-            raise InvalidArguments("dst_desc", str(kinds[0]), rule)
+        if isinstance(self.function, Function):
+            self._check_traced(self.function.expression)
+        else:
+            self._check_named(self.function)
         dims = self.dst_desc.dims
-        for number, desc in enumerate(given):
+        for number, desc in enumerate(self.src_descs):
             fits = len(desc.dims) == len(dims) and all(
                 extent in (1, full) for extent, full in zip(desc.dims, dims, strict=True)
             )
             if not fits:
                 rule = f"each dimension must be 1 or that of dst, which is {dims}"
                 raise InvalidArguments(f"src_descs[{number}]", desc.dims, rule)
+
+    def _check_named(self, function: str) -> None:
+        signature, given = FUNCTIONS[function].signature, self.src_descs
+        if len(given) != signature.sources:
+            rule = f"{function} takes {signature.sources} sources, not {len(given)}"
+            raise InvalidArguments("src_descs", _listed(given), rule)
+        kinds = [desc.data_type for desc in (self.dst_desc, *given)]
+        if not signature.fits(*kinds):
+            rule = f"{function}: {signature.rule}; src_descs have {_listed(kinds[1:])}"
+            raise InvalidArguments("dst_desc", str(kinds[0]), rule)
+
+    def _check_traced(self, expression: Expression) -> None:
+        """It was traced with the types of the tensors."""
+        given = [desc.data_type for desc in self.src_descs]
+        parameters = [step for step in expression.steps if step.name == PARAMETER]
+        wanted = {int(step.detail): step.data_type for step in parameters}
+        if expression.parameters != len(given) or any(
+            given[place] is not kind for place, kind in wanted.items()
+        ):
+            rule = f"{self.function} is a function of {expression.parameters} other sources"
+            raise InvalidArguments("src_descs", _listed(given), rule)
+        kind = expression.steps[-1].data_type
+        if self.dst_desc.data_type is not kind:
+            rule = f"{self.function} gives {kind}"
+            raise InvalidArguments("dst_desc", str(self.dst_desc.data_type), rule)
+
+    @property
+    def expression(self) -> Expression:
+        """What is computed, in steps that have types."""
+        if isinstance(self.function, Function):
+            return self.function.expression
+        kinds = [desc.data_type for desc in (self.dst_desc, *self.src_descs)]
+        return expression_of(self.function, kinds)
 
     @property
     def problem(self) -> str:
@@ -88,7 +137,7 @@ def _listed(values: Sequence[object]) -> str:
 
 
 def _nest(desc: ExactDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(kernel.configure, desc.function, desc.src_descs, desc.dst_desc)
+    configure = partial(kernel.configure, desc.expression, desc.src_descs, desc.dst_desc)
     return plan_nest(desc, attr, isa, configure, kernel.build)
 
 
@@ -116,7 +165,7 @@ ExactDesc.operation = Operation(
             case=lambda case: tensor(case.shapes.result, case["ddt"], case["dtag"]),
         ),
     ),
-    parameters=(Parameter("function", Name(tuple(FUNCTIONS)), lambda case: case["alg"], "alg"),),
+    parameters=(Parameter("function", Exact(tuple(FUNCTIONS)), lambda case: case["alg"], "alg"),),
     in_place=((Arg.DST, Arg.MULTIPLE_SRC),),
     reference=SPECIFICATION,
     examples=(

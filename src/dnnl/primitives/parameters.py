@@ -77,6 +77,17 @@ class Name(Domain):
 
 
 @dataclass(frozen=True)
+class Exact(Name):
+    """One of the names ``known``, or a traced function."""
+
+    def read(self, name: str, value: Any, ndims: int) -> str | Function:  # type: ignore[override]
+        return value if isinstance(value, Function) else super().read(name, value, ndims)
+
+    def spell(self, value: Any) -> str:
+        return f"function:{value}" if isinstance(value, Function) else str(value)
+
+
+@dataclass(frozen=True)
 class Flags(Domain):
     """Flags of a normalization out of ``known``."""
 

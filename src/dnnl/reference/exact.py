@@ -13,6 +13,7 @@ from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values, inputs
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.expression import CONSTANT, PARAMETER, Expression, Function
 
 Typed = np.ndarray
 
@@ -53,6 +54,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mul": np.multiply,
     "neg": np.negative,
     "not": np.invert,
+    "not_equal": np.not_equal,
     "or": np.bitwise_or,
     "pow": _power,
     "remainder": np.fmod,
@@ -86,6 +88,28 @@ def exact(function: str, sources: Sequence[Typed], dst: DataType) -> Typed:
         return np.where(np.isnan(wide), np.array(0, dst.numpy), found)
 
 
+_NAMES = {
+    "eq": "equal", "ge": "greater_or_equal", "gt": "greater", "le": "less_or_equal", "lt": "less",
+    "maximum": "max", "minimum": "min", "ne": "not_equal",
+}  # fmt: skip
+"""What steps are called that have other names in descriptions."""
+
+
+def evaluate(expression: Expression, sources: Sequence[Typed]) -> Typed:
+    """A typed expression of arrays that have the NumPy types of their data types."""
+    values: list[Typed] = []
+    for step in expression.steps:
+        assert step.data_type is not None
+        if step.name == PARAMETER:
+            values.append(sources[int(step.detail)])
+        elif step.name == CONSTANT:
+            values.append(np.array(step.constant, step.data_type.numpy))
+        else:
+            given = [values[n] for n in step.sources]
+            values.append(exact(_NAMES.get(step.name, step.name), given, step.data_type))
+    return values[-1]
+
+
 class _Exact(Specification):
     """Numbers that every type holds."""
 
@@ -104,6 +128,8 @@ class _Exact(Specification):
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """The function, in the types of the tensors."""
         typed = [values[at].astype(source.data_type.numpy) for at, source in inputs(desc)]
+        if isinstance(desc.function, Function):
+            return {Arg.DST: f64(evaluate(desc.function.expression, typed))}
         return {Arg.DST: f64(exact(desc.function, typed, desc.dst_desc.data_type))}
 
     def rule(

@@ -88,7 +88,7 @@ def derivative(expression: Expression, parameter: int = 0) -> Expression:
         rule = f"expected one of 0..{expression.parameters - 1}"
         raise InvalidArguments("parameter", parameter, rule)
     trace = Trace()
-    parameters = trace.parameters(expression.parameters)
+    parameters = trace.parameters([None] * expression.parameters)
     changes = [float(place == parameter) for place in range(expression.parameters)]
     return trace.expression(expression.parameters, _changed(expression, parameters, changes))
 
@@ -97,7 +97,7 @@ def gradient_of(expression: Expression) -> Expression:
     """The gradient of the only parameter of an expression, as a function of that of its result and
     of the parameter."""
     trace = Trace()
-    gradient, parameter = trace.parameters(2)
+    gradient, parameter = trace.parameters([None, None])
     return trace.expression(2, _changed(expression, [parameter], [gradient]))
 
 

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-PARAMETER, CONSTANT = "parameter", "constant"
+from dnnl.types.dtype import DataType
+
+PARAMETER, CONSTANT, CAST = "parameter", "constant", "cast"
 
 COMPARISONS: Mapping[str, str] = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
@@ -50,22 +52,25 @@ class Step:
     """One function of earlier steps.
 
     ``detail`` is the place of a parameter, or the text of a constant (``float.hex``: so -0 differs
-    from 0, and NaN equals itself).
+    from 0, and NaN equals itself). A step of a typed expression has a ``data_type``, in which it is
+    computed (`dnnl.types.typed` has its functions); the others are computed as f32 or f64.
     """
 
     name: str
     sources: tuple[int, ...] = ()
     detail: str = ""
+    data_type: DataType | None = None
 
     @property
     def is_truth(self) -> bool:
-        """Whether the step gives a truth value."""
-        return self.name in COMPARISONS or self.name in LOGIC
+        """Whether the step gives a truth value, where it has no data type."""
+        return self.data_type is None and (self.name in COMPARISONS or self.name in LOGIC)
 
     @property
     def constant(self) -> float:
-        """The number of a constant."""
-        return float.fromhex(self.detail)
+        """The number of a constant, an int where it is of a type of integers."""
+        whole = self.data_type is not None and self.data_type.is_integer
+        return int(self.detail) if whole else float.fromhex(self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,10 @@ class Expression:
             if step.name == PARAMETER:
                 texts.append("xyz"[int(step.detail)] if self.parameters < 4 else f"x{step.detail}")
             elif step.name == CONSTANT:
-                texts.append(f"{step.constant:g}")
+                whole = step.data_type is not None and step.data_type.is_integer
+                texts.append(step.detail if whole else f"{step.constant:g}")
             else:
-                texts.append(f"{step.name}({sources})")
+                texts.append(f"{step.data_type if step.name == CAST else step.name}({sources})")
         return texts[-1]
 
 

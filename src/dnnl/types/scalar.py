@@ -14,7 +14,10 @@ from typing import NoReturn
 import numpy as np
 
 from dnnl.errors import Error, InvalidArguments
+from dnnl.types import typed
+from dnnl.types.dtype import DataType, DataTypeLike, any_of
 from dnnl.types.expression import (
+    CAST,
     CONSTANT,
     FUNCTIONS,
     LOGIC,
@@ -23,6 +26,7 @@ from dnnl.types.expression import (
     Function,
     Step,
 )
+from dnnl.types.kinds import coerce
 
 _LIBRARY = str(Path(__file__).resolve().parents[1])
 
@@ -47,9 +51,10 @@ class Trace:
     def __init__(self) -> None:
         self.steps: dict[Step, int] = {}
 
-    def parameters(self, count: int) -> list[Scalar]:
-        """The first ``count`` parameters."""
-        return [self.add(Step(PARAMETER, detail=str(place))) for place in range(count)]
+    def parameters(self, types: Sequence[DataType | None]) -> list[Scalar]:
+        """As many parameters as there are ``types``, which are those of a typed expression."""
+        pairs = enumerate(types)
+        return [self.add(Step(PARAMETER, (), str(place), kind)) for place, kind in pairs]
 
     def add(self, step: Step) -> Scalar:
         """The value of a step."""
@@ -61,7 +66,12 @@ class Trace:
             if value.trace is not self:
                 _refuse("a value of one function is used in another")
             return value
-        return self.add(Step(CONSTANT, detail=float(value).hex()))
+        return self.constant(value)
+
+    def constant(self, value: Number, kind: DataType | None = None) -> Scalar:
+        """A number, in a typed expression of a type that has it."""
+        whole = kind is not None and kind.is_integer
+        return self.add(Step(CONSTANT, (), str(int(value)) if whole else float(value).hex(), kind))
 
     def expression(self, parameters: int, result: Scalar | Number) -> Expression:
         """A result as a function of the parameters: the steps that it depends on."""
@@ -172,8 +182,43 @@ class Scalar:
 
     __ror__ = __or__
 
+    def __xor__(self, other: Scalar | int) -> Scalar:
+        return apply("xor", self, other)
+
+    __rxor__ = __xor__
+
+    def __mod__(self, other: Scalar | int) -> Scalar:
+        return apply("mod", self, other)
+
+    def __rmod__(self, other: int) -> Scalar:
+        return apply("mod", other, self)
+
+    def __lshift__(self, other: Scalar | int) -> Scalar:
+        return apply("shift_left", self, other)
+
+    def __rlshift__(self, other: int) -> Scalar:
+        return apply("shift_left", other, self)
+
+    def __rshift__(self, other: Scalar | int) -> Scalar:
+        return apply("shift_right", self, other)
+
+    def __rrshift__(self, other: int) -> Scalar:
+        return apply("shift_right", other, self)
+
     def __invert__(self) -> Scalar:
         return apply("not", self)
+
+    def astype(self, data_type: DataTypeLike) -> Scalar:
+        """The number as another type, in a typed function: integers keep their lower bits, floats
+        lose what stands behind the point and become the nearest integer that there is."""
+        if self.step.data_type is None:
+            _refuse("its type is that of the kernel", "scalars of ExactDesc have types")
+        kind = coerce(DataType, data_type, "data_type")
+        if kind not in typed.TYPES:
+            _refuse(f"astype makes no {kind}", f"it makes {any_of(typed.TYPES)}")
+        if kind is self.step.data_type:
+            return self
+        return self.trace.add(Step(CAST, (self.index,), data_type=kind))
 
     def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
         hint = "dnnl.math.where(condition, a, b) chooses; &, | and ~ join conditions"
@@ -196,6 +241,10 @@ def apply(name: str, *sources: object) -> Scalar:
     """The function ``name`` of scalars and numbers, one of which is traced; a bool may stand where
     a truth value does."""
     traced = next(source for source in sources if isinstance(source, Scalar))
+    if any(isinstance(s, Scalar) and s.step.data_type is not None for s in sources):
+        return _apply_typed(traced.trace, name, sources)
+    if name not in FUNCTIONS:
+        _refuse(f"{name} is computed of integers alone", "scalars of ExactDesc have types")
     scalars = []
     for place, source in enumerate(sources):
         wants_truth = name in LOGIC or (name == "where" and place == 0)
@@ -208,6 +257,39 @@ def apply(name: str, *sources: object) -> Scalar:
             _refuse(f"{name} is for {what}", "x != 0 is a truth value, where(t, 1, 0) a number")
         scalars.append(scalar)
     return traced.trace.add(Step(name, tuple(scalar.index for scalar in scalars)))
+
+
+def _apply_typed(trace: Trace, name: str, sources: Sequence[object]) -> Scalar:
+    """A function of scalars with types, each of which a number takes on."""
+    if name not in typed.STEPS:
+        _refuse(f"{name} is computed of floats alone", "ExactDesc has functions of integers")
+    row = typed.STEPS[name]
+    branches = sources[1:] if name == "where" else sources
+    types = (source.step.data_type for source in branches if isinstance(source, Scalar))
+    kind = next(types, None)
+    if kind is None:
+        _refuse(f"{name} of numbers alone has no type", "condition.astype('s32') is 1 or 0")
+    scalars = [
+        trace.scalar(s if isinstance(s, Scalar) else _constant(trace, s, kind)) for s in sources
+    ]
+    given = [scalar.step.data_type or kind for scalar in scalars]
+    result = typed.result_of(name, given)
+    if not row.signature.fits(result, *given):
+        rule = f"{name}: {row.signature.rule.replace('dst', 'the result')}"
+        _refuse(f"{rule}, and has {', '.join(map(str, given))}", "x.astype('s32') converts")
+    if given[-1] not in row.allowed:
+        _refuse(f"{name} takes {any_of(row.allowed)}, not {given[-1]}", "x.astype('s32') converts")
+    return trace.add(Step(name, tuple(s.index for s in scalars), data_type=result))
+
+
+def _constant(trace: Trace, value: object, kind: DataType) -> Scalar:
+    """A number of a type, in which it must be a number."""
+    number = _number(value, "a typed function")
+    if isinstance(value, int | np.integer | np.bool_):
+        number = int(value)
+    if kind.is_integer and not (kind.min <= number <= kind.max and number == int(number)):
+        _refuse(f"{value} is no number of type {kind}", "x.astype('s64') holds more")
+    return trace.constant(number, kind)
 
 
 def computed(name: str, *sources: object) -> float:
@@ -250,23 +332,25 @@ def _spelled(path: str, number: int) -> str:
     return f"{Path(path).name}:{number}: {source}" if source else f"{Path(path).name}:{number}"
 
 
-def traced(fn: object, parameters: int) -> Function:
+def traced(fn: object, parameters: int, types: Sequence[DataType] | None = None) -> Function:
     """What ``fn`` computes of so many traced scalars, with its name; raises as `trace` does, and
     where ``fn`` cannot be called."""
     if not callable(fn):
         raise InvalidArguments("fn", fn, "expected a function of traced scalars")
-    return Function(trace(fn, parameters), name_of(fn))
+    return Function(trace(fn, parameters, types), name_of(fn))
 
 
-def trace(fn: Callable[..., object], parameters: int) -> Expression:
-    """What ``fn`` computes of so many traced scalars.
+def trace(
+    fn: Callable[..., object], parameters: int, types: Sequence[DataType] | None = None
+) -> Expression:
+    """What ``fn`` computes of so many traced scalars; with their ``types``, a typed expression.
 
     Raises `InvalidArguments`, with the line of the function, where it asks for more than a traced
     scalar can give, or gives something else than a number.
     """
     name = name_of(fn)
     made = Trace()
-    scalars = made.parameters(parameters)
+    scalars = made.parameters(types or [None] * parameters)
     _check_parameters(fn, name, parameters)
     try:
         result = fn(*scalars)
@@ -279,8 +363,9 @@ def trace(fn: Callable[..., object], parameters: int) -> Expression:
         raise InvalidArguments(
             "fn", name, rule, "operators and dnnl.math take traced scalars"
         ) from error
-    if not isinstance(result, Scalar | int | float):
-        rule = f"must return a number, and returned {type(result).__name__}"
+    if not isinstance(result, Scalar | int | float) or (types and not isinstance(result, Scalar)):
+        expected = "a traced scalar" if types else "a number"
+        rule = f"must return {expected}, and returned {type(result).__name__}"
         raise InvalidArguments("fn", name, rule)
     value = made.scalar(result)
     if value.step.is_truth:
@@ -292,6 +377,8 @@ def trace(fn: Callable[..., object], parameters: int) -> Expression:
 def replayed(expression: Expression, sources: Sequence[Scalar | Number]) -> Scalar:
     """An expression of scalars and numbers, as part of the function that is being traced."""
     traced = [source for source in sources if isinstance(source, Scalar)]
+    if any(source.step.data_type is not None for source in traced):
+        _refuse("a function of floats is part of a typed one", "write it out")
     if not traced:
         rule = "expected traced scalars: this is called within a function that is traced"
         raise InvalidArguments("scalars", tuple(sources), rule, "append_function traces one")
@@ -302,7 +389,7 @@ def replayed(expression: Expression, sources: Sequence[Scalar | Number]) -> Scal
             values.append(made.scalar(sources[int(step.detail)]))
         else:
             places = tuple(values[source].index for source in step.sources)
-            values.append(made.add(Step(step.name, places, step.detail)))
+            values.append(made.add(replace(step, sources=places)))
     return values[-1]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.functions import own_types
+from dnnl.codegen.functions import typed
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, broadcast, letters
@@ -14,23 +14,28 @@ from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.shared.types import refuse_types
 from dnnl.types.arg import Arg
+from dnnl.types.expression import Expression
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.typed import TYPES
 
 
 @dataclass(frozen=True)
 class ExactConf:
     """dst = function(srcs), all sources broadcast where they have size 1."""
 
-    function: str
+    function: Expression
     srcs: tuple[MemoryDesc, ...]
     dst: MemoryDesc
 
 
-def configure(function: str, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> ExactConf | Refusal:
+def configure(
+    function: Expression, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc
+) -> ExactConf | Refusal:
     """Accept any layouts of the function's types."""
-    refusal = refuse_types(*srcs, dst, allowed=own_types.TYPES)
-    refusal = refusal or refuse_types(srcs[-1], allowed=own_types.FUNCTIONS[function].allowed)
-    return refusal or ExactConf(function, srcs, dst)
+    refused = typed.refused(function)
+    if refused is not None:
+        return Refusal(Reason.DATA_TYPE, str(refused))
+    return refuse_types(*srcs, dst, allowed=TYPES) or ExactConf(function, srcs, dst)
 
 
 def build(conf: ExactConf, isa: Isa) -> Kernel:
@@ -44,12 +49,13 @@ def build(conf: ExactConf, isa: Isa) -> Kernel:
     ]
     output = Operand(arguments.slot(Arg.DST), conf.dst, index)
     types = [desc.data_type for desc in (conf.dst, *conf.srcs)]
+    core = typed.core([*types, *typed.types_of(conf.function)])
 
     def body(point: Point) -> None:
         stored = [point.load_stored(source) for source in sources]
-        point.store_stored(output, own_types.apply(point.e, conf.function, types, stored))
+        point.store_stored(output, typed.emit(point.e, conf.function, stored))
 
     module = Module("exact", isa)
     entry = symbol("exact", [*conf.srcs, conf.dst], isa)
-    nest = Nest(axes, (), tuple(sources), (output,), body, core=own_types.core(types))
+    nest = Nest(axes, (), tuple(sources), (output,), body, core=core)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

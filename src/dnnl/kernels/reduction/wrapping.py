@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.functions.own_types import BOOLEAN, INTEGERS, apply, core
+from dnnl.codegen.functions.typed import apply, core
 from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
@@ -17,13 +17,14 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.typed import BOOLEAN, INTEGERS
 
 _TYPES = INTEGERS | BOOLEAN
 _FUNCTIONS = {
     Alg.reduction_sum: "add",
     Alg.reduction_mul: "mul",
-    Alg.reduction_max: "max",
-    Alg.reduction_min: "min",
+    Alg.reduction_max: "maximum",
+    Alg.reduction_min: "minimum",
 }
 _OF_TRUTHS = {Alg.reduction_max: "or", Alg.reduction_min: "and"}
 

@@ -1,9 +1,9 @@
 """Functions of elements in their own types: integers wrap, and none passes through f32 on its way
 to an integer.
 
-A row of ``FUNCTIONS`` for each. Values are vectors of what lies in memory; truth values are bytes,
-of which any but 0 is true, and 1 is written. What is converted to bf16 or f16 is rounded to f32
-first, as ONNX Runtime does. Where mathematics has no answer, one is chosen: a
+A row of ``_FUNCTIONS`` for each step of a typed expression. Values are vectors of what is stored;
+truth values are bytes, of which any but 0 is true, and 1 is written. What is converted to bf16 or
+f16 is rounded to f32 first, as ONNX Runtime does. Where mathematics has no answer, one is chosen: a
 quotient and a remainder by zero are 0, and so is what a shift by the width of the type or more
 leaves (-1 for negative values that are shifted to the right). Floats that no integer can hold
 become the nearest that there is, NaN becomes 0.
@@ -11,78 +11,64 @@ become the nearest that there is, NaN becomes 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from llvmlite import ir
 
 from dnnl.codegen.conversion import convert
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, F64, I8, Emitter, Values, i64
 from dnnl.types.dtype import DataType
+from dnnl.types.expression import CAST, COMPARISONS, CONSTANT, PARAMETER, Expression
+from dnnl.types.typed import STEPS
 
 Types = Sequence[DataType]
 Apply = Callable[[Emitter, Types, list[ir.Value]], ir.Value]
 OfIntegers = Callable[..., ir.Value]
 
-BOOLEAN = frozenset({DataType.boolean})
-INTEGERS = frozenset(t for t in DataType if t.is_integer and t.bits >= 8) - BOOLEAN
-FLOATS = frozenset({DataType.f64, DataType.f32, DataType.bf16, DataType.f16})
-TYPES = INTEGERS | FLOATS | BOOLEAN
-"""The types that can be converted into each other."""
 
-
-@dataclass(frozen=True)
-class Signature:
-    """Which types go together: of dst, then of as many sources as there are."""
-
-    sources: int
-    rule: str
-    fits: Callable[..., bool]
-
-
-_ALL = "all tensors have one data type"
-_ONE = Signature(1, _ALL, lambda dst, src: dst is src)
-_TWO = Signature(2, _ALL, lambda dst, a, b: dst is a is b)
-_TRUTH_OF_TWO = Signature(
-    2,
-    "the sources have one data type, dst is boolean",
-    lambda dst, a, b: a is b and dst is DataType.boolean,
-)
-_POWER = Signature(
-    2,
-    "dst has the data type of the base, which is the first and an integer",
-    lambda dst, a, _: dst is a and a in INTEGERS,
-)
-_CHOICE = Signature(
-    3,
-    "the first source is boolean, the others have the data type of dst",
-    lambda dst, c, a, b: c is DataType.boolean and dst is a is b,
-)
-_ANY = Signature(1, "any data types", lambda dst, src: True)
-
-
-@dataclass(frozen=True)
-class Function:
-    """``apply(e, types, stored)`` computes what is to be stored from what lies in memory.
-
-    ``types`` are those of dst and of the sources, of which each is one of ``allowed``, but for the
-    conditions and the results that ``signature`` wants to be boolean.
-    """
-
-    apply: Apply
-    signature: Signature
-    allowed: frozenset[DataType]
-
-
-def core(types: Types) -> ir.Type:
+def core(types: Iterable[DataType]) -> ir.Type:
     """What vectors are measured by: an integer as wide as the widest element."""
     return ir.IntType(max(data_type.bits for data_type in types))
 
 
+def types_of(expression: Expression) -> list[DataType]:
+    """The types of the steps of a typed expression."""
+    return [step.data_type for step in expression.steps if step.data_type is not None]
+
+
+def refused(expression: Expression) -> DataType | None:
+    """The first type that a function in an expression does not take, if any."""
+    steps = expression.steps
+    for step in steps:
+        if step.sources:
+            last = steps[step.sources[-1]].data_type
+            if last not in STEPS[step.name].allowed:
+                return last
+    return None
+
+
+def emit(e: Emitter, expression: Expression, stored: Sequence[ir.Value]) -> ir.Value:
+    """What is to be stored, of parameters as they are stored."""
+    values: list[ir.Value] = []
+    types = types_of(expression)
+    for step, data_type in zip(expression.steps, types, strict=True):
+        if step.name == PARAMETER:
+            values.append(stored[int(step.detail)])
+        elif step.name == CONSTANT:
+            bits = np.array(step.constant, data_type.numpy).view(f"i{data_type.numpy.itemsize}")
+            kind = _like(stored[0], ir.IntType(data_type.bits))
+            values.append(vector.splat_constant(kind, int(bits)))
+        else:
+            given = [data_type, *(types[source] for source in step.sources)]
+            values.append(apply(e, step.name, given, [values[n] for n in step.sources]))
+    return values[-1]
+
+
 def apply(e: Emitter, name: str, types: Types, stored: list[ir.Value]) -> ir.Value:
-    """A function of the table on elements as they lie in memory."""
-    return FUNCTIONS[name].apply(e, types, stored)
+    """A step of stored elements; ``types`` are those of the result and of the sources."""
+    return _FUNCTIONS[name](e, types, stored)
 
 
 def _like(value: ir.Value, element: ir.Type) -> ir.Type:
@@ -133,7 +119,8 @@ def _comparison(operator: str) -> Apply:
         kind = types[1]
         if kind.is_float:
             a, b = (_float(e, kind, value) for value in stored)
-            return _truth(e, e.b.fcmp_ordered(operator, a, b), stored[0])
+            comparing = e.b.fcmp_unordered if operator == "!=" else e.b.fcmp_ordered
+            return _truth(e, comparing(operator, a, b), stored[0])
         if kind is DataType.boolean:
             stored = [_truth(e, _nonzero(e, value), value) for value in stored]
         return _truth(e, _compare(e, operator, kind, *stored), stored[0])
@@ -188,8 +175,8 @@ def _modulo(e: Emitter, data_type: DataType, a: ir.Value, b: ir.Value) -> ir.Val
     if not _signed(data_type):
         return left
     opposite = e.b.icmp_signed("<", e.b.xor(left, b), _constant(b, 0))
-    turned = e.b.and_(_nonzero(e, left), opposite)
-    return e.b.select(turned, e.b.add(left, b), left)
+    wrong = e.b.and_(_nonzero(e, left), opposite)
+    return e.b.select(wrong, e.b.add(left, b), left)
 
 
 def _shifted(to_the_left: bool) -> OfIntegers:
@@ -297,45 +284,31 @@ def _from_integer(e: Emitter, dst: DataType, value: ir.Value, *, signed: bool) -
 
 
 def _from_real(e: Emitter, dst: DataType, value: ir.Value) -> ir.Value:
-    """Numbers in f32, of f64 in f64, as they lie in memory."""
+    """Numbers in f32, of f64 in f64, as they are stored."""
     stored = convert.storage(dst, _real(dst)).from_core(e, value)
     return e.b.bitcast(stored, _like(stored, ir.IntType(dst.bits)))
 
 
-def _integer(function: OfIntegers, signature: Signature, *also: DataType) -> Function:
-    return Function(_of_integers(function), signature, INTEGERS.union(also))
-
-
-def _order(operator: str, *also: DataType) -> Function:
-    return Function(_comparison(operator), _TRUTH_OF_TWO, (INTEGERS | FLOATS).union(also))
-
-
-_TRUTH = DataType.boolean
-
-FUNCTIONS: dict[str, Function] = {
-    "abs": _integer(_absolute, _ONE),
-    "add": _integer(lambda e, _, a, b: e.b.add(a, b), _TWO),
-    "and": _integer(lambda e, _, a, b: e.b.and_(a, b), _TWO, _TRUTH),
-    "cast": Function(_cast, _ANY, TYPES),
-    "div": _integer(_divide, _TWO),
-    "equal": _order("==", _TRUTH),
-    "greater": _order(">"),
-    "greater_or_equal": _order(">="),
-    "less": _order("<"),
-    "less_or_equal": _order("<="),
-    "max": _integer(_extreme(">"), _TWO),
-    "min": _integer(_extreme("<"), _TWO),
-    "mod": _integer(_modulo, _TWO),
-    "mul": _integer(lambda e, _, a, b: e.b.mul(a, b), _TWO),
-    "neg": _integer(lambda e, _, a: e.b.sub(_constant(a, 0), a), _ONE),
-    "not": _integer(_inverted, _ONE, _TRUTH),
-    "or": _integer(lambda e, _, a, b: e.b.or_(a, b), _TWO, _TRUTH),
-    "pow": Function(_power, _POWER, INTEGERS),
-    "remainder": _integer(_remainder, _TWO),
-    "shift_left": _integer(_shifted(to_the_left=True), _TWO),
-    "shift_right": _integer(_shifted(to_the_left=False), _TWO),
-    "sign": _integer(_sign, _ONE),
-    "sub": _integer(lambda e, _, a, b: e.b.sub(a, b), _TWO),
-    "where": Function(_where, _CHOICE, TYPES),
-    "xor": _integer(lambda e, _, a, b: e.b.xor(a, b), _TWO, _TRUTH),
+_FUNCTIONS: dict[str, Apply] = {
+    "abs": _of_integers(_absolute),
+    "add": _of_integers(lambda e, _, a, b: e.b.add(a, b)),
+    "and": _of_integers(lambda e, _, a, b: e.b.and_(a, b)),
+    CAST: _cast,
+    "div": _of_integers(_divide),
+    **{name: _comparison(operator) for name, operator in COMPARISONS.items()},
+    "maximum": _of_integers(_extreme(">")),
+    "minimum": _of_integers(_extreme("<")),
+    "mod": _of_integers(_modulo),
+    "mul": _of_integers(lambda e, _, a, b: e.b.mul(a, b)),
+    "neg": _of_integers(lambda e, _, a: e.b.sub(_constant(a, 0), a)),
+    "not": _of_integers(_inverted),
+    "or": _of_integers(lambda e, _, a, b: e.b.or_(a, b)),
+    "pow": _power,
+    "remainder": _of_integers(_remainder),
+    "shift_left": _of_integers(_shifted(to_the_left=True)),
+    "shift_right": _of_integers(_shifted(to_the_left=False)),
+    "sign": _of_integers(_sign),
+    "sub": _of_integers(lambda e, _, a, b: e.b.sub(a, b)),
+    "where": _where,
+    "xor": _of_integers(lambda e, _, a, b: e.b.xor(a, b)),
 }
