@@ -32,6 +32,8 @@ JOINT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 FUNCTION = "dnnl.Function"
 """The operator, and its domain, of nodes that compute the traced ``function`` of their sources, of
 which the first has the shape of the result; no file can hold one."""
+EXACT = "dnnl.Exact"
+"""The same of those whose ``function`` is computed in the types of the elements."""
 
 
 UNRANKED = ("...",)

@@ -7,6 +7,7 @@ values that it begins at are operands then.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,12 @@ _KINDS = (*REAL, np.bool_)
 
 def join_functions(graph: Graph) -> Graph:
     """The graph with each such region as one node."""
-    finder = _Finder(graph)
+    return join_regions(_Functions(graph))
+
+
+def join_regions(finder: Regions) -> Graph:
+    """The graph of a finder with its regions as one node each."""
+    graph = finder.graph
     written: dict[str, Node] = {}
     gone: set[str] = set()
     for node in reversed(graph.nodes):
@@ -43,8 +49,8 @@ def join_functions(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes)).pruned()
 
 
-class _Finder:
-    """The regions of a graph."""
+class Regions(ABC):
+    """The regions of a graph, of nodes that are part of what is joined."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -57,17 +63,16 @@ class _Finder:
         self.results = set(graph.outputs.values())
         self.parts: set[str] = set()
         for node in graph.nodes:
-            if self._is_part(node):
+            if not node.post_ops and self.sources(node) and self.is_part(node):
                 self.parts.add(node.name)
 
-    def _is_part(self, node: Node) -> bool:
-        """Whether a function can compute a node; what computes its sources is known by now."""
-        sources = self._sources(node)
-        if node.post_ops or not sources or not is_traceable(node):
-            return False
-        if self.graph.type_of(node.output).dtype not in _KINDS:
-            return False
-        return all(self._is_known(value) for value in sources)
+    @abstractmethod
+    def is_part(self, node: Node) -> bool:
+        """Whether a node may be joined with others; whether those before it may is known by now."""
+
+    @abstractmethod
+    def joined(self, region: Sequence[Node]) -> Node | None:
+        """A region as one node; None where it cannot be one, or where no step is saved."""
 
     def region(self, last: Node) -> list[Node]:
         """What only ``last`` needs, and itself, in order."""
@@ -75,7 +80,7 @@ class _Finder:
         region = {last.name: last}
         waiting = [last]
         while waiting and len(region) < MOST_NODES:
-            for value in self._sources(waiting.pop()):
+            for value in self.sources(waiting.pop()):
                 node = self.producers.get(value)
                 if node is None or node.name in region or node.name not in self.parts:
                     continue
@@ -85,13 +90,41 @@ class _Finder:
                     waiting.append(node)
         return sorted(region.values(), key=self._place)
 
+    def sources(self, node: Node) -> list[str]:
+        """The values that a node reads besides single numbers."""
+        inputs = node.inputs[:1] if node.op in ELTWISE else node.inputs
+        known = self.graph.constants
+        return [value for value in inputs if value not in known or known[value].size != 1]
+
+    def read(self, region: Sequence[Node]) -> list[str]:
+        """The values that a region reads: those with the shape of its result first, and constants
+        last."""
+        known, shape_of = self.graph.constants, self.graph.shape_of
+        read = dict.fromkeys(value for node in region for value in self.sources(node))
+        shape, results = shape_of(region[-1].output), {node.output for node in region}
+        sources = [value for value in read if value not in results]
+        return sorted(sources, key=lambda value: (shape_of(value) != shape, value in known))
+
+    def _is_within(self, value: str, region: Container[str]) -> bool:
+        return all(reader.name in region for reader in self.readers[value])
+
+    def _place(self, node: Node) -> int:
+        return self.place[node.name]
+
+
+class _Functions(Regions):
+    """Regions of floats."""
+
+    def is_part(self, node: Node) -> bool:
+        """Whether a function can compute a node."""
+        if not is_traceable(node) or self.graph.type_of(node.output).dtype not in _KINDS:
+            return False
+        return all(self._is_known(value) for value in self.sources(node))
+
     def joined(self, region: Sequence[Node]) -> Node | None:
         """A region as one node; None where it cannot be one, or where no step is saved."""
-        graph, results = self.graph, {node.output for node in region}
-        read = dict.fromkeys(value for node in region for value in self._sources(node))
-        sources = [value for value in read if value not in results]
+        graph, sources = self.graph, self.read(region)
         shape = graph.shape_of(region[-1].output)
-        sources.sort(key=lambda v: (graph.shape_of(v) != shape, v in graph.constants))
         kinds = {graph.type_of(value).dtype for value in (*sources, region[-1].output)}
         size = sum(1 + len(node.fused) for node in region)
         fits = kinds <= REAL and graph.shape_of(sources[0]) == shape
@@ -114,12 +147,6 @@ class _Finder:
         part = replace(self.graph, nodes=inner, outputs={value: value for value in shown})
         return len(fuse_post_ops(part).nodes)
 
-    def _sources(self, node: Node) -> list[str]:
-        """The values that a node reads besides single numbers."""
-        inputs = node.inputs[:1] if node.op in ELTWISE else node.inputs
-        known = self.graph.constants
-        return [value for value in inputs if value not in known or known[value].size != 1]
-
     def _is_known(self, value: str) -> bool:
         """Whether a value is a number, or a truth value of which nothing else is needed."""
         if self.graph.type_of(value).dtype in REAL:
@@ -127,9 +154,3 @@ class _Finder:
         producer = self.producers.get(value)
         one = len(self.readers[value]) == 1
         return one and producer is not None and producer.name in self.parts
-
-    def _is_within(self, value: str, region: Container[str]) -> bool:
-        return all(reader.name in region for reader in self.readers[value])
-
-    def _place(self, node: Node) -> int:
-        return self.place[node.name]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dnnl.errors import Unimplemented
 from dnnl.framework.elementwise import BINARY, source_of, unary_parameters
 from dnnl.framework.exact import exact_function, is_whole
-from dnnl.framework.graph import REAL, Node, PostOp
+from dnnl.framework.graph import EXACT, REAL, Node, PostOp
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
 from dnnl.framework.shapes import normal_axis
 from dnnl.primitives.binary import BinaryDesc
@@ -23,7 +23,8 @@ from dnnl.types.scalar import Scalar
 
 def exact(lowering: Lowering, node: Node) -> None:
     """An operator that is computed in the types of its elements."""
-    function, graph = exact_function(node, lowering.graph), lowering.graph
+    graph = lowering.graph
+    function = node.attrs["function"] if node.op == EXACT else exact_function(node, graph)
     if function is None:
         dtype = graph.type_of(node.inputs[0]).dtype
         raise Unimplemented(f"{node}: no function of {dtype} computes it")

@@ -22,7 +22,7 @@ from dnnl.framework import shapes_resize as resized
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.functions import ALONE
-from dnnl.framework.graph import FUNCTION, ModelError, Node, PostOp
+from dnnl.framework.graph import EXACT, FUNCTION, ModelError, Node, PostOp
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.quantization import (
     CONV,
@@ -246,6 +246,7 @@ OPERATORS: dict[str, Operator] = {
 }
 
 _MADE = {
+    EXACT: Operator(shapes.same, elementwise.exact, inputs=(1, None), role=Role.EXACT),
     FUNCTION: Operator(shapes.same, elementwise.function, _BINARY),
     CONV: Operator(shapes.convolution, spatial.convolution, _ANY, (2, 6)),
     CONV_TRANSPOSE: Operator(shapes.deconvolution, spatial.deconvolution, _ANY, (2, 6)),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dnnl import config, forks
 from dnnl.errors import InvalidArguments
+from dnnl.framework.exact_chains import join_exact
 from dnnl.framework.expand import expand
 from dnnl.framework.functions import fuse_functions
 from dnnl.framework.fusion import fuse_post_ops
@@ -55,6 +56,7 @@ PASSES: tuple[Pass, ...] = (
     sink_views,
     fold_affine,
     join_functions,
+    join_exact,
     fuse_post_ops,
     fuse_conversions,
 )
