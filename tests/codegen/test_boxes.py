@@ -21,15 +21,15 @@ HEAD, SHARES = 6, 64
 
 def walk(block: bytes, views: int, begin: int = 0, end: int = SHARES) -> list[tuple[int, ...]]:
     """(zero, place in each view) of all that the items ``begin`` to ``end`` touch, in order."""
-    words = struct.unpack(f"={len(block) // 8}q", block)
+    parameters = struct.unpack(f"={len(block) // 8}q", block)
     place, found = 2, []
-    for _ in range(words[0]):
-        _, zero, rows, outer, lane, along = words[place : place + HEAD]
-        assert outer <= words[1]
+    for _ in range(parameters[0]):
+        _, zero, rows, outer, lane, along = parameters[place : place + HEAD]
+        assert outer <= parameters[1]
         place += HEAD
-        triples = [words[place + 3 * k : place + 3 * k + 3] for k in range(views)]
+        triples = [parameters[place + 3 * k : place + 3 * k + 3] for k in range(views)]
         place += 3 * views
-        loops = [words[place + k * (1 + views) :][: 1 + views] for k in range(outer)]
+        loops = [parameters[place + k * (1 + views) :][: 1 + views] for k in range(outer)]
         place += outer * (1 + views)
         everything = list(product(*(range(extent) for extent, *_ in loops)))
         assert len(everything) == rows
@@ -47,7 +47,7 @@ def walk(block: bytes, views: int, begin: int = 0, end: int = SHARES) -> list[tu
                         ),
                     )
                 )
-    assert place == len(words)
+    assert place == len(parameters)
     return found
 
 
@@ -126,25 +126,27 @@ def test_rows_are_cut_so_that_there_are_enough(monkeypatch: pytest.MonkeyPatch, 
             assert max(quarters) < len(found) / 2
 
 
-def ways(dst: MemoryDesc, src: MemoryDesc) -> list[BoxTraversal]:
+def traversals(dst: MemoryDesc, src: MemoryDesc) -> list[BoxTraversal]:
     views = [View(dst), View(src)]
-    return [boxes._arranged(box, views).way for box in boxes._cut(views)]
+    return [boxes._arranged(box, views).traversal for box in boxes._cut(views)]
 
 
 def test_how_boxes_are_walked() -> None:
     dims = (2, 32, 4, 4)
     nchw, nhwc, blocked = (MemoryDesc(dims, "f32", tag) for tag in ("abcd", "acdb", "aBcd16b"))
-    assert ways(nchw, nchw) == ways(nhwc, blocked) == [BoxTraversal.LINES]
-    assert ways(nhwc, nchw) == ways(blocked, nchw) == [BoxTraversal.SQUARES]
-    assert ways(MemoryDesc((4, 6), "f32", (20, 2)), MemoryDesc((4, 6), "f32")) == [
+    assert traversals(nchw, nchw) == traversals(nhwc, blocked) == [BoxTraversal.LINES]
+    assert traversals(nhwc, nchw) == traversals(blocked, nchw) == [BoxTraversal.SQUARES]
+    assert traversals(MemoryDesc((4, 6), "f32", (20, 2)), MemoryDesc((4, 6), "f32")) == [
         BoxTraversal.EACH
     ]
     odd, even = MemoryDesc((3, 5), "s4"), MemoryDesc((3, 6), "s4")
-    assert ways(odd, odd) == [BoxTraversal.LINES]  # one line
-    assert ways(MemoryDesc((3, 5), "s4", (6, 1)), MemoryDesc((3, 5), "s8")) == [BoxTraversal.LINES]
-    assert ways(odd, MemoryDesc((3, 5), "f32", (7, 1))) == [BoxTraversal.EACH]
-    assert ways(even, MemoryDesc((3, 6), "f32", (7, 1))) == [BoxTraversal.LINES]
-    assert ways(MemoryDesc((3, 6), "s4", offset0=1), MemoryDesc((3, 6), "f32")) == [
+    assert traversals(odd, odd) == [BoxTraversal.LINES]  # one line
+    assert traversals(MemoryDesc((3, 5), "s4", (6, 1)), MemoryDesc((3, 5), "s8")) == [
+        BoxTraversal.LINES
+    ]
+    assert traversals(odd, MemoryDesc((3, 5), "f32", (7, 1))) == [BoxTraversal.EACH]
+    assert traversals(even, MemoryDesc((3, 6), "f32", (7, 1))) == [BoxTraversal.LINES]
+    assert traversals(MemoryDesc((3, 6), "s4", offset0=1), MemoryDesc((3, 6), "f32")) == [
         BoxTraversal.EACH
     ]
 

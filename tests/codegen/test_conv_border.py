@@ -32,7 +32,7 @@ def test_words_that_are_filled_up(groups: int, channels: int, made: int) -> None
     found = cut((2, groups, channels, 7, 9), "u8", "adebc", "adebC4c", 1)
     assert found is not None
     assert (found.before, found.width, found.behind) == (groups, 9 * groups, groups)
-    assert (found.given, found.made) == (channels, made)
+    assert (found.src_bytes, found.copy_bytes) == (channels, made)
     assert found.row_bytes == 11 * groups * made
 
 

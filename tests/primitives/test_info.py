@@ -103,7 +103,7 @@ def test_every_pair_of_types_has_a_limit(kinds: str, layout: str) -> None:
     assert info.limits is not None
     assert info.limits.operations > 1e8
     if kinds == "f32:s4:f32" and layout == "any":
-        assert info.factors.endswith("8 at a time, s4 made f32 in registers")
+        assert info.factors.endswith("8 at a time, s4 converted to f32 in registers")
         assert info.limits.factors == "f32 x s4"
 
 

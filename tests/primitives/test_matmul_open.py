@@ -226,16 +226,16 @@ def test_a_src_whose_rows_are_one() -> None:
 
 def test_what_is_refused() -> None:
     pattern = MemoryDesc((R, R), "f32", (R, 1))
-    for types, rule in ((("bf16", "s4"), "s4 beside run-time"), (("s32", "s32"), "data type")):
+    for types, rule in ((("bf16", "s4"), "s4 with run-time"), (("s32", "s32"), "data type")):
         descs = [MemoryDesc((R, R), kind, (R, 1)) for kind in types]
         with pytest.raises(Unimplemented, match=rule):
             PrimitiveDesc(MatmulDesc(descs[0], descs[1], pattern), ENGINE)
     attr = PrimitiveAttr()
     attr.set_scales(Arg.WEIGHTS, 3)
-    with pytest.raises(Unimplemented, match="scales along k beside run-time sizes"):
+    with pytest.raises(Unimplemented, match="scales along k with run-time sizes"):
         PrimitiveDesc(MatmulDesc(pattern, pattern, pattern), ENGINE, attr)
     blocked = MemoryDesc((R, R), "f32", "AB16b16a")
-    with pytest.raises(Unimplemented, match="beside run-time sizes"):
+    with pytest.raises(Unimplemented, match="with run-time sizes"):
         PrimitiveDesc(MatmulDesc(pattern, blocked, pattern), ENGINE)
     with pytest.raises(InvalidArguments, match="weights_desc"):
         MatmulDesc(pattern, replace_first(pattern, 7), pattern)

@@ -46,14 +46,14 @@ SCALED = [
 )
 def test_products(isa: str, types: str, share: str, src: str, size: str) -> None:
     given = f"--dt={types} --encoding=:packed+{share}: --stag={src} --dtag=ab --bia-dt=f32 {size}"
-    assert all(conf.made is not None for conf in judged("matmul", given, isa))
+    assert all(conf.packing is not None for conf in judged("matmul", given, isa))
 
 
 @pytest.mark.parametrize("isa", NAMES)
 @pytest.mark.parametrize("attributes", SCALED)
 def test_quantized(attributes: str, isa: str) -> None:
     line = f"{attributes} --encoding=:packed+0.5: 1x64:64x64 40x256:256x33"
-    assert all(conf.made is not None for conf in judged("matmul", line, isa))
+    assert all(conf.packing is not None for conf in judged("matmul", line, isa))
 
 
 def test_nothing_to_add_up() -> None:
@@ -171,7 +171,7 @@ def test_refusals() -> None:
             "weights may be packed",
         ),
         (ReorderDesc(MemoryDesc((64, 32), "s8"), request), None, "leaves panels open"),
-        (ReorderDesc(MemoryDesc((64, 32), "f32"), packed), None, "changes no type"),
+        (ReorderDesc(MemoryDesc((64, 32), "f32"), packed), None, "keeps the data type"),
         (ReorderDesc(packed, MemoryDesc((64, 32), "s8")), None, "dense weights become packed"),
         (ReorderDesc(MemoryDesc((64, 32), "s8"), packed), by_half, "unsupported attribute"),
     ):

@@ -175,7 +175,7 @@ def test_refusals() -> None:
         ((dense, dense, csr), None, "dst and bias of a sparse product are dense"),
         ((MemoryDesc.csr((8, 8), "s8", 3), dense, dense), None, "s8"),
         ((csr, dense, dense), quantized, "scales"),
-        ((csr, dense.with_data_type("f64"), dense), None, "f64 beside another type"),
+        ((csr, dense.with_data_type("f64"), dense), None, "f64 and another type"),
     ):
         with pytest.raises(dnnl.Unimplemented, match=reason):
             PrimitiveDesc(MatmulDesc(*operands), ENGINE, attr)

@@ -80,7 +80,7 @@ def refused(made: Trial) -> str | None:
     """Why run-time sizes are refused of what is done where sizes are known."""
     if made.pd.impl_info.startswith("wrapping"):
         return "unsupported data type"
-    return None if plain(made) else "in blocks beside run-time sizes"
+    return None if plain(made) else "in blocks with run-time sizes"
 
 
 def serves(made: Trial) -> bool:
@@ -378,7 +378,7 @@ def test_rows_in_pairs_beside_an_operand_that_is_no_row(strides: tuple[int, int]
 def test_what_has_no_code_for_all_sizes() -> None:
     pattern = MemoryDesc((R, R), "f32")
     for data_type, tag, reason in (
-        ("f32", "aB8b", "unsupported layout: .* in blocks beside run-time sizes"),
+        ("f32", "aB8b", "unsupported layout: .* in blocks with run-time sizes"),
         ("s64", "ab", "unsupported data type: s64"),
     ):
         desc = MemoryDesc((R, R), data_type, tag)
@@ -387,7 +387,7 @@ def test_what_has_no_code_for_all_sizes() -> None:
             PrimitiveDesc(made, ENGINE)
     attr = PrimitiveAttr()
     attr.set_scales(Arg.SRC_0, 3, (1, 4))
-    with pytest.raises(Unimplemented, match="groups of scales beside run-time sizes"):
+    with pytest.raises(Unimplemented, match="groups of scales with run-time sizes"):
         PrimitiveDesc(BinaryDesc("binary_add", pattern, pattern, pattern), ENGINE, attr)
 
 

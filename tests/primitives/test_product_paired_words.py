@@ -18,7 +18,9 @@ from tests.primitives.products import (
 )
 
 ISA = "avx512_core_bf16"
-FACTORS = "bf16 by {} to f32 by avx512bf16.dpbf16ps.512, 8 at a time, {} made bf16 in registers"
+FACTORS = (
+    "bf16 by {} to f32 by avx512bf16.dpbf16ps.512, 8 at a time, {} converted to bf16 in registers"
+)
 pytestmark = pytest.mark.isa(ISA)
 weights_of_4_bits = pytest.mark.parametrize("weights", ["s4", "u4", "f4_e2m1"])
 

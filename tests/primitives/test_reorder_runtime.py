@@ -244,7 +244,7 @@ def test_sums_of_weights_need_known_sizes() -> None:
     with pytest.raises(InvalidArguments, match=r"DST.*compensation must be None"):
         prepared(open_desc, open_desc)(weights, sums)
     strided = MemoryDesc((3, 4), "f32", (R, 1))
-    with pytest.raises(Unimplemented, match=r"run-time dimension: beside a compensation"):
+    with pytest.raises(Unimplemented, match=r"run-time dimension: with a compensation"):
         PrimitiveDesc(ReorderDesc(strided, sums), ENGINE)
 
 

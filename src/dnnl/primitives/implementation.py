@@ -72,7 +72,7 @@ class Implementation:
 class OpenModule(Protocol):
     """A module of `dnnl.kernels` whose code serves all sizes."""
 
-    OPEN: OpenKernel
+    OPEN: OpenKernel[Any]
 
     def build_open(self, conf: Any, isa: Isa) -> Kernel:
         """The kernel of a configuration in which everything is open."""

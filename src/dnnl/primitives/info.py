@@ -14,7 +14,8 @@ from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.pairs import Pairs
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.kernels.product.plan.summary import Inspectable, PlanSummary, told
+from dnnl.kernels.product.base.blocking import Blocking
+from dnnl.kernels.product.plan.summary import Inspectable, PlanSummary
 from dnnl.primitives.amounts import duration, scaled, size
 from dnnl.primitives.implementation import Plan
 from dnnl.primitives.limits import Limits, limits
@@ -64,7 +65,7 @@ class Info:
     attributes among them. ``tile`` is that of the phase that computes dst, rows by columns,
     ``factors`` how its factors are multiplied; ``block`` is empty where a loop nest decides.
     ``operations`` counts multiplications and additions, 0 where they are not what takes time.
-    With ``packs`` threads copy panels of weights just before they multiply them; ``packing`` are
+    With ``packs`` threads pack panels of weights just before they multiply them; ``packing`` are
     the copies of whole tensors. ``limits`` are None on engines other than the processor.
     ``seconds`` is what an execution took, once measured (`with_time`).
     """
@@ -150,7 +151,7 @@ class Info:
         nbytes = self.scratchpad
         scratchpad = f"scratchpad of {size(nbytes)}" if nbytes else "no scratchpad"
         if self.packs:
-            yield "packing", "threads copy panels of weights just before they multiply them"
+            yield "packing", "threads pack panels of weights just before they multiply them"
         elif not self.packing:
             yield "packing", f"nothing is copied, {scratchpad}"
         for number, copy in enumerate(self.packing):
@@ -194,7 +195,7 @@ def look_inside(
         raise Unimplemented(
             rule, ["with_sizes({argument: descriptor}) of a description gives them"]
         )
-    inside = recipe.conf.inside if isinstance(recipe.conf, Inspectable) else None
+    summary = recipe.conf.summary if isinstance(recipe.conf, Inspectable) else None
     tensors = {label: arg_desc(argument) for label, argument in _arguments(desc, attr)}
     nbytes = sum(tensor.size for tensor in tensors.values())
     if any(isinstance(entry, PostOpSum) for entry in attr.post_ops):
@@ -204,20 +205,20 @@ def look_inside(
     info = Info(
         implementation=name,
         tensors=tuple((label, str(tensor)) for label, tensor in tensors.items()),
-        tile=_tile(steps, inside, recipe.isa),
-        block=told(inside.blocking) if inside and inside.blocking else "",
-        factors=_factors(inside) if inside else "",
-        packing=tuple(_packings(names, inside)) if inside else (),
+        tile=_tile(steps, summary, recipe.isa),
+        block=_blocks(summary.blocking) if summary and summary.blocking else "",
+        factors=_factors(summary) if summary else "",
+        packing=tuple(_packings(names, summary)) if summary else (),
         scratchpad=plan.scratchpad,
         steps=steps,
         tensor_bytes=nbytes,
         operations=desc.operation.flops(desc),
         limits=None,
-        packs=inside is not None and inside.made_of is not None,
+        packs=summary is not None and summary.packed_from is not None,
     )
     if engine.kind != _ENGINE:
         return info
-    how = inside.multiply if inside else _F32
+    how = summary.multiply if summary else _F32
     return replace(info, limits=limits(engine, recipe.isa, how, info.bytes_moved, num_threads))
 
 
@@ -239,9 +240,9 @@ def _arguments(desc: Any, attr: PrimitiveAttr) -> Iterator[tuple[str, int]]:
         yield "mask", Arg.DROPOUT_MASK
 
 
-def _packings(names: Mapping[int, str], inside: PlanSummary) -> Iterator[Packing]:
-    last = () if inside.copy_out is None else (inside.copy_out,)
-    for (src, given), (dst, made) in (*inside.copies_in, *last):
+def _packings(names: Mapping[int, str], summary: PlanSummary) -> Iterator[Packing]:
+    last = () if summary.copy_out is None else (summary.copy_out,)
+    for (src, given), (dst, made) in (*summary.copies_in, *last):
         name = names.get(src) or names.get(dst) or "what is packed already"
         written = given if dst in names else made
         size = written.size - written.offset0 * written.data_type.bits // 8
@@ -262,33 +263,43 @@ def _steps(recipe: Recipe) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _tile(steps: tuple[Step, ...], inside: PlanSummary | None, isa: Isa) -> str:
+def _tile(steps: tuple[Step, ...], summary: PlanSummary | None, isa: Isa) -> str:
     """The tile of the products; elsewhere that of the last phase."""
-    if inside is not None and inside.blocking is not None:
-        tile = inside.blocking.tile
+    if summary is not None and summary.blocking is not None:
+        tile = summary.blocking.tile
         return f"{tile.rows}x{tile.vectors * isa.lanes}"
     return steps[-1].tile if steps else "0x0"
 
 
-def _factors(inside: PlanSummary) -> str:
+def _factors(summary: PlanSummary) -> str:
     """How two factors are multiplied."""
-    how = inside.multiply
+    how = summary.multiply
     by = (how.tiles or how.dot).instruction.removeprefix("llvm.x86.").removeprefix(
         "llvm."
     ) or "plain products"
     group = f", {how.group} at a time" if how.group > 1 else ""
     widened = ""
     if how.on_registers is not how:
-        widened = f", {how.b} made {how.on_registers.b} in registers"
+        widened = f", {how.b} converted to {how.on_registers.b} in registers"
     elif how.parts > 1 and how.tiles is None:
-        widened = f", widened to {how.parts} registers"
+        widened = f", up-converted to {how.parts} registers"
     if how.up_converted:
         widened += ", src before the product"
     if isinstance(how, Pairs):
         widened += ", sums of two in 16 bits"
-    if inside.pairs:
+    if summary.pairs:
         widened += "; panels of small weights by sums of two in 16 bits"
-    if inside.made_of is not None:
-        out_of = "" if inside.made_of is how.b else f" of {inside.made_of}"
-        widened += f"; threads make panels of {how.b}{out_of}"
+    if summary.packed_from is not None:
+        source = "" if summary.packed_from is how.b else f" from {summary.packed_from}"
+        widened += f"; threads pack panels of {how.b}{source}"
     return f"{how.a} by {how.b} to {how.dot.accumulator} by {by}{group}{widened}"
+
+
+def _blocks(blocking: Blocking) -> str:
+    """The cache blocking as a sentence."""
+    if not blocking.panels:
+        return "all panels of weights stay in the second-level cache, each tile meets all of them"
+    many = "1 panel of weights meets" if blocking.panels == 1 else f"{blocking.panels} panels meet"
+    rows = f"blocks of {blocking.places} rows" if blocking.places else "all rows before the next"
+    steps = f"; of each sum {blocking.steps} steps at a time" if blocking.steps else ""
+    return f"{many} {rows}{steps}"

@@ -241,8 +241,8 @@ def test_inside_of_our_kernel() -> None:
         assert re.search(part, text), (part, text)
     assert "u8 by s8 to s32 by " in explained("--matmul", "--dt=u8:s8:f32", "64x96:96x64")
     text = explained("--matmul", "--wtag=ab", "64x96:96x64")
-    assert "threads make panels of f32\n" in text
-    assert "threads copy panels of weights just before they multiply them\n" in text
+    assert "threads pack panels of f32\n" in text
+    assert "threads pack panels of weights just before they multiply them\n" in text
     assert "nothing is copied" not in text
     assert "\nmeasured  " not in explained("--matmul", "64x96:96x64")
     assert "inside      sizes that only an execution" in explained(

@@ -116,16 +116,16 @@ def configure(chain: Chain, isa: Isa) -> ChainConf | Refusal:
     scratchpad = Scratchpad(first.scratchpad)
     between = scratchpad.take(chain.first.dst)
     _, last = first.dst if first.copy_out is None else first.copy_out[1]
-    last = _moved(last, between[1].offset0)
+    last = _at_offset(last, between[1].offset0)
     if first.copy_out is None:
         first = replace(first, dst=(between[0], last))
     else:
         first = replace(first, copy_out=(first.copy_out[0], (between[0], last)))
-    moved = replace(chain, second=replace(chain.second, src=between[1]))
-    return ChainConf(moved, None, first, scratchpad.size)
+    resolved = replace(chain, second=replace(chain.second, src=between[1]))
+    return ChainConf(resolved, None, first, scratchpad.size)
 
 
-def _moved(desc: MemoryDesc, begin: int) -> MemoryDesc:
+def _at_offset(desc: MemoryDesc, begin: int) -> MemoryDesc:
     return MemoryDesc(
         desc.dims, desc.data_type, desc.strides, inner_blocks=desc.inner_blocks, offset0=begin
     )

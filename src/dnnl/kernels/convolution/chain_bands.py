@@ -45,7 +45,7 @@ from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
-from dnnl.kernels.product.base.pixel_tiles import Spatial, alike
+from dnnl.kernels.product.base.pixel_tiles import Spatial, runs_by_key
 from dnnl.kernels.product.loops.loops import emit_product
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -206,7 +206,7 @@ def _runs(h: Spatial, rows: int) -> tuple[Run, ...]:
     starts = [*range(first + 1), *range(last, count)]
     return tuple(
         Run(begin, end - begin, band(begin)[0], above, own, padding)
-        for (begin, end), (above, own, padding) in alike(count, starts, lambda n: band(n)[1:])
+        for (begin, end), (above, own, padding) in runs_by_key(count, starts, lambda n: band(n)[1:])
     )
 
 
@@ -398,9 +398,9 @@ class _BandWriter:
         self._computes, self._rows = computes, between.dims[2]
         begin = -(-between.size // _LINE) * _LINE
         end = begin + computes.scratch
-        self._held = phase.scratch(end + _POINTER * (1 + len(ids)))
-        self._scratch = self.e.element(self._held, i64(begin), I8)
-        self._list = self.e.element(self._held, i64(end + _POINTER), I8)
+        self._buffer = phase.scratch(end + _POINTER * (1 + len(ids)))
+        self._scratch = self.e.element(self._buffer, i64(begin), I8)
+        self._list = self.e.element(self._buffer, i64(end + _POINTER), I8)
 
     def item(self, env: Env, band: Axis, called: Sequence[_Called]) -> None:
         """Branch to the code of the run that the band belongs to."""
@@ -424,7 +424,7 @@ class _BandWriter:
         e, b = self.e, self.e.b
         b.store(self._scratch, b.gep(self._list, [i64(-1)], source_etype=PTR))
         for place, argument in enumerate(self._ids):
-            address = self._held
+            address = self._buffer
             if argument in self._slots:
                 desc, index = called.shifts[argument]
                 offset = linear_offset(desc, index)

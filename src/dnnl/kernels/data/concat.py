@@ -71,8 +71,8 @@ def build(conf: ConcatConf, isa: Isa) -> Kernel:
     arguments = Arguments()
     nests = [_copy(conf, part, arguments) for part in _parts(conf)]
     descs = [*conf.srcs, conf.dst]
-    together = symbol("concat", descs, isa)
-    phase = emit_interleaved(module, together, nests)
+    entry = symbol("concat", descs, isa)
+    phase = emit_interleaved(module, entry, nests)
     if phase is not None:
         return Kernel(module, (phase,), arguments.ids)
     names = [symbol(f"concat{number}", descs, isa) for number in range(len(nests))]
@@ -115,11 +115,11 @@ def _copy(conf: ConcatConf, part: _Part, arguments: Arguments) -> Nest:
     own = index[conf.axis] + -part.shift
     index[conf.axis] = own
     where = (Bound(own, part.end - part.shift),)
-    nest = _moved(conf, part.number, axes, index, part.begin, dst, arguments)
+    nest = _copy_nest(conf, part.number, axes, index, part.begin, dst, arguments)
     return replace(nest, where=where)
 
 
-def _moved(
+def _copy_nest(
     conf: ConcatConf,
     number: int,
     axes: Sequence[Axis],
@@ -158,7 +158,7 @@ def _nests(conf: ConcatConf, arguments: Arguments) -> Iterator[Nest]:
         there = [*index]
         there[conf.axis] = there[conf.axis] + place
         dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(there))
-        yield _moved(conf, number, axes, index, place, dst, arguments)
+        yield _copy_nest(conf, number, axes, index, place, dst, arguments)
         place += max(0, src.dims[conf.axis])
 
 

@@ -20,7 +20,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 # So many rows that lie in turns in dst are written together.
-_MOST_TURNS = 6
+_MOST_INTERLEAVED = 6
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class ShuffleConf:
         return (Arg.SRC, Arg.DST) if self.forward else (Arg.DIFF_DST, Arg.DIFF_SRC)
 
     @property
-    def in_turns(self) -> bool:
+    def interleaved(self) -> bool:
         """Whether a few rows of src lie in turns in dst, and nothing else does."""
-        few, dst = 1 < self.rows <= min(_MOST_TURNS, self.columns), self.dst
+        few, dst = 1 < self.rows <= min(_MOST_INTERLEAVED, self.columns), self.dst
         plain = not dst.inner_blocks and dst.padded_dims == dst.dims
         return few and plain and dst.strides[self.axis] == 1
 
@@ -74,7 +74,7 @@ def configure(
 def build(conf: ShuffleConf, isa: Isa) -> Kernel:
     """One nest."""
     arguments, name = Arguments(), "shuffle" if conf.forward else "shuffle_backward"
-    walk = _walk_in_turns(conf) if conf.in_turns else _walk(conf)
+    walk = _interleaved_walk(conf) if conf.interleaved else _walk(conf)
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
     before, behind = axes[: conf.axis], axes[conf.axis + 1 :]
@@ -96,7 +96,7 @@ def build(conf: ShuffleConf, isa: Isa) -> Kernel:
             result.finished(point, source.load(point, read))
             for source, result in zip(sources, results, strict=True)
         ]
-        if conf.in_turns:
+        if conf.interleaved:
             point.store_interleaved(outputs, values)
         else:
             point.store(outputs[0], values[0])
@@ -137,7 +137,7 @@ class _Walk:
         return tuple(axis for form in (self.column, *self.rows) for axis in form.strides)
 
 
-def _walk_in_turns(conf: ShuffleConf) -> _Walk:
+def _interleaved_walk(conf: ShuffleConf) -> _Walk:
     """All rows at each column."""
     rows = tuple(ZERO + number for number in range(conf.rows))
     return _Walk(rows, Affine.of(Axis(conf.columns, "column")))

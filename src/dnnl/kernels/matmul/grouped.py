@@ -100,20 +100,20 @@ def _shape(isa: Isa, problem: ProductProblem, groups: int) -> Shape:
 
 
 def _panels(
-    isa: Isa, average: int, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool
+    isa: Isa, average: int, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, ones: bool
 ) -> Panels:
     """Weights in rows stay as they are if whole panels lie in them and most groups are one tile:
     each row of a panel is in a line of its own, and few of those stay in a cache."""
-    vectors = max(2, way.group)
+    vectors = max(2, dot.group)
     _, k, n = weights.dims
-    whole = k % way.group == 0 and n % (vectors * isa.lanes) == 0 and isa.lanes > 1
-    plain = weights.is_plain and weights.data_type is way.b and weights.strides[-1] == 1
-    lowest = registers(1, vectors, way.parts, ones=ones)
-    few = average <= max_rows(isa, vectors, way.parts, ones=ones) and way.span == 1
+    whole = k % dot.group == 0 and n % (vectors * isa.lanes) == 0 and isa.lanes > 1
+    plain = weights.is_plain and weights.data_type is dot.b and weights.strides[-1] == 1
+    lowest = registers(1, vectors, dot.parts, ones=ones)
+    few = average <= max_rows(isa, vectors, dot.parts, ones=ones) and dot.span == 1
     if whole and plain and few and lowest <= isa.registers:
         return Panels(weights, vectors)
     rows = MemoryDesc((1, max(1, average), k), src.data_type)
-    return matmul.shape(isa).panels(rows, weights, way, ones)
+    return matmul.shape(isa).panels(rows, weights, dot, ones)
 
 
 def build(conf: GroupedMatmulConf, isa: Isa) -> Kernel:
@@ -175,7 +175,7 @@ class _GroupedWriter:
         assert weights_form is not None, "panels are affine"
         self.src_form, self.weights_form = src_form, weights_form
         plain = not product.weights[1].inner_blocks and group > 1
-        self.apart = product.weights[1].strides[-2] if plain else 0
+        self.k_stride = product.weights[1].strides[-2] if plain else 0
 
     def phase(self) -> Phase:
         """Write it."""
@@ -223,8 +223,8 @@ class _GroupedWriter:
         """The tiles of rows ``begin`` .. ``end - 1``."""
         e = self.e
         for height in self._heights():
-            room = e.larger(i64(0), e.add(end, e.mul(begin, -1)))
-            tiles, _ = e.divmod(room, height)
+            left = e.larger(i64(0), e.add(end, e.mul(begin, -1)))
+            tiles, _ = e.divmod(left, height)
             whole = e.add(begin, e.mul(tiles, height))
 
             def one(row: Value, height: int = height) -> None:
@@ -233,7 +233,7 @@ class _GroupedWriter:
             e.loop(begin, whole, one, step=height, unroll=False, name="tile")
             begin = whole
 
-    def _ahead(self) -> Prefetch | None:
+    def _prefetch(self) -> Prefetch | None:
         """What a tile asks for of panels that lie one behind the other."""
         form, bits = self.weights_form, self.multiply.b.bits
         step = form.stride(self.k) * bits // 8
@@ -260,7 +260,7 @@ class _GroupedWriter:
         )
         steps = tuple(self.weights_form.stride(vectors) * v for v in range(vectors.extent))
         factors = Factors(
-            src, weights, tuple(rows), steps, self.multiply, self.apart, self._ahead()
+            src, weights, tuple(rows), steps, self.multiply, self.k_stride, self._prefetch()
         )
         zero = Tile.of(self.multiply.zero(e), len(rows), vectors.extent)
         at = self.store.at(env, height, height)

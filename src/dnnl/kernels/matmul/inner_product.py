@@ -33,7 +33,7 @@ def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
 def _shape(isa: Isa) -> Shape:
     summed = slice(1, None)
     both = summed, summed
-    return Shape(_walkable, _packed, partial(_panels, isa), _plain, both, _apart, _line)
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain, both, _column_stride, _line)
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
@@ -63,43 +63,43 @@ def _line(src: MemoryDesc) -> int:
     return block or src.dims[_innermost(src)]
 
 
-def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
+def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, _: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
-    if isinstance(way, PackedMultiply) and way.column_stride:
+    if isinstance(dot, PackedMultiply) and dot.column_stride:
         return Panels(weights, 1)
     step = src.strides[0] * src.data_type.size
-    vectors = panel_vectors(isa, way, weights, 0, src.dims[0], step)
-    group, block, inner = way.group, _block(src), _innermost(src)
+    vectors = panel_vectors(isa, dot, weights, 0, src.dims[0], step)
+    group, block, inner = dot.group, _block(src), _innermost(src)
     cut = bool(block) or group > 1
     names = "".join(
         LETTERS[dim].upper() if cut and dim == inner else LETTERS[dim] for dim in _order(src)
     )
     groups = f"{block // group}{LETTERS[inner]}" if block > group else ""
-    words = f"{group}{LETTERS[inner]}" if group > 1 else ""
-    tag = FormatTag(f"A{names}{groups}{vectors * isa.lanes}a{words}")
-    return Panels(weights.with_data_type(way.b).with_tag(tag), vectors)
+    k_group = f"{group}{LETTERS[inner]}" if group > 1 else ""
+    tag = FormatTag(f"A{names}{groups}{vectors * isa.lanes}a{k_group}")
+    return Panels(weights.with_data_type(dot.b).with_tag(tag), vectors)
 
 
-def _walkable(src: MemoryDesc, way: Multiply) -> bool:
+def _walkable(src: MemoryDesc, dot: Multiply) -> bool:
     """Whether all offsets of src are affine in channel blocks, with blocks of channels only, all of
     which belong to src as a whole, and whether those that are side by side are whole groups."""
     sizes = block_boundaries(src, 1)
     whole = not sizes or src.padded_dims[1] % sizes[-1] == 0
     if not (len(src.inner_blocks) == len(sizes) <= 1 and whole):
         return False
-    if way.group == 1:
+    if dot.group == 1:
         return True
     inner = _innermost(src)
     line, step = (sizes[-1], 1) if sizes else (src.dims[inner], src.strides[inner])
-    return step == 1 and line % way.group == 0
+    return step == 1 and line % dot.group == 0
 
 
-def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
+def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
     """Row-major, or groups of neighbouring channels, behind each other as the channels are."""
-    src = src.with_data_type(way.a)
-    if way.group == 1:
+    src = src.with_data_type(dot.a)
+    if dot.group == 1:
         return plain(src)
-    return src.with_tag(FormatTag(f"a{LETTERS[2 : src.ndims]}B{way.group}b"))
+    return src.with_tag(FormatTag(f"a{LETTERS[2 : src.ndims]}B{dot.group}b"))
 
 
 def _plain(dst: MemoryDesc) -> bool:
@@ -107,7 +107,7 @@ def _plain(dst: MemoryDesc) -> bool:
     return not dst.inner_blocks and dst.dims == dst.padded_dims
 
 
-def _apart(weights: MemoryDesc) -> int:
+def _column_stride(weights: MemoryDesc) -> int:
     """How far the weights of output channels lie apart, if each has them side by side, else 0."""
     plain = weights.format_kind is FormatKind.blocked and _plain(weights) and weights.ndims == 2
     if not plain or weights.strides[1] != 1:
@@ -181,7 +181,7 @@ def _products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Produc
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         segments=phases.segments(conf, arguments, dst, at, depth, part),
-        narrow=phases.other_way(conf, arguments, read, isa),
-        made=phases.made(conf, arguments, lambda k: (columns.form, k)),
+        narrow=phases.narrow_path(conf, arguments, read, isa),
+        packing=phases.packing(conf, arguments, lambda k: (columns.form, k)),
     )
     return (product,)

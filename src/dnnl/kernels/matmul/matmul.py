@@ -27,20 +27,20 @@ from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.loops.form import Product, along_line
 from dnnl.kernels.product.pack.sparse_decoded import (
     as_panels,
-    expanding,
     packed,
     packed_as,
+    plan_sparse_decoded,
     refuse_packed,
 )
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.product.plan.dot_kind import (
-    ROWS_OF_MADE,
-    direct_way,
+    LEAST_PACKED_ROWS,
+    direct_dot,
     needs_floats,
     panel_vectors,
     segments_of,
-    usual_way,
+    usual_dot,
 )
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.arg import Arg
@@ -78,47 +78,49 @@ def shape(isa: Isa) -> Shape:
         partial(_panels, isa),
         _affine,
         (slice(-1, None), slice(-2, -1)),
-        _columns_apart,
+        _column_stride,
         lambda src: src.dims[-1],
     )
 
 
-def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> Panels:
+def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, ones: bool) -> Panels:
     """Panels of a tile's columns, each with all of k in one stream; weights that few rows meet stay
     as they are."""
-    if isinstance(way, PackedMultiply) and way.column_stride:
+    if isinstance(dot, PackedMultiply) and dot.column_stride:
         return Panels(weights, 1)
-    wide = _as_they_are(isa, src, weights, way, ones)
+    wide = _in_place_vectors(isa, src, weights, dot, ones)
     if wide:
         return Panels(weights, wide)
     row_step = src.strides[-2] * src.data_type.size
-    vectors = panel_vectors(isa, way, weights, -1, src.dims[-2], row_step)
-    return Panels(panels_of(weights, way, isa, vectors), vectors)
+    vectors = panel_vectors(isa, dot, weights, -1, src.dims[-2], row_step)
+    return Panels(panels_of(weights, dot, isa, vectors), vectors)
 
 
-def panels_of(weights: MemoryDesc, way: Multiply, isa: Isa, vectors: int) -> MemoryDesc:
+def panels_of(weights: MemoryDesc, dot: Multiply, isa: Isa, vectors: int) -> MemoryDesc:
     """Weights in panels of so many vectors."""
-    weights = weights.with_data_type(way.b)
+    weights = weights.with_data_type(dot.b)
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
-    width, group = vectors * isa.lanes, way.group
+    width, group = vectors * isa.lanes, dot.group
     if group == 1:
         return weights.with_tag(FormatTag(f"{batch}{n.upper()}{k}{width}{n}"))
     return weights.with_tag(FormatTag(f"{batch}{n.upper()}{k.upper()}{width}{n}{group}{k}"))
 
 
-def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> int:
+def _in_place_vectors(
+    isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, ones: bool
+) -> int:
     """How many vectors wide a tile of all rows of src should be to read row-major weights once, in
     long runs and without tails; 0 where there are more rows, or no such tile."""
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
     rows = src.dims[-2]
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
-    together = way.row_vectors
-    if isa.lanes == 1 or tail or not together or weights.dims[-2] % way.group:
+    vectors_built = dot.row_vectors
+    if isa.lanes == 1 or tail or not vectors_built or weights.dims[-2] % dot.group:
         return 0
     near = weights.size <= isa.caches.l2
-    if way.tiles is not None and rows >= ROWS_OF_MADE and near:
+    if dot.tiles is not None and rows >= LEAST_PACKED_ROWS and near:
         return 0
-    if not plain or weights.strides[-1] != 1 or weights.data_type is not way.b:
+    if not plain or weights.strides[-1] != 1 or weights.data_type is not dot.b:
         return 0
     if weights.data_type.bits < 8 and any(
         step % 2 for step in (weights.offset0, *weights.strides[:-1])
@@ -126,14 +128,14 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, 
         return 0
     widths = [
         width
-        for width in range(max(_LEAST_RUN, together), isa.registers, together)
+        for width in range(max(_LEAST_RUN, vectors_built), isa.registers, vectors_built)
         if vectors % width == 0
-        and registers(rows, width * way.span, way.parts, ones=ones) <= isa.registers
+        and registers(rows, width * dot.span, dot.parts, ones=ones) <= isa.registers
     ]
     return max(widths, default=0)
 
 
-def _columns_apart(weights: MemoryDesc) -> int:
+def _column_stride(weights: MemoryDesc) -> int:
     """How far columns without gaps lie apart, 0 for other matrices."""
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
     if not plain or weights.inner_blocks or weights.strides[-2] != 1:
@@ -168,16 +170,16 @@ def _plan_packed(problem: ProductProblem, isa: Isa, weights: Argument) -> Produc
     src: Argument = (Arg.SRC, problem.src)
     if not terms:
         return product_conf.plan(problem, isa, src, (Arg.WEIGHTS, problem.weights), 0, known)
-    way = direct_way(problem, isa, terms, known) or usual_way(problem, isa)
-    assert way is not None, "bytes are multiplied everywhere"
-    expanded = expanding(isa, weights, way, terms)
-    if isinstance(expanded, Refusal):
-        return expanded
+    dot = direct_dot(problem, isa, terms, known) or usual_dot(problem, isa)
+    assert dot is not None, "bytes are multiplied everywhere"
+    decoded = plan_sparse_decoded(isa, weights, dot, terms)
+    if isinstance(decoded, Refusal):
+        return decoded
     changing = needs_floats(problem, factors, known)
-    if changing and segments_of(problem, factors, known, terms, way) is None:
+    if changing and segments_of(problem, factors, known, terms, dot) is None:
         rule = "scales and zero points that packed weights would have to be copied for"
         return Refusal(Reason.ATTRIBUTE, rule)
-    return product_conf.plan(problem, isa, src, weights, terms, known, expanded)
+    return product_conf.plan(problem, isa, src, weights, terms, known, decoded)
 
 
 def column_major(problem: ProductProblem) -> bool:
@@ -206,25 +208,25 @@ def _in_columns(src: MemoryDesc) -> bool:
 
 def transposed(problem: ProductProblem) -> ProductProblem:
     """The product of the transposed matrices, which is the transposed product."""
-    post_ops = tuple(entry.mapped(turned) for entry in problem.post_ops)
+    post_ops = tuple(entry.mapped(transposed_desc) for entry in problem.post_ops)
     given = problem.quantization
     first = problem.dst.ndims - 2
     scales, zero_points = (
-        tuple((arg, _turned(spec, first)) for arg, spec in specs)
+        tuple((arg, _transposed_spec(spec, first)) for arg, spec in specs)
         for specs in (given.scales, given.zero_points)
     )
     return ProductProblem(
-        turned(problem.weights),
-        turned(problem.src),
-        turned(problem.bias),
-        turned(problem.dst),
+        transposed_desc(problem.weights),
+        transposed_desc(problem.src),
+        transposed_desc(problem.bias),
+        transposed_desc(problem.dst),
         post_ops,
         Quantization(scales, zero_points, given.adjust),
         problem.narrow,
     )
 
 
-def turned(desc: MemoryDesc) -> MemoryDesc:
+def transposed_desc(desc: MemoryDesc) -> MemoryDesc:
     """The descriptor of the transposed matrices; the zero one as it is."""
     if desc.is_zero:
         return desc
@@ -232,7 +234,7 @@ def turned(desc: MemoryDesc) -> MemoryDesc:
     return desc.permute_axes((*range(last - 1), last, last - 1))
 
 
-def _turned(spec: ScaleSpec, first: int) -> ScaleSpec:
+def _transposed_spec(spec: ScaleSpec, first: int) -> ScaleSpec:
     """The values of the transposed matrix, whose dimensions are ``first`` and the next one."""
     low, high = spec.mask >> first & 1, spec.mask >> (first + 1) & 1
     mask = spec.mask & ((1 << first) - 1) | high << first | low << (first + 1)
@@ -248,19 +250,19 @@ def _affine(desc: MemoryDesc) -> bool:
     return linear_offset(desc, index) is not None and desc.dims == desc.padded_dims
 
 
-def _walkable(src: MemoryDesc, way: Multiply) -> bool:
+def _walkable(src: MemoryDesc, dot: Multiply) -> bool:
     """Whether the product reads src as it is: single elements anywhere, groups of k side by side,
     with nothing behind the last one."""
-    if way.group == 1:
+    if dot.group == 1:
         return _affine(src)
-    return _affine(src) and src.strides[-1] == 1 and src.dims[-1] % way.group == 0
+    return _affine(src) and src.strides[-1] == 1 and src.dims[-1] % dot.group == 0
 
 
-def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
+def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
     """Rows of whole groups."""
     *rows, k = (*LETTERS[: src.ndims],)
-    depth = f"{k.upper()}{way.group}{k}" if way.group > 1 else k
-    return src.with_data_type(way.a).with_tag(FormatTag("".join(rows) + depth))
+    depth = f"{k.upper()}{dot.group}{k}" if dot.group > 1 else k
+    return src.with_data_type(dot.a).with_tag(FormatTag("".join(rows) + depth))
 
 
 def build(conf: ProductConf, isa: Isa) -> Kernel:
@@ -315,10 +317,10 @@ def _products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Produc
         phases.finish(conf, arguments, dst, at, depth_of),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        apart=conf.weights[1].strides[-2] if in_rows else 0,
+        k_stride=conf.weights[1].strides[-2] if in_rows else 0,
         segments=phases.segments(conf, arguments, dst, at, depth_of, part),
-        narrow=phases.other_way(conf, arguments, src, isa),
-        made=phases.made(
+        narrow=phases.narrow_path(conf, arguments, src, isa),
+        packing=phases.packing(
             conf, arguments, lambda k: (*_batch_index(conf.weights[1], outer), k, columns.form)
         ),
     )

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import prod
-from typing import Any
 
 from dnnl.codegen.epilogue.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.epilogue.post_ops import Epilogue
@@ -28,11 +27,11 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, broadcast
 from dnnl.codegen.product.brgemm import choose_vectors
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.matmul.matmul import column_major, panels_of, transposed, turned
-from dnnl.kernels.matmul.open_blocks import Extents, Room, choose_blocks
+from dnnl.kernels.matmul.matmul import column_major, panels_of, transposed, transposed_desc
+from dnnl.kernels.matmul.open_blocks import Extents, ThreadScratch, choose_blocks
 from dnnl.kernels.matmul.open_pack import Order
-from dnnl.kernels.product.base.problem import ProductProblem, plain
-from dnnl.kernels.product.base.types import multiplies_integers, way_of
+from dnnl.kernels.product.base.problem import ProductProblem, plain, with_plain_layouts
+from dnnl.kernels.product.base.types import dot_of, multiplies_integers
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.shared.open_nests import refuse_groups, refuse_open, with_operands
 from dnnl.kernels.shared.scratchpad import Argument
@@ -52,16 +51,16 @@ class LaunchParameter(IntEnum):
     ROWS = 1
     COLUMNS = 2
     PANELS = 3
-    WORDS = 4  # of a line: groups of k
+    K_GROUPS = 4  # of a line: groups of k
     TERMS = 5  # of a sum: k
     BLOCK_ROWS = 6
     BLOCK_PANELS = 7
-    BLOCK_WORDS = 8
+    BLOCK_K_GROUPS = 8
     PARTS = 9  # of a sum
     SRC_ORDER = 10
     WEIGHTS_ORDER = 11
     VECTORS = 12  # whether all tensors at the end of a tile have columns for neighbours
-    AS_THEY_ARE = 13  # whether weights in rows are read where they lie
+    WEIGHTS_IN_PLACE = 13  # whether weights in rows are read where they lie
     TILE_ROWS = 14  # at most
     TILE_COLUMNS = 15
 
@@ -71,8 +70,9 @@ HEAD = len(LaunchParameter)
 
 @dataclass(frozen=True)
 class OpenMatmulConf:
-    """A product; ``src`` is what is broadcast, which is the weights of one that is ``turned``.
-    Weights lie in panels, or in any plain layout; panels are ``vectors`` wide."""
+    """A product; ``src`` is what is broadcast, which is the weights of one that is
+    ``transposed_desc``. Weights lie in panels, or in any plain layout; panels are ``vectors``
+    wide."""
 
     src: Argument
     weights: Argument
@@ -82,7 +82,7 @@ class OpenMatmulConf:
     quantization: Quantization
     multiply: Multiply
     core: DataType
-    turned: bool
+    transposed: bool
     panels: bool
     vectors: int
 
@@ -110,26 +110,21 @@ def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
     """Decide the layouts that are ``any``: weights whose sizes are known are in panels, if rows of
     dst are; all others are row-major."""
     weights = problem.weights
-    decided: dict[str, Any] = {
-        name: plain(desc)
-        for name in ("src", "dst", "bias")
-        if (desc := getattr(problem, name)).format_kind is FormatKind.any
-    }
-    problem = replace(problem, **decided)
+    problem = with_plain_layouts(problem)
     if weights.format_kind is not FormatKind.any:
         return problem
-    way = _way(problem, isa)
-    if way is None or weights.data_type is not way.b or column_major(problem):
+    dot = _dot(problem, isa)
+    if dot is None or weights.data_type is not dot.b or column_major(problem):
         return replace(problem, weights=plain(weights))
-    found = panels_of(weights, way, isa, choose_vectors(isa, weights.dims[-1], 0, way.span))
+    found = panels_of(weights, dot, isa, choose_vectors(isa, weights.dims[-1], 0, dot.span))
     return replace(problem, weights=found.with_data_type(weights.data_type))
 
 
-def _way(problem: ProductProblem, isa: Isa) -> Multiply | None:
+def _dot(problem: ProductProblem, isa: Isa) -> Multiply | None:
     """How vectors multiply src and weights. Beside a matrix unit, which takes fixed sizes alone,
     they are slower with pairs of bf16 than with f32."""
     types = problem.src.data_type, problem.weights.data_type
-    return way_of(isa, *types, problem.narrow, grouped=isa.matrix is None)
+    return dot_of(isa, *types, problem.narrow, grouped=isa.matrix is None)
 
 
 def configure(problem: ProductProblem, isa: Isa) -> OpenMatmulConf | Refusal:
@@ -139,15 +134,15 @@ def configure(problem: ProductProblem, isa: Isa) -> OpenMatmulConf | Refusal:
         return refusal
     given = problem
     ids = int(Arg.SRC), int(Arg.WEIGHTS)
-    is_turned = column_major(problem) and not problem.weights.inner_blocks
-    if is_turned:
+    is_transposed = column_major(problem) and not problem.weights.inner_blocks
+    if is_transposed:
         problem, ids = transposed(problem), ids[::-1]
-    way = _way(problem, isa)
-    assert way is not None, "refused before"
+    dot = _dot(problem, isa)
+    assert dot is not None, "refused before"
     refusal = _refuse_sums(problem, ids)
     if refusal is not None:
         return refusal
-    vectors = _vectors(problem.weights, way, isa)
+    vectors = _vectors(problem.weights, dot, isa)
     if vectors is None:
         return Refusal(Reason.LAYOUT, f"{given.weights} beside run-time sizes")
     bare = problem.bias.is_zero and not problem.post_ops
@@ -158,9 +153,9 @@ def configure(problem: ProductProblem, isa: Isa) -> OpenMatmulConf | Refusal:
         problem.dst,
         problem.post_ops,
         problem.quantization,
-        way,
-        core_type(way, problem.dst.data_type, problem.quantization, bare=bare),
-        is_turned,
+        dot,
+        core_type(dot, problem.dst.data_type, problem.quantization, bare=bare),
+        is_transposed,
         bool(problem.weights.inner_blocks),
         vectors,
     )
@@ -192,14 +187,14 @@ def _refuse_sums(problem: ProductProblem, factors: tuple[int, int]) -> Refusal |
     return None
 
 
-def _vectors(weights: MemoryDesc, way: Multiply, isa: Isa) -> int | None:
+def _vectors(weights: MemoryDesc, dot: Multiply, isa: Isa) -> int | None:
     """How wide the panels of weights are; None if these lie in blocks that are none."""
     if not weights.inner_blocks:
         known = weights.dims[-1] != RUNTIME_DIM
-        return choose_vectors(isa, weights.dims[-1] if known else 4 * isa.lanes, 0, way.span)
+        return choose_vectors(isa, weights.dims[-1] if known else 4 * isa.lanes, 0, dot.span)
     for vectors in range(1, _WIDEST + 1):
-        if weights.data_type is way.b and _same_blocks(
-            weights, panels_of(weights, way, isa, vectors)
+        if weights.data_type is dot.b and _same_blocks(
+            weights, panels_of(weights, dot, isa, vectors)
         ):
             return vectors
     return None
@@ -237,7 +232,7 @@ def _known(conf: OpenMatmulConf, descs: Mapping[int, MemoryDesc]) -> OpenMatmulC
 
     def given(argument: int, own: MemoryDesc) -> MemoryDesc:
         desc = descs.get(argument, own)
-        return turned(desc) if conf.turned and argument in descs else desc
+        return transposed_desc(desc) if conf.transposed and argument in descs else desc
 
     entries = enumerate(conf.post_ops)
     return replace(
@@ -298,57 +293,61 @@ def tensors(conf: OpenMatmulConf, arguments: Arguments) -> Tensors:
     )
 
 
-def room(conf: OpenMatmulConf, isa: Isa, of: Tensors) -> Room:
+def scratch(conf: OpenMatmulConf, isa: Isa, of: Tensors) -> ThreadScratch:
     """What a thread has memory for."""
-    return Room.of(isa, conf.multiply, conf.vectors, ones=of.finish.needs_column_sums)
+    return ThreadScratch.of(isa, conf.multiply, conf.vectors, ones=of.finish.needs_column_sums)
 
 
 def sizes(conf: OpenMatmulConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
     """What the code needs to know of an execution on memories of these descriptors, by argument."""
     known = _known(conf, descs)
     found = tensors(known, Arguments())
-    here, group = room(conf, isa, found), conf.multiply.group
+    here, group = scratch(conf, isa, found), conf.multiply.group
     *batch, rows, columns = known.dst.dims
     terms = known.src[1].dims[-1]
     src = _steps(found.src, found, (found.row, found.depth))
     weights = _steps(found.weights, found, (found.column, found.depth))
     order = _order(weights)
-    words = -(-terms // group)
-    in_rows = order is Order.LINES and may_stay(conf) and not terms % group
+    k_groups = -(-terms // group)
+    in_rows = order is Order.LINES and reads_in_place(conf) and not terms % group
     blocks = choose_blocks(
-        isa, here, Extents(prod(batch), rows, columns, words, terms, conf.panels, in_rows)
+        isa, here, Extents(prod(batch), rows, columns, k_groups, terms, conf.panels, in_rows)
     )
     width = blocks.tile.vectors * here.lanes
     panels = -(-columns // width)
     units = prod(batch) * -(-rows // blocks.rows) * -(-panels // blocks.panels)
     ends = [_steps(operand, found, (found.row, found.column)) for operand in found.ends]
     pattern = tensors(shared(conf), Arguments()).ends
-    lasting = [step[2] for step, operand in zip(ends, pattern, strict=True) if moves(operand)]
-    vectors = columns == 1 or all(step == 1 for step in lasting)
+    varying = [
+        step[2]
+        for step, operand in zip(ends, pattern, strict=True)
+        if varies_along_columns(operand)
+    ]
+    vectors = columns == 1 or all(step == 1 for step in varying)
     head = {
         LaunchParameter.UNITS: units,
         LaunchParameter.ROWS: rows,
         LaunchParameter.COLUMNS: columns,
         LaunchParameter.PANELS: panels,
-        LaunchParameter.WORDS: words,
+        LaunchParameter.K_GROUPS: k_groups,
         LaunchParameter.TERMS: terms,
         LaunchParameter.BLOCK_ROWS: blocks.rows,
         LaunchParameter.BLOCK_PANELS: blocks.panels,
-        LaunchParameter.BLOCK_WORDS: blocks.words,
-        LaunchParameter.PARTS: max(1, -(-words // blocks.words)),
+        LaunchParameter.BLOCK_K_GROUPS: blocks.k_groups,
+        LaunchParameter.PARTS: max(1, -(-k_groups // blocks.k_groups)),
         LaunchParameter.SRC_ORDER: _order(src),
         LaunchParameter.WEIGHTS_ORDER: order,
         LaunchParameter.VECTORS: vectors,
-        LaunchParameter.AS_THEY_ARE: blocks.as_they_are,
+        LaunchParameter.WEIGHTS_IN_PLACE: blocks.in_place,
         LaunchParameter.TILE_ROWS: blocks.tile.rows,
         LaunchParameter.TILE_COLUMNS: width,
     }
-    made = [int(head[word]) for word in LaunchParameter]
+    parameters = [int(head[name]) for name in LaunchParameter]
     for steps in (src, weights, *ends):
-        made += steps[:3]
+        parameters += steps[:3]
     for number, extent in enumerate(batch):
-        made += [extent, *(steps[3 + number] for steps in (src, weights, *ends))]
-    return Sizes(struct.pack(f"={len(made)}q", *made), blocks.threads)
+        parameters += [extent, *(steps[3 + number] for steps in (src, weights, *ends))]
+    return Sizes(struct.pack(f"={len(parameters)}q", *parameters), blocks.threads)
 
 
 def _steps(operand: Operand, of: Tensors, axes: tuple[Axis, Axis]) -> list[int]:
@@ -380,13 +379,13 @@ def orders(desc: MemoryDesc, depth: int) -> tuple[Order, ...]:
     return tuple(Order)
 
 
-def may_stay(conf: OpenMatmulConf) -> bool:
+def reads_in_place(conf: OpenMatmulConf) -> bool:
     """Whether there is code for weights in rows that are multiplied where they lie."""
     _, weights = conf.weights
     in_rows = Order.LINES in orders(weights, -2)
     return not conf.panels and in_rows and weights.data_type is conf.multiply.b
 
 
-def moves(operand: Operand) -> bool:
+def varies_along_columns(operand: Operand) -> bool:
     """Whether an operand goes on from column to column."""
     return operand.desc.ndims > 1 and operand.desc.dims[-1] != 1

@@ -15,20 +15,20 @@ from dnnl.codegen.product.brgemm import TileShape, max_rows
 from dnnl.codegen.product.multiply import Multiply
 
 _LINE = 64  # bytes
-_MOST_WORDS = 1024  # of a block of k
-_LEAST_WORDS = 128
+_MOST_K_GROUPS = 1024  # of a block of k
+_LEAST_K_GROUPS = 128
 # Weights that few rows meet stay in rows: a page of the rows of so many words is read side by side.
 _PAGE = 4096
-_WORDS = 8
+_PAGE_K_GROUPS = 8
 _WIDE = 4  # vectors of a tile that reads them
 _FEW_TILES = 2
 
 
 @dataclass(frozen=True)
-class Room:
+class ThreadScratch:
     """The memory of a thread for a way to multiply and panels of ``vectors`` vectors.
 
-    ``rows`` and ``words`` are the most that a block has; rows are ``pitch`` words apart, which
+    ``rows`` and ``k_groups`` are the most that a block has; rows are ``pitch`` words apart, which
     spreads them over the sets of a cache. The other sizes are in bytes: ``panels`` is what all
     panels of a block take, ``sums`` what its tiles take.
     """
@@ -36,39 +36,39 @@ class Room:
     tile: TileShape
     lanes: int
     group: int
-    word: int
-    column: int
+    k_group_bytes: int
+    column_bytes: int
     cell: int
     rows: int
-    words: int
+    k_groups: int
     panels: int
     sums: int
     wide: TileShape
 
     @staticmethod
-    def of(isa: Isa, way: Multiply, vectors: int, *, ones: bool) -> Room:
+    def of(isa: Isa, dot: Multiply, vectors: int, *, ones: bool) -> ThreadScratch:
         """Src, weights and sums take at most a quarter of the second-level cache each."""
         quarter = isa.caches.l2 // 4
-        tile = TileShape(max_rows(isa, vectors * way.span, way.parts, ones=ones), vectors)
-        word, column = way.group * way.a.size, way.group * way.b.size
-        words = min(_MOST_WORDS, max(_LEAST_WORDS, quarter // 128 // word))
-        words = words // isa.lanes * isa.lanes
-        pitch = (words + isa.lanes) * word + _LINE
+        tile = TileShape(max_rows(isa, vectors * dot.span, dot.parts, ones=ones), vectors)
+        k_group_bytes, column_bytes = dot.group * dot.a.size, dot.group * dot.b.size
+        k_groups = min(_MOST_K_GROUPS, max(_LEAST_K_GROUPS, quarter // 128 // k_group_bytes))
+        k_groups = k_groups // isa.lanes * isa.lanes
+        pitch = (k_groups + isa.lanes) * k_group_bytes + _LINE
         tiles = max(1, -(-quarter // pitch // tile.rows))
-        cell = isa.lanes * way.accumulator_bytes
+        cell = isa.lanes * dot.accumulator_bytes
         least = (tile.rows + ones) * vectors * cell
-        wide = TileShape(max_rows(isa, _WIDE * way.span, way.parts, ones=ones), _WIDE)
+        wide = TileShape(max_rows(isa, _WIDE * dot.span, dot.parts, ones=ones), _WIDE)
         few = _FEW_TILES * (wide.rows + ones) * wide.vectors * cell
-        return Room(
+        return ThreadScratch(
             tile,
             isa.lanes,
-            way.group,
-            word,
-            column,
+            dot.group,
+            k_group_bytes,
+            column_bytes,
             cell,
             tiles * tile.rows,
-            words,
-            max(quarter, (words + isa.lanes) * vectors * isa.lanes * column),
+            k_groups,
+            max(quarter, (k_groups + isa.lanes) * vectors * isa.lanes * column_bytes),
             max(quarter, tiles * least, few),
             wide,
         )
@@ -76,7 +76,7 @@ class Room:
     @property
     def pitch(self) -> int:
         """How far rows are apart, in words."""
-        return self.words + self.lanes + _LINE // self.word
+        return self.k_groups + self.lanes + _LINE // self.k_group_bytes
 
     @property
     def lines(self) -> int:
@@ -97,7 +97,7 @@ class Extents:
     batch: int
     rows: int
     columns: int
-    words: int
+    k_groups: int
     terms: int
     panels: bool
     in_rows: bool
@@ -106,32 +106,35 @@ class Extents:
 @dataclass(frozen=True)
 class Blocks:
     """A block has at most so many rows, panels for a tile, and words; ``threads`` is for how many
-    there is work. Weights may be multiplied ``as_they_are``, in rows."""
+    there is work. Weights may be multiplied ``in_place``, in rows."""
 
     tile: TileShape
     rows: int
     panels: int
-    words: int
+    k_groups: int
     threads: int
-    as_they_are: bool = False
+    in_place: bool = False
 
 
-def choose_blocks(isa: Isa, room: Room, size: Extents) -> Blocks:
+def choose_blocks(isa: Isa, scratch: ThreadScratch, size: Extents) -> Blocks:
     """The blocks of an execution: sums are computed in as few parts as there is room for."""
     work = size.batch * size.rows * size.columns * max(1, size.terms) // work_items.MULTIPLY_ADDS
     threads = max(1, work // work_items.LEAST_WORK)
     wanted = min(work_items.FEW_ITEMS, threads)
-    wide = room.wide.vectors * room.lanes
-    if size.in_rows and size.rows <= _FEW_TILES * room.wide.rows and not size.columns % wide:
-        return _as_they_are(room, size, threads)
-    tile = room.tile
-    total = max(1, -(-size.columns // room.width))
-    parts = max(1, -(-size.words // room.words))
-    words = max(1, -(-size.words // parts))
-    rows = _even(size.rows, room.rows, tile.rows)
-    panels = max(1, room.panels // (_padded(words, room.lanes) * room.width * room.column))
+    wide = scratch.wide.vectors * scratch.lanes
+    if size.in_rows and size.rows <= _FEW_TILES * scratch.wide.rows and not size.columns % wide:
+        return _in_place(scratch, size, threads)
+    tile = scratch.tile
+    total = max(1, -(-size.columns // scratch.width))
+    parts = max(1, -(-size.k_groups // scratch.k_groups))
+    k_groups = max(1, -(-size.k_groups // parts))
+    rows = _even(size.rows, scratch.rows, tile.rows)
+    panels = max(
+        1,
+        scratch.panels // (_padded(k_groups, scratch.lanes) * scratch.width * scratch.column_bytes),
+    )
     if parts > 1:
-        panels = min(panels, _with_sums(room, tile, rows))
+        panels = min(panels, _with_sums(scratch, tile, rows))
     panels = _even(total, panels, 1)
 
     def items() -> int:
@@ -142,30 +145,30 @@ def choose_blocks(isa: Isa, room: Room, size: Extents) -> Blocks:
         rows = _even(rows, rows - 1, tile.rows)
     while items() < wanted and panels > 1:
         panels = _even(panels, panels - 1, 1)
-    return Blocks(tile, rows, panels, words, threads)
+    return Blocks(tile, rows, panels, k_groups, threads)
 
 
-def _as_they_are(room: Room, size: Extents, threads: int) -> Blocks:
+def _in_place(scratch: ThreadScratch, size: Extents, threads: int) -> Blocks:
     """Weights in rows that few rows of src meet: pieces of some rows, again and again."""
-    tile = room.wide
-    width = tile.vectors * room.lanes
+    tile = scratch.wide
+    width = tile.vectors * scratch.lanes
     total = max(1, size.columns // width)
-    rows = _even(size.rows, room.rows, tile.rows)
-    page = max(1, _PAGE * room.group // (width * room.column))
+    rows = _even(size.rows, scratch.rows, tile.rows)
+    page = max(1, _PAGE * scratch.group // (width * scratch.column_bytes))
     pieces = 2 if threads > 1 and total * size.batch <= page else 1
-    panels = min(page, -(-total // pieces), _with_sums(room, tile, rows))
-    return Blocks(tile, rows, _even(total, panels, 1), _WORDS, threads, as_they_are=True)
+    panels = min(page, -(-total // pieces), _with_sums(scratch, tile, rows))
+    return Blocks(tile, rows, _even(total, panels, 1), _PAGE_K_GROUPS, threads, in_place=True)
 
 
-def _with_sums(room: Room, tile: TileShape, rows: int) -> int:
+def _with_sums(scratch: ThreadScratch, tile: TileShape, rows: int) -> int:
     """How many panels there is room for beside the sums of so many rows."""
-    cells = (tile.rows + 1) * tile.vectors * room.cell  # a row of ones included
-    return max(1, room.sums // (-(-rows // tile.rows) * cells))
+    cells = (tile.rows + 1) * tile.vectors * scratch.cell  # a row of ones included
+    return max(1, scratch.sums // (-(-rows // tile.rows) * cells))
 
 
-def _padded(words: int, lanes: int) -> int:
+def _padded(k_groups: int, lanes: int) -> int:
     """The words of a panel with room for whole squares."""
-    return -(-words // lanes) * lanes
+    return -(-k_groups // lanes) * lanes
 
 
 def _even(count: int, most: int, step: int) -> int:

@@ -39,12 +39,12 @@ class Order(IntEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a factor that is packed: ``lines`` of ``words`` words, of which ``depth`` k
+    """The part of a factor that is packed: ``lines`` of ``k_groups`` words, of which ``depth`` k
     exist. ``pointer`` is where it begins, distances are in elements."""
 
     pointer: Value
     lines: Value
-    words: Value
+    k_groups: Value
     depth: Value
     line_step: Value
     depth_step: Value
@@ -59,12 +59,12 @@ class Packer:
         self._lanes = e.isa.lanes
         self._core = bare_core(given, held)
         self._stored = storage(given, self._core).element
-        self._word = I32 if group > 1 else storage(held).element
+        self._element = I32 if group > 1 else storage(held).element
 
     @property
-    def word(self) -> Type:
+    def k_group(self) -> Type:
         """The type by which words are addressed."""
-        return self._word
+        return self._element
 
     def rows(
         self, part: Part, orders: tuple[Order, ...], order: Value, to: Value, pitch: int
@@ -74,23 +74,23 @@ class Packer:
 
         def along_depth() -> None:
             def line(number: Value) -> None:
-                start = self.e.element(to, self.e.mul(number, pitch), self._word)
+                start = self.e.element(to, self.e.mul(number, pitch), self._element)
                 self._each_vector(part, number, start)
 
             self.e.loop(i64(0), part.lines, line, unroll=False, name="line")
 
-        def square(line: Value, word: Value, read: Callable[[Value, Value], Value]) -> None:
-            rows = [read(line, self.e.add(word, i64(n))) for n in range(self._lanes)]
+        def square(line: Value, k_group: Value, read: Callable[[Value, Value], Value]) -> None:
+            rows = [read(line, self.e.add(k_group, i64(n))) for n in range(self._lanes)]
             for number, row in enumerate(transpose_registers(self.e, rows)):
-                at = self.e.add(self.e.mul(self.e.add(line, i64(number)), pitch), word)
-                vector.store(self.e, row, self.e.element(to, at, self._word))
+                at = self.e.add(self.e.mul(self.e.add(line, i64(number)), pitch), k_group)
+                vector.store(self.e, row, self.e.element(to, at, self._element))
 
-        def apart(line: Value, word: Value, read: Callable[[Value, Value], Value]) -> None:
-            for number, value in enumerate(vector.each_lane(self.e, read(line, word))):
-                at = self.e.add(self.e.mul(self.e.add(line, i64(number)), pitch), word)
-                self.e.b.store(value, self.e.element(to, at, self._word), align=1)
+        def scattered(line: Value, k_group: Value, read: Callable[[Value, Value], Value]) -> None:
+            for number, value in enumerate(vector.each_lane(self.e, read(line, k_group))):
+                at = self.e.add(self.e.mul(self.e.add(line, i64(number)), pitch), k_group)
+                self.e.b.store(value, self.e.element(to, at, self._element), align=1)
 
-        across = {Order.LINES: (square, self._lanes), Order.NONE: (apart, 1)}
+        across = {Order.LINES: (square, self._lanes), Order.NONE: (scattered, 1)}
         self._by_order(part, orders, order, along_depth, across)
 
     def panels(
@@ -109,24 +109,24 @@ class Packer:
 
         def start(line: Value) -> Value:
             number, rest = e.divmod(line, width)
-            return e.element(to, e.add(e.b.mul(number, panel), rest), self._word)
+            return e.element(to, e.add(e.b.mul(number, panel), rest), self._element)
 
         def along_depth() -> None:
-            def square(line: Value, word: Value) -> None:
+            def square(line: Value, k_group: Value) -> None:
                 last = e.b.sub(part.lines, i64(1))
                 rows = [
-                    self._along_depth(part, e.smaller(e.add(line, i64(n)), last), word)
+                    self._along_depth(part, e.smaller(e.add(line, i64(n)), last), k_group)
                     for n in range(lanes)
                 ]
                 for number, row in enumerate(transpose_registers(e, rows)):
-                    at = e.mul(e.add(word, i64(number)), width)
-                    vector.store(e, row, e.element(start(line), at, self._word))
+                    at = e.mul(e.add(k_group, i64(number)), width)
+                    vector.store(e, row, e.element(start(line), at, self._element))
 
             self._squares(part, square)
 
-        def row(line: Value, word: Value, read: Callable[[Value, Value], Value]) -> None:
-            where = e.element(start(line), e.mul(word, width), self._word)
-            vector.store(e, read(line, word), where)
+        def row(line: Value, k_group: Value, read: Callable[[Value, Value], Value]) -> None:
+            where = e.element(start(line), e.mul(k_group, width), self._element)
+            vector.store(e, read(line, k_group), where)
 
         across = dict.fromkeys((Order.LINES, Order.NONE), (row, 1))
         self._by_order(part, orders, order, along_depth, across)
@@ -167,40 +167,40 @@ class Packer:
         """Vectors of lines, word by word: those that are there as a whole without masks."""
         e, lanes = self.e, self._lanes
         whole_lines = e.b.and_(part.lines, i64(-lanes))
-        whole_words = e.b.sdiv(part.depth, i64(self._group * step))
-        whole_words = e.mul(whole_words, step)
+        whole_k_groups = e.b.sdiv(part.depth, i64(self._group * step))
+        whole_k_groups = e.mul(whole_k_groups, step)
 
-        def some(words: tuple[Value, Value], lines: tuple[Value, Value], *, whole: bool) -> None:
-            def read(line: Value, word: Value) -> Value:
-                return self._along_lines(part, order, line, word, whole=whole)
+        def some(k_groups: tuple[Value, Value], lines: tuple[Value, Value], *, whole: bool) -> None:
+            def read(line: Value, k_group: Value) -> Value:
+                return self._along_lines(part, order, line, k_group, whole=whole)
 
-            def of_word(word: Value) -> None:
+            def of_k_group(k_group: Value) -> None:
                 e.loop(
                     *lines,
-                    lambda line: across(line, word, read),
+                    lambda line: across(line, k_group, read),
                     step=lanes,
                     unroll=False,
                     name="lines",
                 )
 
-            e.loop(*words, of_word, step=step, unroll=False, name="word")
+            e.loop(*k_groups, of_k_group, step=step, unroll=False, name="word")
 
-        some((i64(0), whole_words), (i64(0), whole_lines), whole=True)
+        some((i64(0), whole_k_groups), (i64(0), whole_lines), whole=True)
 
         # What is left are the last lines of all words and the last words of the other lines.
-        def rest(word: Value) -> None:
-            first = e.b.select(e.b.icmp_signed("<", word, whole_words), whole_lines, i64(0))
-            some((word, e.add(word, i64(1))), (first, part.lines), whole=False)
+        def rest(k_group: Value) -> None:
+            first = e.b.select(e.b.icmp_signed("<", k_group, whole_k_groups), whole_lines, i64(0))
+            some((k_group, e.add(k_group, i64(1))), (first, part.lines), whole=False)
 
-        begin = e.b.select(e.b.icmp_signed("<", whole_lines, part.lines), i64(0), whole_words)
-        e.loop(begin, part.words, rest, step=step, unroll=False, name="rest")
+        begin = e.b.select(e.b.icmp_signed("<", whole_lines, part.lines), i64(0), whole_k_groups)
+        e.loop(begin, part.k_groups, rest, step=step, unroll=False, name="rest")
 
     def _squares(self, part: Part, square: Callable[[Value, Value], None]) -> None:
         def of_line(line: Value) -> None:
             self.e.loop(
                 i64(0),
-                part.words,
-                lambda word: square(line, word),
+                part.k_groups,
+                lambda k_group: square(line, k_group),
                 step=self._lanes,
                 unroll=False,
                 name="word",
@@ -211,18 +211,18 @@ class Packer:
     def _each_vector(self, part: Part, line: Value, to: Value) -> None:
         """The words of a line, vector by vector."""
 
-        def one(word: Value) -> None:
-            value = self._along_depth(part, line, word)
-            vector.store(self.e, value, self.e.element(to, word, self._word))
+        def one(k_group: Value) -> None:
+            value = self._along_depth(part, line, k_group)
+            vector.store(self.e, value, self.e.element(to, k_group, self._element))
 
         step = self._lanes
-        self.e.loop(i64(0), part.words, one, step=step, unroll=False, name="word")
+        self.e.loop(i64(0), part.k_groups, one, step=step, unroll=False, name="word")
 
-    def _along_depth(self, part: Part, line: Value, word: Value) -> Value:
+    def _along_depth(self, part: Part, line: Value, k_group: Value) -> Value:
         """A vector of neighbouring words of a line, the k of which are neighbours; zeros behind the
         last k."""
         e, count = self.e, self._lanes * self._group
-        first = e.mul(word, self._group)
+        first = e.mul(k_group, self._group)
         left = e.b.sub(part.depth, first)
         place = e.add(e.b.mul(line, part.line_step), first)
         where = e.element(part.pointer, place, self._stored)
@@ -242,15 +242,15 @@ class Packer:
         return value
 
     def _along_lines(
-        self, part: Part, order: Order, line: Value, word: Value, *, whole: bool
+        self, part: Part, order: Order, line: Value, k_group: Value, *, whole: bool
     ) -> Value:
         """The same word of a vector of lines; unless they are there as a ``whole``, any value for
         lines behind the last one, and zeros behind the last k."""
         e, lanes = self.e, self._lanes
         mask = None if whole else vector.first_lanes(e, e.b.sub(part.lines, line), lanes)
-        words: Value = None
+        packed: Value = None
         for number in range(self._group):
-            k = e.add(e.mul(word, self._group), i64(number))
+            k = e.add(e.mul(k_group, self._group), i64(number))
             value = self._elements(part, order, line, k, mask, whole=whole)
             if self._group == 1:
                 return value
@@ -258,8 +258,8 @@ class Packer:
             shift = number * (32 // self._group)
             if shift:
                 value = e.b.shl(value, vector.splat_constant(value.type, shift))
-            words = value if words is None else e.b.or_(words, value)
-        return words
+            packed = value if packed is None else e.b.or_(packed, value)
+        return packed
 
     def _elements(
         self, part: Part, order: Order, line: Value, k: Value, mask: vector.Mask, *, whole: bool

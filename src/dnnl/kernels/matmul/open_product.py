@@ -31,9 +31,9 @@ from dnnl.kernels.matmul.open import (
     LaunchParameter,
     OpenMatmulConf,
     Tensors,
-    may_stay,
     orders,
-    room,
+    reads_in_place,
+    scratch,
     tensors,
 )
 from dnnl.kernels.matmul.open_pack import Packer, Part
@@ -70,7 +70,7 @@ def build(conf: OpenMatmulConf, isa: Isa) -> Kernel:
     """One phase; ``conf`` is shared."""
     arguments = Arguments()
     module, found = Module("matmul", isa), tensors(conf, arguments)
-    tile = room(conf, isa, found).tile
+    tile = scratch(conf, isa, found).tile
     types = "_".join(
         dict.fromkeys(str(desc.data_type) for desc in (conf.src[1], conf.weights[1], conf.dst))
     )
@@ -94,20 +94,22 @@ class _OpenProductWriter:
         self._block = phase.arguments[slot]
         self._ends = tensors.ends
         count = len(self._ends)
-        self._head = {word: self._word(word) for word in LaunchParameter}
+        self._head = {name: self._parameter(name) for name in LaunchParameter}
         self._src, self._weights, *ends = (
             self._steps(number, count) for number in range(2 + count)
         )
         self._places = ends
-        self._stay = self.e.b.icmp_signed("!=", self._head[LaunchParameter.AS_THEY_ARE], i64(0))
+        self._reads_in_place = self.e.b.icmp_signed(
+            "!=", self._head[LaunchParameter.WEIGHTS_IN_PLACE], i64(0)
+        )
         batch = HEAD + 3 * (2 + count)
-        self._batch = [self._word(batch + n * (3 + count)) for n in range(len(tensors.batch))]
+        self._batch = [self._parameter(batch + n * (3 + count)) for n in range(len(tensors.batch))]
         self.finish = tensors.finish.of_depth(self._depth())
-        self._make_room(phase, operands)
+        self._divide_scratch(phase, operands)
         self._tiles = Tiles(
             self.e,
             conf,
-            self._room,
+            self._scratch,
             self.finish,
             self._pointers,
             self._head,
@@ -115,28 +117,29 @@ class _OpenProductWriter:
             self._weights.second,
         )
 
-    def _word(self, number: int) -> Value:
+    def _parameter(self, number: int) -> Value:
         return self.e.b.load(self.e.element(self._block, i64(number), I64), typ=I64)
 
     def _steps(self, number: int, ends: int) -> Steps:
         first = HEAD + 3 * number
         batch = HEAD + 3 * (2 + ends)
         count = len(self.tensors.batch)
-        along = tuple(self._word(batch + n * (3 + ends) + 1 + number) for n in range(count))
-        base, lines, others = (self._word(first + n) for n in range(3))
+        along = tuple(self._parameter(batch + n * (3 + ends) + 1 + number) for n in range(count))
+        base, lines, others = (self._parameter(first + n) for n in range(3))
         return Steps(base, lines, others, along)
 
     def _depth(self) -> Depth:
         group = self.conf.multiply.group
         return Depth(
-            self._head[LaunchParameter.TERMS], self.e.mul(self._head[LaunchParameter.WORDS], group)
+            self._head[LaunchParameter.TERMS],
+            self.e.mul(self._head[LaunchParameter.K_GROUPS], group),
         )
 
-    def _make_room(self, phase: PhaseFunction, operands: Sequence[Operand]) -> None:
+    def _divide_scratch(self, phase: PhaseFunction, operands: Sequence[Operand]) -> None:
         """Divide the memory of the thread."""
         e, isa = self.e, self.e.isa
-        self._room = own = room(self.conf, isa, self.tensors)
-        size = (own.lines + 1) * own.pitch * own.word
+        self._scratch = own = scratch(self.conf, isa, self.tensors)
+        size = (own.lines + 1) * own.pitch * own.k_group_bytes
         parts = [size, 0 if self.conf.panels else own.panels, own.sums, own.lines * 4]
         starts = [sum(-(-part // 64) * 64 for part in parts[:n]) for n in range(len(parts) + 1)]
         memory = phase.scratch(starts[-1])
@@ -227,13 +230,13 @@ class _OpenProductWriter:
     def _part(self, unit: _Unit, number: Value, fresh: Sequence[Value]) -> None:
         """One part of the sums of a block."""
         e, b, head = self.e, self.e.b, self._head
-        word = b.mul(number, head[LaunchParameter.BLOCK_WORDS])
-        words = e.smaller(
-            head[LaunchParameter.BLOCK_WORDS], b.sub(head[LaunchParameter.WORDS], word)
+        k_group = b.mul(number, head[LaunchParameter.BLOCK_K_GROUPS])
+        k_groups = e.smaller(
+            head[LaunchParameter.BLOCK_K_GROUPS], b.sub(head[LaunchParameter.K_GROUPS], k_group)
         )
         group = self.conf.multiply.group
-        left = b.sub(head[LaunchParameter.TERMS], e.mul(word, group))
-        stretch = Stretch(number, word, words, e.smaller(left, e.mul(words, group)))
+        left = b.sub(head[LaunchParameter.TERMS], e.mul(k_group, group))
+        stretch = Stretch(number, k_group, k_groups, e.smaller(left, e.mul(k_groups, group)))
 
         def src() -> Values:
             self._pack_src(unit, stretch)
@@ -252,11 +255,11 @@ class _OpenProductWriter:
 
     def _pack_src(self, unit: _Unit, stretch: Stretch) -> None:
         """Copy the part of src, and add its terms to the sums of the rows."""
-        way, given = self.conf.multiply, self.conf.src[1]
-        packer = Packer(self.e, given.data_type, way.a, way.group)
+        dot, given = self.conf.multiply, self.conf.src[1]
+        packer = Packer(self.e, given.data_type, dot.a, dot.group)
         part = self._factor(self.tensors.src, self._src, unit.src, unit.rows, stretch)
         order = self._head[LaunchParameter.SRC_ORDER]
-        packer.rows(part, orders(given, -1), order, self._packed_src, self._room.pitch)
+        packer.rows(part, orders(given, -1), order, self._packed_src, self._scratch.pitch)
         if self.tensors.row_sums is not None:
             self._sum_rows(self._pointers[self.tensors.row_sums], unit.rows, stretch)
 
@@ -265,26 +268,28 @@ class _OpenProductWriter:
     ) -> Part:
         e = self.e
         element = storage(operand.desc.data_type).element
-        first = e.mul(stretch.word, self.conf.multiply.group)
+        first = e.mul(stretch.k_group, self.conf.multiply.group)
         at = e.b.add(place, e.b.mul(first, steps.second))
         where = e.element(self._pointers[operand], at, element)
-        return Part(where, lines, stretch.words, stretch.depth, steps.first, steps.second)
+        return Part(where, lines, stretch.k_groups, stretch.depth, steps.first, steps.second)
 
     def _weights_of(self, unit: _Unit, stretch: Stretch, fresh: Value) -> tuple[Value, Value]:
         """Where the panels of a part begin, and how far they are apart, in elements."""
-        e, b, way, own = self.e, self.e.b, self.conf.multiply, self._room
-        _, element = way.element
+        e, b, dot, own = self.e, self.e.b, self.conf.multiply, self._scratch
+        _, element = dot.element
         if self.conf.panels:
-            first = e.mul(stretch.word, own.width * way.group)
+            first = e.mul(stretch.k_group, own.width * dot.group)
             at = b.add(unit.weights, first)
             return e.element(self._pointers[self.tensors.weights], at, element), self._weights.first
         lanes = own.lanes
-        padded = b.and_(b.add(self._head[LaunchParameter.BLOCK_WORDS], i64(lanes - 1)), i64(-lanes))
+        padded = b.and_(
+            b.add(self._head[LaunchParameter.BLOCK_K_GROUPS], i64(lanes - 1)), i64(-lanes)
+        )
         panel = e.mul(padded, own.width)
 
         def pack() -> Values:
             given = self.conf.weights[1]
-            packer = Packer(e, given.data_type, way.b, way.group)
+            packer = Packer(e, given.data_type, dot.b, dot.group)
             lines = e.smaller(unit.columns, e.mul(unit.panels, own.width))
             part = self._factor(self.tensors.weights, self._weights, unit.weights, lines, stretch)
             order = self._head[LaunchParameter.WEIGHTS_ORDER]
@@ -294,34 +299,34 @@ class _OpenProductWriter:
 
         def packed() -> Values:
             e.branch(fresh, pack, lambda: ())
-            return self._packed_weights, e.mul(panel, way.group)
+            return self._packed_weights, e.mul(panel, dot.group)
 
-        if not may_stay(self.conf):
+        if not reads_in_place(self.conf):
             return packed()
 
-        def as_they_are() -> Values:
+        def in_place() -> Values:
             given = self._factor(self.tensors.weights, self._weights, unit.weights, i64(0), stretch)
             return given.pointer, self._head[LaunchParameter.TILE_COLUMNS]
 
-        base, step = e.branch(self._stay, as_they_are, packed)
+        base, step = e.branch(self._reads_in_place, in_place, packed)
         return base, step
 
     def _sum_rows(self, sums: Value, rows: Value, stretch: Stretch) -> None:
         """Add the terms of a part to the sums of the rows."""
-        e, b, way, own = self.e, self.e.b, self.conf.multiply, self._room
+        e, b, dot, own = self.e, self.e.b, self.conf.multiply, self._scratch
         kind = vector.vector_type(I32, own.lanes)
         zero = vector.splat_constant(kind, 0)
 
         def row(number: Value) -> None:
             start = e.element(self._packed_src, e.mul(number, own.pitch), I32)
 
-            def add(word: Value, total: Value) -> Values:
-                words = vector.load(e, e.element(start, word, I32), kind)
-                there = vector.first_lanes(e, b.sub(stretch.words, word), own.lanes)
-                return (way.total(e, b.select(there, words, zero), total),)
+            def add(k_group: Value, total: Value) -> Values:
+                k_groups = vector.load(e, e.element(start, k_group, I32), kind)
+                there = vector.first_lanes(e, b.sub(stretch.k_groups, k_group), own.lanes)
+                return (dot.total(e, b.select(there, k_groups, zero), total),)
 
             totals = e.loop(
-                i64(0), stretch.words, add, (zero,), step=own.lanes, unroll=False, name="word"
+                i64(0), stretch.k_groups, add, (zero,), step=own.lanes, unroll=False, name="word"
             )
             total = vector.lane(e, reduce_lanes(e, totals, _added)[0], 0)
             where = e.element(sums, number, I32)
@@ -337,14 +342,14 @@ class _OpenProductWriter:
         self, unit: _Unit, stretch: Stretch, tile: Value, weights: tuple[Value, Value]
     ) -> None:
         """The tiles of some rows with all panels."""
-        e, b, own, way, head = self.e, self.e.b, self._room, self.conf.multiply, self._head
-        a_element, b_element = way.element
+        e, b, own, dot, head = self.e, self.e.b, self._scratch, self.conf.multiply, self._head
+        a_element, b_element = dot.element
         row, width = (
             b.mul(tile, head[LaunchParameter.TILE_ROWS]),
             head[LaunchParameter.TILE_COLUMNS],
         )
         height = e.smaller(head[LaunchParameter.TILE_ROWS], b.sub(unit.rows, row))
-        a = e.element(self._packed_src, e.mul(row, own.pitch * way.group), a_element)
+        a = e.element(self._packed_src, e.mul(row, own.pitch * dot.group), a_element)
         base, step = weights
         several = b.icmp_signed(">", head[LaunchParameter.PARTS], i64(1))
         rows = e.add(head[LaunchParameter.TILE_ROWS], i64(int(self.finish.needs_column_sums)))
@@ -355,14 +360,14 @@ class _OpenProductWriter:
         def panel(number: Value) -> None:
             slot = b.add(b.mul(tile, unit.panels), number)
             slot = b.select(several, slot, i64(0))
-            kept = e.element(self._sums, b.mul(slot, size), way.accumulator)
+            buffer = e.element(self._sums, b.mul(slot, size), dot.accumulator)
             columns = e.element(base, b.mul(number, step), b_element)
-            self._tiles.multiply((a, columns), kept, height, stretch)
+            self._tiles.multiply((a, columns), buffer, height, stretch)
 
             def end() -> Values:
                 column = b.mul(number, width)
                 places = advanced(e, ends, column, [steps.second for steps in self._places])
-                self._tiles.end(kept, height, places, b.sub(unit.columns, column))
+                self._tiles.end(buffer, height, places, b.sub(unit.columns, column))
                 return ()
 
             e.branch(last, end, lambda: ())

@@ -12,8 +12,13 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.place import Place
 from dnnl.codegen.open_nest.place import Lanes, advanced
 from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate
-from dnnl.kernels.matmul.open import LaunchParameter, OpenMatmulConf, may_stay, moves
-from dnnl.kernels.matmul.open_blocks import Room
+from dnnl.kernels.matmul.open import (
+    LaunchParameter,
+    OpenMatmulConf,
+    reads_in_place,
+    varies_along_columns,
+)
+from dnnl.kernels.matmul.open_blocks import ThreadScratch
 
 
 @dataclass(frozen=True)
@@ -32,8 +37,8 @@ class Stretch:
     and k there are."""
 
     number: Value
-    word: Value
-    words: Value
+    k_group: Value
+    k_groups: Value
     depth: Value
 
 
@@ -54,55 +59,57 @@ class Tiles:
         self,
         e: Emitter,
         conf: OpenMatmulConf,
-        room: Room,
+        scratch: ThreadScratch,
         finish: Finish,
         pointers: Mapping[Operand, Value],
         head: Mapping[LaunchParameter, Value],
         steps: Sequence[Steps],
         along: Value,
     ) -> None:
-        self.e, self._conf, self._room, self._finish = e, conf, room, finish
+        self.e, self._conf, self._scratch, self._finish = e, conf, scratch, finish
         self._pointers, self._head, self._places, self._along = pointers, head, steps, along
         self._ends = finish.operands
         self._lanes = Lanes(e, self._ends, e.isa.lanes)
-        self._moving = frozenset(operand for operand in self._ends if moves(operand))
-        self._stay = e.b.icmp_signed("!=", head[LaunchParameter.AS_THEY_ARE], i64(0))
+        self._varying = frozenset(
+            operand for operand in self._ends if varies_along_columns(operand)
+        )
+        self._reads_in_place = e.b.icmp_signed("!=", head[LaunchParameter.WEIGHTS_IN_PLACE], i64(0))
 
     def multiply(
-        self, pointers: tuple[Value, Value], kept: Value, height: Value, stretch: Stretch
+        self, pointers: tuple[Value, Value], buffer: Value, height: Value, stretch: Stretch
     ) -> None:
         """Add the products of a part to the sums of a tile."""
-        e, own, way = self.e, self._room, self._conf.multiply
+        e, own, dot = self.e, self._scratch, self._conf.multiply
 
         def panels() -> Values:
-            columns = [own.lanes * way.group * v for v in range(own.tile.vectors)]
-            factors = Factors(*pointers, (), tuple(columns), way)
-            step = own.width * way.group
+            columns = [own.lanes * dot.group * v for v in range(own.tile.vectors)]
+            factors = Factors(*pointers, (), tuple(columns), dot)
+            step = own.width * dot.group
             self._by_height(
                 height,
-                lambda rows: self._products(factors, step, kept, rows, stretch),
+                lambda rows: self._products(factors, step, buffer, rows, stretch),
                 _heights(own.tile.rows),
             )
             return ()
 
-        if not may_stay(self._conf):
+        if not reads_in_place(self._conf):
             panels()
             return
 
         def rows_of_weights() -> Values:
             along = self._along
             columns = [own.lanes * v for v in range(own.wide.vectors)]
-            apart = along if way.group > 1 else 0
-            factors = Factors(*pointers, (), tuple(columns), way, apart)
-            step = e.mul(along, way.group)
+            k_stride = along if dot.group > 1 else 0
+            factors = Factors(*pointers, (), tuple(columns), dot, k_stride)
+            step = e.mul(along, dot.group)
             self._by_height(
                 height,
-                lambda rows: self._products(factors, step, kept, rows, stretch),
+                lambda rows: self._products(factors, step, buffer, rows, stretch),
                 _heights(own.wide.rows),
             )
             return ()
 
-        e.branch(self._stay, rows_of_weights, panels)
+        e.branch(self._reads_in_place, rows_of_weights, panels)
 
     def _by_height(self, height: Value, run: Callable[[int], None], heights: Sequence[int]) -> None:
         """Run the code for the least of some heights that a tile has room in: full tiles are found
@@ -129,36 +136,36 @@ class Tiles:
         self.e.branch(is_full, lambda: one(full), lambda: choose(others))
 
     def _products(
-        self, factors: Factors, step: int | Value, kept: Value, rows: int, stretch: Stretch
+        self, factors: Factors, step: int | Value, buffer: Value, rows: int, stretch: Stretch
     ) -> None:
         """Add the products of a part to the sums of a tile of so many ``rows``, where weights go
         on ``step`` elements further for each word."""
-        e, own, way = self.e, self._room, self._conf.multiply
-        offsets: list[int | None] = [n * own.pitch * way.group for n in range(rows)]
+        e, own, dot = self.e, self._scratch, self._conf.multiply
+        offsets: list[int | None] = [n * own.pitch * dot.group for n in range(rows)]
         if self._finish.needs_column_sums:  # before the rows, of which there may be too many
             offsets.insert(0, None)
-        zero = Tile.of(way.zero(e), len(offsets), len(factors.vectors))
+        zero = Tile.of(dot.zero(e), len(offsets), len(factors.vectors))
         kind = zero.cells[0].type
         first = e.b.icmp_signed("==", stretch.number, i64(0))
         cells = e.branch(
             first,
             lambda: zero.cells,
-            lambda: Tile.load(e, kept, kind, zero.rows, zero.vectors).cells,
+            lambda: Tile.load(e, buffer, kind, zero.rows, zero.vectors).cells,
         )
-        level = Level(i64(0), stretch.words, way.group, step)
+        level = Level(i64(0), stretch.k_groups, dot.group, step)
         factors = replace(factors, rows=tuple(offsets))
-        accumulate(e, Tile(zero.vectors, cells), factors, [level]).store(e, kept)
+        accumulate(e, Tile(zero.vectors, cells), factors, [level]).store(e, buffer)
 
-    def end(self, kept: Value, height: Value, places: Values, columns: Value) -> None:
+    def end(self, buffer: Value, height: Value, places: Values, columns: Value) -> None:
         """Finish the sums of a tile of which so many ``columns`` exist, row by row."""
-        e, lanes, size = self.e, self._room.lanes, self._head[LaunchParameter.TILE_COLUMNS]
+        e, lanes, size = self.e, self._scratch.lanes, self._head[LaunchParameter.TILE_COLUMNS]
         accumulator = self._conf.multiply.accumulator
         first = size if self._finish.needs_column_sums else i64(0)
         along = [steps.second for steps in self._places]
 
         def each_row(finish: Callable[[Value, Values], None]) -> Values:
             def row(number: Value, *at: Value) -> Values:
-                finish(e.element(kept, e.add(e.b.mul(number, size), first), accumulator), at)
+                finish(e.element(buffer, e.add(e.b.mul(number, size), first), accumulator), at)
                 return tuple(map(e.b.add, at, (steps.first for steps in self._places)))
 
             e.loop(i64(0), height, row, places, unroll=False, name="row")
@@ -169,7 +176,7 @@ class Tiles:
         def pieces(lanes: int, *, masked: bool) -> Values:
             def row(cells: Value, at: Values) -> None:
                 def one(number: Value) -> None:
-                    ones, cell = (e.element(row, number, accumulator) for row in (kept, cells))
+                    ones, cell = (e.element(row, number, accumulator) for row in (buffer, cells))
                     left = e.b.sub(columns, number) if masked else None
                     self._vector((cell, ones), advanced(e, at, number, along), lanes, left)
 
@@ -200,7 +207,7 @@ class Tiles:
         kind = vector.vector_type(self._conf.multiply.accumulator, lanes)
 
         def place_of(_: Value, core: Type) -> Place:
-            accesses, env, exists = self._lanes.at(places, lanes, self._moving, left)
+            accesses, env, exists = self._lanes.at(places, lanes, self._varying, left)
             return Place(
                 e,
                 self._pointers,

@@ -71,8 +71,8 @@ def configure(conf: SparseMatmulConf, isa: Isa) -> SparseMatmulConf | Refusal:
     refusal = refuse_sparse(conf, isa)
     if refusal is not None:
         return refusal
-    made = _pointers(conf)
-    size = made[1].size if made[0] == Arg.SCRATCHPAD else 0
+    pointers = _pointers(conf)
+    size = pointers[1].size if pointers[0] == Arg.SCRATCHPAD else 0
     return SparseMatmulConf(conf.src, conf.weights, conf.bias, conf.dst, conf.post_ops, size)
 
 
@@ -114,13 +114,13 @@ def _product(conf: SparseMatmulConf, isa: Isa, arguments: Arguments) -> Nest:
     def term(point: Point, place: Value) -> tuple[Value, Value]:
         """A stored element and the weights that it meets."""
         at = point.at({stored: place})
-        met = at.at({found: held(point.e, at.lookup(where), terms - 1)})
+        met = at.at({found: clamped(point.e, at.lookup(where), terms - 1)})
         return at.load(values), met.load(weights)
 
     def body(point: Point) -> None:
         total: Value = point.constant(0.0)
         if nnz:
-            begin, end = (held(point.e, point.lookup(edge), nnz) for edge in (first, last))
+            begin, end = (clamped(point.e, point.lookup(edge), nnz) for edge in (first, last))
             total = _sum(point, begin, end, nnz, term)
         if bias is not None:
             total = point.e.b.fadd(total, point.load(bias))
@@ -160,14 +160,14 @@ def _sum(point: Point, first: Value, last: Value, nnz: int, term: Term) -> Value
 
     def add_some(step: Value, total: Value) -> Values:
         steps = vector.splat(e, step, lanes)
-        value, met = term(point, held(e, e.b.add(first, steps), nnz - 1))
+        value, met = term(point, clamped(e, e.b.add(first, steps), nnz - 1))
         valid = e.b.icmp_signed("<", steps, counts)
         return (vector.multiply_add(e, e.b.select(valid, value, zero), met, total),)
 
     return e.loop(i64(0), most, add_some, (zero,), unroll=False, name="stored")[0]
 
 
-def held(e: Emitter, value: Value, most: int) -> Value:
+def clamped(e: Emitter, value: Value, most: int) -> Value:
     """A number, or one in each lane, that is at most ``most``. Signed 32 bits below zero come as
     large numbers."""
     limit: Value = i64(most)
@@ -197,7 +197,7 @@ def _emit_pointers(module: Module, conf: SparseMatmulConf, arguments: Arguments)
         found: Value = i64(0)  # so many elements are known to lie in rows above
         for power in reversed(range(nnz.bit_length())):
             more = e.add(found, i64(1 << power))
-            last = e.add(held(e, more, nnz), i64(-1))
+            last = e.add(clamped(e, more, nnz), i64(-1))
             seen = e.b.load(e.element(rows, last, element), typ=element, align=4)
             above = e.b.icmp_signed("<", seen, wanted)
             inside = e.b.icmp_signed("<=", more, i64(nnz))

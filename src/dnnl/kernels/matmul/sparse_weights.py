@@ -27,7 +27,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.matmul.sparse import SparseMatmulConf, held, refuse_sparse
+from dnnl.kernels.matmul.sparse import SparseMatmulConf, clamped, refuse_sparse
 from dnnl.kernels.shared.copies import emit_copies
 from dnnl.kernels.shared.pointwise import pointwise, source
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
@@ -135,7 +135,7 @@ class _Columns:
 
         def row(k: Value) -> None:
             first, last = (
-                held(e, self._index(2, place), self._nnz) for place in (k, e.add(k, i64(1)))
+                clamped(e, self._index(2, place), self._nnz) for place in (k, e.add(k, i64(1)))
             )
             rows = vector.load(e, self._vector(src, k), self._kind)
 
@@ -165,8 +165,8 @@ class _Columns:
         def into() -> Values:
             where = self._vector(sums, column)
             total = vector.load(e, where, self._kind)
-            made = vector.multiply_add(e, rows(), self._value(place), total)
-            vector.store(e, made, where)
+            updated = vector.multiply_add(e, rows(), self._value(place), total)
+            vector.store(e, updated, where)
             return ()
 
         e.branch(e.b.icmp_unsigned("<", column, i64(self._n)), into, lambda: ())

@@ -67,9 +67,9 @@ def configure(
         return Refusal(Reason.LAYOUT, f"a matrix that is not dense along k: {src}, {weights}")
     conf = VectorProductConf(src, weights, bias, dst, post_ops)
     scratchpad = Scratchpad()
-    room = exact_partials_desc(isa, _fold(conf, Arguments()))
-    if room.nelems():
-        _, parts = scratchpad.take(room)
+    wanted = exact_partials_desc(isa, _fold(conf, Arguments()))
+    if wanted.nelems():
+        _, parts = scratchpad.take(wanted)
         conf = replace(conf, partial=parts)
     return replace(conf, scratchpad=scratchpad.size)
 

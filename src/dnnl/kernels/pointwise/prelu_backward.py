@@ -22,7 +22,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 _NONE = MemoryDesc.zero()
-_KEPT = 1024
+_CACHED = 1024
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,20 @@ def configure(
 ) -> PreluBackwardConf | Refusal:
     """Accept any layouts of supported types."""
     conf = PreluBackwardConf(src, weights, diff_dst, diff_src, diff_weights)
-    return refuse_types(*conf.tensors, allowed=TYPES) or _with_room(conf, isa)
+    return refuse_types(*conf.tensors, allowed=TYPES) or _with_scratchpad(conf, isa)
 
 
-@lru_cache(_KEPT)
-def _with_room(conf: PreluBackwardConf, isa: Isa) -> PreluBackwardConf:
+@lru_cache(_CACHED)
+def _with_scratchpad(conf: PreluBackwardConf, isa: Isa) -> PreluBackwardConf:
     """The configuration with its parts of the scratchpad."""
     scratchpad = Scratchpad()
     padded = zip(conf.shared, conf.diff_weights.padded_dims, strict=True)
     if any(shared and extent > 1 for shared, extent in padded):
         totals = MemoryDesc(conf.weights.dims, computed_in(*conf.tensors))
         conf = replace(conf, totals=scratchpad.take(totals)[1])
-    room = exact_partials_desc(isa, _fold(conf, Arguments()))
-    if not room.has_zero_dim:
-        conf = replace(conf, partial=scratchpad.take(room)[1])
+    wanted = exact_partials_desc(isa, _fold(conf, Arguments()))
+    if not wanted.has_zero_dim:
+        conf = replace(conf, partial=scratchpad.take(wanted)[1])
     return replace(conf, scratchpad=scratchpad.size)
 
 

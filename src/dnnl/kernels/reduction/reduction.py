@@ -30,7 +30,7 @@ from dnnl.types.kinds import RUNTIME_DIM, Alg
 from dnnl.types.memory_desc import MemoryDesc
 
 _NONE = MemoryDesc.zero()
-_KEPT = 256  # decisions that are remembered for descriptions that come again
+_CACHED = 256  # decisions that are remembered for descriptions that come again
 _WHOLE = frozenset({Alg.reduction_sum, Alg.reduction_mean, Alg.reduction_max, Alg.reduction_min})
 _LARGER = frozenset({Alg.reduction_norm_lp_max, Alg.reduction_norm_lp_power_p_max})
 _ROOTS = frozenset({Alg.reduction_norm_lp_max, Alg.reduction_norm_lp_sum})
@@ -97,10 +97,10 @@ def configure(
     conf = ReductionConf(alg, p, eps, src, dst, reduces, attributes)
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     runtime = src.has_runtime_values or dst.has_runtime_values
-    return refusal or (_with_room(conf) if runtime else _with_scratchpad(conf, isa))
+    return refusal or (_with_open_scratchpad(conf) if runtime else _with_scratchpad(conf, isa))
 
 
-def _with_room(conf: ReductionConf) -> ReductionConf:
+def _with_open_scratchpad(conf: ReductionConf) -> ReductionConf:
     """The configuration with the room that it takes for all sizes, if it reduces any."""
     if not conf.reduces:
         return conf
@@ -109,16 +109,16 @@ def _with_room(conf: ReductionConf) -> ReductionConf:
     return replace(conf, partial=parts, scratchpad=scratchpad.size)
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED)
 def _with_scratchpad(conf: ReductionConf, isa: Isa) -> ReductionConf:
     """The configuration with the room that it takes. Planning takes a millisecond."""
     scratchpad = Scratchpad()
     if any(conf.dst.padded_dims[dim] > 1 for dim in conf.reduced):
         _, total = scratchpad.take(MemoryDesc(conf.dst.dims, conf.held))
         conf = replace(conf, total=total)
-    room = exact_partials_desc(isa, _Reducer(conf, Arguments()).fold)
-    if room.nelems():
-        _, parts = scratchpad.take(room)
+    wanted = exact_partials_desc(isa, _Reducer(conf, Arguments()).fold)
+    if wanted.nelems():
+        _, parts = scratchpad.take(wanted)
         conf = replace(conf, partial=parts)
     return replace(conf, scratchpad=scratchpad.size)
 
@@ -157,10 +157,10 @@ class _Reducer:
 
     def __init__(self, conf: ReductionConf, arguments: Arguments) -> None:
         self._conf = conf
-        self._kept = letters(conf.dst.dims)
+        self._parallel = letters(conf.dst.dims)
         self._reduced = {dim: Axis(extent, f"r{dim}") for dim, extent in conf.reduced.items()}
-        index = tuple(map(Affine.of, self._kept))
-        walked = (self._reduced.get(dim, axis) for dim, axis in enumerate(self._kept))
+        index = tuple(map(Affine.of, self._parallel))
+        walked = (self._reduced.get(dim, axis) for dim, axis in enumerate(self._parallel))
         src = tuple(map(Affine.of, walked))
         self._src = Operand(arguments.slot(Arg.SRC), conf.src, src)
         self._given = Sources(conf.attributes, {Arg.SRC: self._src}, arguments)
@@ -173,11 +173,11 @@ class _Reducer:
     @property
     def fold(self) -> Fold:
         """The reduction, to dst or to where its results wait."""
-        kept, reduced = self._kept, tuple(self._reduced.values())
+        parallel, reduced = self._parallel, tuple(self._reduced.values())
         total, result = self.total, self._result
         if total is None:
             return Fold(
-                kept,
+                parallel,
                 reduced,
                 self._given.operands,
                 result.outputs,
@@ -187,10 +187,10 @@ class _Reducer:
                 reads_dst=result.reads_dst,
             )
 
-        def wait(point: Point, values: Values) -> None:
+        def store_total(point: Point, values: Values) -> None:
             point.store_stored(total, *values)
 
-        return Fold(kept, reduced, self._given.operands, (total,), self._reduction, wait)
+        return Fold(parallel, reduced, self._given.operands, (total,), self._reduction, store_total)
 
     def finished(self, total: Operand) -> Nest:
         """What makes dst of the results that wait."""
@@ -200,7 +200,7 @@ class _Reducer:
 
         inputs, core, result = (total, *self._result.inputs), core_of(total.desc), self._result
         return Nest(
-            self._kept, (), inputs, result.outputs, body, reads_dst=result.reads_dst, core=core
+            self._parallel, (), inputs, result.outputs, body, reads_dst=result.reads_dst, core=core
         )
 
     @property

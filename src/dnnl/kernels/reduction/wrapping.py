@@ -50,12 +50,12 @@ def configure(alg: Alg, src: MemoryDesc, dst: MemoryDesc) -> WrappingReductionCo
 def build(conf: WrappingReductionConf, isa: Isa) -> Kernel:
     """One nest."""
     module, arguments = Module("reduction", isa), Arguments()
-    kept = letters(conf.dst.dims)
+    parallel = letters(conf.dst.dims)
     pairs = enumerate(zip(conf.src.dims, conf.dst.dims, strict=True))
     reduced = {dim: Axis(extent, f"r{dim}") for dim, (extent, left) in pairs if extent != left}
-    walked = (reduced.get(dim, axis) for dim, axis in enumerate(kept))
+    walked = (reduced.get(dim, axis) for dim, axis in enumerate(parallel))
     src = Operand(arguments.slot(Arg.SRC), conf.src, tuple(map(Affine.of, walked)))
-    dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(map(Affine.of, kept)))
+    dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(map(Affine.of, parallel)))
     source, held = conf.src.data_type, conf.dst.data_type
     function = (_OF_TRUTHS if held is DataType.boolean else _FUNCTIONS)[conf.alg]
 
@@ -73,7 +73,7 @@ def build(conf: WrappingReductionConf, isa: Isa) -> Kernel:
         init = (_neutral(conf.alg, held),)
         point.store_stored(dst, *point.fold(init, step, merge, None, core([held])))
 
-    axes = kept, tuple(reduced.values())
+    axes = parallel, tuple(reduced.values())
     nest = Nest(*axes, (src,), (dst,), body, core=core([held, source]))
     entry = symbol("reduction_wrapping", [conf.src, conf.dst], isa)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

@@ -95,7 +95,7 @@ class Box:
     zero: bool
     bases: tuple[int, ...]
     loops: tuple[BoxLoop, ...]
-    way: BoxTraversal = BoxTraversal.EACH
+    traversal: BoxTraversal = BoxTraversal.EACH
 
     @property
     def points(self) -> int:
@@ -117,8 +117,8 @@ def sizes(views: Sequence[View], lanes: int, square: int) -> Sizes:
     if threads > 1:
         boxes = [piece for box in boxes for piece in _shared(box, lanes, square)]
     most = max((len(box.loops) - 2 for box in boxes), default=0)
-    words = [len(boxes), most, *(word for box in boxes for word in _encoded(box))]
-    return Sizes(struct.pack(f"={len(words)}q", *words), threads)
+    parameters = [len(boxes), most, *(parameter for box in boxes for parameter in _encoded(box))]
+    return Sizes(struct.pack(f"={len(parameters)}q", *parameters), threads)
 
 
 def _boundaries(views: Sequence[View], dim: int) -> list[int]:
@@ -204,13 +204,13 @@ def _piece(
     """The place in each view where a part begins, and its loops."""
     start, loops = part
     places = tuple(_place(steps, start) for steps in levels)
-    made = []
+    results = []
     for extent, unit in loops:
         if extent > 1:
             following = (_place(steps, start + unit) for steps in levels)
             strides = tuple(b - a for a, b in zip(places, following, strict=True))
-            made.append(BoxLoop(extent, strides))
-    return places, made
+            results.append(BoxLoop(extent, strides))
+    return places, results
 
 
 def _place(steps: list[tuple[int, int]], index: int) -> int:
@@ -234,15 +234,19 @@ def _arranged(box: Box, views: Sequence[View]) -> Box:
     if lane.strides[0] != 1:
         return replace(box, loops=tuple(loops))
     if box.zero:
-        return _if_aligned(replace(box, loops=tuple(loops), way=BoxTraversal.LINES), views[:1])
+        return _if_aligned(
+            replace(box, loops=tuple(loops), traversal=BoxTraversal.LINES), views[:1]
+        )
     simple = all(stride in (0, 1) for stride in lane.strides[2:])
     if simple and lane.strides[1] == 1:
-        return _if_aligned(replace(box, loops=tuple(loops), way=BoxTraversal.LINES), views[:2])
+        return _if_aligned(
+            replace(box, loops=tuple(loops), traversal=BoxTraversal.LINES), views[:2]
+        )
     along = next((loop for loop in loops[:-1] if loop.strides[1] == 1), None)
     if not simple or along is None:
         return replace(box, loops=tuple(loops))
     loops = [*(loop for loop in loops[:-1] if loop is not along), along, lane]
-    return _if_aligned(replace(box, loops=tuple(loops), way=BoxTraversal.SQUARES), views[:2])
+    return _if_aligned(replace(box, loops=tuple(loops), traversal=BoxTraversal.SQUARES), views[:2])
 
 
 def _merged(loops: list[BoxLoop], used: int) -> list[BoxLoop]:
@@ -266,13 +270,13 @@ def _if_aligned(box: Box, tensors: Sequence[View]) -> Box:
     for number, view in enumerate(tensors):
         apart = [loop.strides[number] for loop in box.loops if loop.strides[number] != 1]
         if view.desc.data_type.bits == 4 and any(step % 2 for step in (box.bases[number], *apart)):
-            return replace(box, way=BoxTraversal.EACH)
+            return replace(box, traversal=BoxTraversal.EACH)
     return box
 
 
 def _own_bytes(boxes: Sequence[Box]) -> bool:
     """Whether no two rows write halves of one byte."""
-    return len(boxes) == 1 and boxes[0].way is not BoxTraversal.EACH
+    return len(boxes) == 1 and boxes[0].traversal is not BoxTraversal.EACH
 
 
 def _shared(box: Box, lanes: int, square: int) -> list[Box]:
@@ -280,7 +284,7 @@ def _shared(box: Box, lanes: int, square: int) -> list[Box]:
     wide; what is left over from that is a box of its own."""
     lane = len(box.loops) - 1
     extent = box.loops[lane].extent
-    if box.way is not BoxTraversal.SQUARES:
+    if box.traversal is not BoxTraversal.SQUARES:
         size = max(lanes, _LINE, extent // _missing(box) // _LINE * _LINE)
         return _split(box, lane, size) if box.loops[lane - 1].extent == 1 else _divided(box, 1)
     pieces = _split(box, lane, _WIDEST_SQUARES)
@@ -303,7 +307,7 @@ def _with_long_rows(box: Box, lanes: int) -> list[Box]:
     """The box with rows that suit vectors, which walk them column by column: wide lines become
     rows of lines of one vector, and narrow ones come as many together as a cache keeps."""
     *outer, along, lane = box.loops
-    if box.way is not BoxTraversal.LINES:
+    if box.traversal is not BoxTraversal.LINES:
         return [box]
     if lane.extent > _WIDE:
         whole, *rest = _split(box, len(box.loops) - 1, lanes, len(box.loops) - 1)
@@ -327,20 +331,20 @@ def _split(box: Box, place: int, size: int, outside: int = -2) -> list[Box]:
     pieces = BoxLoop(count, tuple(stride * size for stride in loop.strides))
     loops = list(box.loops)
     loops[place] = replace(loop, extent=size)
-    made = [replace(box, loops=(*loops[:outside], pieces, *loops[outside:]))]
+    results = [replace(box, loops=(*loops[:outside], pieces, *loops[outside:]))]
     if rest:
         loops[place] = replace(loop, extent=rest)
-        moved = [
+        bases = [
             a + count * size * stride for a, stride in zip(box.bases, loop.strides, strict=True)
         ]
-        made.append(replace(box, bases=tuple(moved), loops=tuple(loops)))
-    return made
+        results.append(replace(box, bases=tuple(bases), loops=tuple(loops)))
+    return results
 
 
 def _encoded(box: Box) -> Iterator[int]:
     *outer, along, lane = box.loops
     rows = prod(loop.extent for loop in outer)
-    yield from (box.way, box.zero, rows, len(outer), lane.extent, along.extent)
+    yield from (box.traversal, box.zero, rows, len(outer), lane.extent, along.extent)
     for row in zip(box.bases, lane.strides, along.strides, strict=True):
         yield from row
     for loop in outer:

@@ -11,7 +11,7 @@ from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 
 _FACTORS = {"s8s8": -128, "zero_points": -1}
-_WORD = 4
+_GROUP = 4
 
 
 def emit_compensation(module: Module, weights: MemoryDesc, slot: int) -> list[Phase]:
@@ -29,17 +29,19 @@ def emit_compensation(module: Module, weights: MemoryDesc, slot: int) -> list[Ph
 
 
 def _sums(weights: MemoryDesc, slot: int, mask: int, kinds: list[str]) -> Nest:
-    words = _words(weights, mask)
+    as_s32 = _as_s32(weights, mask)
     # Sums over the padding are right, since it is zero, and need no masks.
-    axes = letters((words or weights).padded_dims)
+    axes = letters((as_s32 or weights).padded_dims)
     index = tuple(Affine.of(axis) for axis in axes)
-    kept = tuple(Affine.of(axis) if mask >> dim & 1 else ZERO for dim, axis in enumerate(axes))
-    source = Operand(slot, words or weights, index)
-    sums = {kind: Operand(slot, weights.compensation_desc(kind), kept) for kind in kinds}
+    parallel_index = tuple(
+        Affine.of(axis) if mask >> dim & 1 else ZERO for dim, axis in enumerate(axes)
+    )
+    source = Operand(slot, as_s32 or weights, index)
+    sums = {kind: Operand(slot, weights.compensation_desc(kind), parallel_index) for kind in kinds}
 
     def add(point: Point, total: Value) -> Values:
         value = point.load(source)
-        return (point.e.b.add(total, _sum_of_bytes(point, value) if words else value),)
+        return (point.e.b.add(total, _sum_of_bytes(point, value) if as_s32 else value),)
 
     def body(point: Point) -> None:
         (total,) = point.fold((0,), add, _merge)
@@ -51,7 +53,7 @@ def _sums(weights: MemoryDesc, slot: int, mask: int, kinds: list[str]) -> Nest:
     return Nest(parallel, reduced, (source,), tuple(sums.values()), body, core=I32)
 
 
-def _words(weights: MemoryDesc, mask: int) -> MemoryDesc | None:
+def _as_s32(weights: MemoryDesc, mask: int) -> MemoryDesc | None:
     """The weights with their padding as s32, four neighbours each that are summed up; None where
     neighbours are kept apart, or do not come in fours."""
     strides = [
@@ -61,25 +63,25 @@ def _words(weights: MemoryDesc, mask: int) -> MemoryDesc | None:
     inner, dims = list(weights.inner_blocks), list(weights.padded_dims)
     if inner:
         dim, size = inner.pop()
-        inner += [(dim, size // _WORD)] if size > _WORD else []
+        inner += [(dim, size // _GROUP)] if size > _GROUP else []
     elif 1 in strides:
         dim = strides.index(1)
-        size, strides[dim] = dims[dim], _WORD
+        size, strides[dim] = dims[dim], _GROUP
     else:
         return None
-    if mask >> dim & 1 or any(n % _WORD for n in (size, dims[dim], weights.offset0, *strides)):
+    if mask >> dim & 1 or any(n % _GROUP for n in (size, dims[dim], weights.offset0, *strides)):
         return None
-    dims[dim] //= _WORD
-    first = weights.offset0 // _WORD
-    steps = [stride // _WORD for stride in strides]
+    dims[dim] //= _GROUP
+    first = weights.offset0 // _GROUP
+    steps = [stride // _GROUP for stride in strides]
     return MemoryDesc(dims, "s32", steps, inner_blocks=inner, padded_dims=dims, offset0=first)
 
 
-def _sum_of_bytes(point: Point, words: Value) -> Value:
+def _sum_of_bytes(point: Point, packed: Value) -> Value:
     b, top = point.e.b, point.constant(24)
-    total = b.ashr(words, top)
+    total = b.ashr(packed, top)
     for shift in (8, 16, 24):
-        total = b.add(total, b.ashr(b.shl(words, point.constant(shift)), top))
+        total = b.add(total, b.ashr(b.shl(packed, point.constant(shift)), top))
     return total
 
 

@@ -85,8 +85,8 @@ class _Stretches:
         begin = i64(conf.panels[1].offset0)
         self._panels = self.e.element(self.phase.arguments[panels], begin, I8)
         encoding = conf.encoding
-        self.count, self._words, self._stretches = encoding.panels(conf.dst.dims)
-        self._word = encoding.columns * encoding.group
+        self.count, self._k_groups, self._stretches = encoding.panels(conf.dst.dims)
+        self._group_elements = encoding.columns * encoding.group
 
     @property
     def items(self) -> int:
@@ -97,10 +97,10 @@ class _Stretches:
         """The first eight elements of a stretch, and those behind its last."""
         e = self.e
         panel, number = e.divmod(item, self._stretches)
-        word = e.mul(number, STRETCH)
-        end = e.smaller(e.add(word, i64(STRETCH)), i64(self._words))
-        before, each = e.mul(panel, self._words), self._word // _BYTE
-        return e.mul(e.add(before, word), each), e.mul(e.add(before, end), each)
+        k_group = e.mul(number, STRETCH)
+        end = e.smaller(e.add(k_group, i64(STRETCH)), i64(self._k_groups))
+        before, each = e.mul(panel, self._k_groups), self._group_elements // _BYTE
+        return e.mul(e.add(before, k_group), each), e.mul(e.add(before, end), each)
 
     def elements(self, octet: Value) -> Value:
         """Where eight elements are."""

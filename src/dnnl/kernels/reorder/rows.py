@@ -38,7 +38,7 @@ class Vectors:
         self.square = square_of(e.isa, core)
         paired = {op for op in self.operands[:2] if op.desc.data_type.bits == 4}
         self._lanes = Lanes(e, self.operands, self.lanes, paired)
-        self._moving = {op for op in self.operands if any(form != ZERO for form in op.index)}
+        self._varying = {op for op in self.operands if any(form != ZERO for form in op.index)}
 
     def at(
         self,
@@ -50,9 +50,9 @@ class Vectors:
     ) -> _Place:
         """A vector along the lane axis that begins at ``places``; an operand for which ``still``
         holds stays where it is. If ``left`` is given, only so many elements are left there."""
-        moving = self._moving if lanes > 1 else self.operands
-        accesses, env, exists = self._lanes.at(places, lanes, moving, left)
-        made = _Place(
+        varying = self._varying if lanes > 1 else self.operands
+        accesses, env, exists = self._lanes.at(places, lanes, varying, left)
+        place = _Place(
             self.e,
             self._pointers,
             accesses,
@@ -63,8 +63,8 @@ class Vectors:
             exists=exists,
             core=self.core,
         )
-        made.uniform, made.loaded = still or {}, loaded or {}
-        return made
+        place.uniform, place.loaded = still or {}, loaded or {}
+        return place
 
 
 class _Place(UniformPlace):
@@ -83,7 +83,7 @@ class Row:
     def __init__(
         self,
         vectors: Vectors,
-        way: Value,
+        traversal: Value,
         extents: tuple[Value, Value],
         strides: tuple[list[Value], list[Value]],
     ) -> None:
@@ -91,8 +91,8 @@ class Row:
         self.vectors, self.e = vectors, e
         self.across, self.along = strides
         self.width, self.length = extents
-        self.lines = e.b.icmp_signed("==", way, i64(BoxTraversal.LINES))
-        self.squares = e.b.icmp_signed("==", way, i64(BoxTraversal.SQUARES))
+        self.lines = e.b.icmp_signed("==", traversal, i64(BoxTraversal.LINES))
+        self.squares = e.b.icmp_signed("==", traversal, i64(BoxTraversal.SQUARES))
         self.uniform = {
             operand: e.b.icmp_signed("==", stride, i64(0))
             for operand, stride in zip(vectors.operands[2:], self.across[2:], strict=True)
@@ -131,7 +131,7 @@ class Row:
         whole = self._whole(self.width, lanes)
 
         def column(lane: Value, left: Value | None = None) -> None:
-            top = self._moved(places, lane)
+            top = self._advanced(places, lane)
 
             def line(number: Value) -> None:
                 write(advanced(e, top, number, self.along), lanes, left)
@@ -164,7 +164,7 @@ class Row:
             begin = i64(0) if e.isa.masked else in_vectors(number)
 
             def each(lane: Value) -> None:
-                write(self._moved(at, lane), 1)
+                write(self._advanced(at, lane), 1)
 
             e.loop(begin, self.width, each, unroll=False, name="each")
 
@@ -182,7 +182,7 @@ class Row:
             start = advanced(e, places, line, self.along)
 
             def lanes(lane: Value) -> None:
-                at = self._moved(start, lane)
+                at = self._advanced(start, lane)
                 left = b.sub(self.width, lane), b.sub(self.length, line)
                 whole = (b.icmp_signed(">=", n, i64(step)) for n in left)
                 if e.isa.masked:
@@ -201,7 +201,7 @@ class Row:
         e, vectors, src = self.e, self.vectors, self.vectors.copy.src
 
         def load(row: int, piece: int) -> Value:
-            start = advanced(e, self._moved(at, i64(row)), i64(piece * vectors.unit), self.along)
+            start = advanced(e, self._advanced(at, i64(row)), i64(piece * vectors.unit), self.along)
             return vectors.at(start, vectors.unit).load(src)
 
         columns = transpose(e, vectors.square, vectors.square // vectors.unit, load)
@@ -220,7 +220,7 @@ class Row:
             square = e.b.alloca(kind, size)
 
         def load(lane: Value) -> None:
-            row = vectors.at(self._moved(at, lane), size, left=length)
+            row = vectors.at(self._advanced(at, lane), size, left=length)
             e.b.store(row.load(src), e.element(square, lane, kind))
 
         def store(number: Value) -> None:
@@ -239,7 +239,7 @@ class Row:
         e.loop(i64(0), e.smaller(length, i64(size)), store, unroll=False, name="column")
         return ()
 
-    def _moved(self, places: Values, steps: Value) -> Values:
+    def _advanced(self, places: Values, steps: Value) -> Values:
         """The places ``steps`` further along the lane loop."""
         return advanced(self.e, places, steps, self.across)
 

@@ -80,7 +80,7 @@ def build(conf: ReorderConf, isa: Isa) -> Kernel:
     slot = copy.arguments.slot(SIZES)
     phase = PhaseFunction(module, entry, range(slot + 1))
     e, block = phase.e, phase.arguments[slot]
-    count, most = (e.b.load(e.element(block, i64(word), I64), typ=I64) for word in range(2))
+    count, most = (e.b.load(e.element(block, i64(number), I64), typ=I64) for number in range(2))
     pointers = phase.pointers(copy.operands)
     walk = _Walk(Vectors(e, conf.core, copy, pointers), e.b.alloca(I64, most))
 
@@ -105,13 +105,13 @@ class _Walk:
         """Walk the part of a box that belongs to the work items ``begin`` to ``end``; the number
         of the box's words."""
         e, views = self.e, self._views
-        way, zero, rows, outer, *row = (self._word(box, n) for n in range(HEAD))
+        traversal, zero, rows, outer, *row = (self._parameter(box, n) for n in range(HEAD))
         first, last = (e.b.udiv(e.b.mul(rows, item), i64(SHARES)) for item in (begin, end))
         triples = [
-            [self._word(box, HEAD + 3 * view + n) for n in range(3)] for view in range(views)
+            [self._parameter(box, HEAD + 3 * view + n) for n in range(3)] for view in range(views)
         ]
         bases, across, along = ([triple[n] for triple in triples] for n in range(3))
-        walk = Row(self._vectors, way, (row[0], row[1]), (across, along))
+        walk = Row(self._vectors, traversal, (row[0], row[1]), (across, along))
         loops = e.element(box, i64(HEAD + 3 * views), I64)
 
         def visit(_: Value, *places: Value) -> Values:
@@ -126,25 +126,25 @@ class _Walk:
         e.branch(e.b.icmp_signed("<", first, last), run, lambda: ())
         return e.add(e.mul(outer, 1 + views), i64(HEAD + 3 * views))
 
-    def _word(self, block: Value, number: int) -> Value:
+    def _parameter(self, block: Value, number: int) -> Value:
         return self.e.b.load(self.e.element(block, i64(number), I64), typ=I64)
 
-    def _flag(self, word: Value) -> Value:
-        return self.e.b.icmp_signed("!=", word, i64(0))
+    def _flag(self, number: Value) -> Value:
+        return self.e.b.icmp_signed("!=", number, i64(0))
 
     def _loop(self, loops: Value, number: Value) -> tuple[Value, list[Value], Value]:
         """The extent and the strides of an outer loop, and where its counter is."""
         step = 1 + self._views
-        words = self.e.element(loops, self.e.mul(number, step), I64)
-        extent, *strides = (self._word(words, n) for n in range(step))
+        parameters = self.e.element(loops, self.e.mul(number, step), I64)
+        extent, *strides = (self._parameter(parameters, n) for n in range(step))
         return extent, strides, self.e.element(self._counters, number, I64)
 
     def _locate(self, loops: Value, outer: Value, row: Value, bases: Sequence[Value]) -> Values:
         """The places of a row by its number; sets the counters of the outer loops."""
         e, b = self.e, self.e.b
 
-        def step(turn: Value, rest: Value, *places: Value) -> Values:
-            number = b.sub(b.sub(outer, turn), i64(1))
+        def step(done: Value, rest: Value, *places: Value) -> Values:
+            number = b.sub(b.sub(outer, done), i64(1))
             extent, strides, counter = self._loop(loops, number)
             index = b.urem(rest, extent)
             b.store(index, counter)
@@ -157,8 +157,8 @@ class _Walk:
         at its end back to its begin and one step of the next one."""
         e, b = self.e, self.e.b
 
-        def step(turn: Value, steps: Value, *places: Value) -> Values:
-            number = b.sub(b.sub(outer, turn), i64(1))
+        def step(done: Value, steps: Value, *places: Value) -> Values:
+            number = b.sub(b.sub(outer, done), i64(1))
             extent, strides, counter = self._loop(loops, number)
             index = b.add(b.load(counter, typ=I64), steps)
             over = b.icmp_signed("==", index, extent)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dnnl.codegen.epilogue.attributes import Attributes
 from dnnl.codegen.epilogue.quantization import Quantization
@@ -28,11 +28,17 @@ from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _NIBBLE = 4  # bits
+
+Conf = TypeVar("Conf", bound="DataclassInstance")
+"""The configuration of a kernel."""
 
 
 @dataclass(frozen=True)
-class OpenKernel:
+class OpenKernel(Generic[Conf]):
     """What there is to a kernel for all sizes besides its configurations.
 
     ``nests(conf, arguments)`` makes the nests, none of which needs what another one does, and folds
@@ -42,18 +48,18 @@ class OpenKernel:
     """
 
     name: str
-    nests: Callable[[Any, Arguments], Iterable[Nest | OpenFold]]
+    nests: Callable[[Conf, Arguments], Iterable[Nest | OpenFold]]
     tensors: Mapping[str, int]
-    behind: Callable[[Any, Arguments], Iterable[Nest]] = lambda _conf, _arguments: ()
+    behind: Callable[[Conf, Arguments], Iterable[Nest]] = lambda _conf, _arguments: ()
 
-    def refuse(self, conf: Any, isa: Isa) -> Refusal | None:
+    def refuse(self, conf: Conf, isa: Isa) -> Refusal | None:
         """Why a configuration has no code for all sizes."""
         descs = [desc for _, desc in self._tensors(conf)]
         entries = getattr(conf, "attributes", Attributes()).post_ops
         operands = [desc for entry in entries for _, desc in entry.operands]
         return refuse_open(isa, (*descs, *operands))
 
-    def _tensors(self, conf: Any) -> Iterable[tuple[int, MemoryDesc]]:
+    def _tensors(self, conf: Conf) -> Iterable[tuple[int, MemoryDesc]]:
         """The tensors of a configuration by argument."""
         for field, argument in self.tensors.items():
             value = getattr(conf, field)
@@ -62,42 +68,45 @@ class OpenKernel:
                 if not desc.is_zero:
                     yield argument + number, desc
 
-    def _replaced(self, conf: Any, made: Callable[[int, MemoryDesc], MemoryDesc]) -> Any:
+    def _replaced(self, conf: Conf, desc_of: Callable[[int, MemoryDesc], MemoryDesc]) -> Conf:
         """The configuration with other descriptors."""
         fields: dict[str, object] = {}
         for field, argument in self.tensors.items():
             value = getattr(conf, field)
             descs = value if isinstance(value, tuple) else (value,)
             new = tuple(
-                desc if desc.is_zero else made(argument + number, desc)
+                desc if desc.is_zero else desc_of(argument + number, desc)
                 for number, desc in enumerate(descs)
             )
             fields[field] = new if isinstance(value, tuple) else new[0]
-        if hasattr(conf, "attributes"):
-            entries = enumerate(conf.attributes.post_ops)
-            post_ops = tuple(with_operands(n, entry, made) for n, entry in entries)
-            fields["attributes"] = replace(conf.attributes, post_ops=post_ops)
+        attributes = getattr(conf, "attributes", None)
+        if isinstance(attributes, Attributes):
+            entries = enumerate(attributes.post_ops)
+            post_ops = tuple(with_operands(n, entry, desc_of) for n, entry in entries)
+            fields["attributes"] = replace(attributes, post_ops=post_ops)
         return replace(conf, **fields)
 
-    def shared(self, conf: Any) -> Any:
+    def shared(self, conf: Conf) -> Conf:
         """The configuration of all descriptions with the same code."""
         return self._replaced(conf, lambda _, desc: _opened(desc))
 
-    def sizes(self, conf: Any, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
+    def sizes(self, conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
         """What the code needs to know of an execution on memories of these descriptors, by
         argument."""
         # What is no argument, as statistics that nobody wants, is not asked for by any nest.
         known = self._replaced(conf, descs.get)
         pairs = zip(self._works(known), self._works(self.shared(conf)), strict=True)
         plans = [own for pair in pairs for own in _plans(*pair, isa)]
-        words = [word for own in plans for word in own.parameters]
-        return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
+        parameters = [parameter for own in plans for parameter in own.parameters]
+        return Sizes(
+            struct.pack(f"={len(parameters)}q", *parameters), max(own.threads for own in plans)
+        )
 
-    def _works(self, conf: Any) -> list[Nest | OpenFold]:
+    def _works(self, conf: Conf) -> list[Nest | OpenFold]:
         arguments = Arguments()
         return [*self.nests(conf, arguments), *self.behind(conf, arguments)]
 
-    def build(self, conf: Any, isa: Isa) -> Kernel:
+    def build(self, conf: Conf, isa: Isa) -> Kernel:
         """The phases: whatever needs nothing of the others, and then the mergers of parts with what
         is behind; ``conf`` comes from `shared`."""
         module, arguments = Module(self.name, isa), Arguments()
@@ -108,12 +117,12 @@ class OpenKernel:
         start = 0
         for nest in nests:
             if isinstance(nest, OpenFold):
-                *begun, merger = nest.works(slot, start)
+                *parts, merger = nest.works(slot, start)
                 second.append(merger)
             else:
-                begun = [OpenWork(nest, slot, start)]
-            first += begun
-            start = max(work.end for work in (*begun, *second))
+                parts = [OpenWork(nest, slot, start)]
+            first += parts
+            start = max(work.end for work in (*parts, *second))
         for nest in behind:
             second.append(OpenWork(nest, slot, start))
             start = second[-1].end
@@ -162,11 +171,11 @@ def refuse_groups(quantization: Quantization) -> Refusal | None:
 
 
 def with_operands(
-    number: int, entry: PostOp, made: Callable[[int, MemoryDesc], MemoryDesc]
+    number: int, entry: PostOp, desc_of: Callable[[int, MemoryDesc], MemoryDesc]
 ) -> PostOp:
     """Post-op ``number`` with the descriptors ``made(argument, desc)`` of its operands."""
     ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
-    return entry.mapped(lambda desc: made(next(ids), desc))
+    return entry.mapped(lambda desc: desc_of(next(ids), desc))
 
 
 def _opened(desc: MemoryDesc) -> MemoryDesc:

@@ -137,19 +137,19 @@ class Window:
         self._shifts = [self._index]
         if len(half) == 1 and half[0] <= _MOST_APART:
             apart = range(-half[0], half[0] + 1)
-            self._shifts = [self._moved([Affine({}, distance)]) for distance in apart]
+            self._shifts = [self._shifted([Affine({}, distance)]) for distance in apart]
         else:
             self.taps = tuple(
                 Axis(2 * reach + 1, f"k{dim}") for dim, reach in zip(self._dims, half, strict=True)
             )
-            moves = zip(self.taps, half, strict=True)
-            self._shifts = [self._moved([Affine.of(tap) + -reach for tap, reach in moves])]
+            shifts = zip(self.taps, half, strict=True)
+            self._shifts = [self._shifted([Affine.of(tap) + -reach for tap, reach in shifts])]
 
-    def _moved(self, moves: Sequence[Affine]) -> tuple[Affine, ...]:
+    def _shifted(self, shifts: Sequence[Affine]) -> tuple[Affine, ...]:
         """The index moved along the dimensions of windows."""
         index = list(self._index)
-        for dim, move in zip(self._dims, moves, strict=True):
-            index[dim] = index[dim] + move
+        for dim, shift in zip(self._dims, shifts, strict=True):
+            index[dim] = index[dim] + shift
         return tuple(index)
 
     def middle(self, slot: int, desc: MemoryDesc) -> Operand:

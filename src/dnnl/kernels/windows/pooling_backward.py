@@ -63,7 +63,7 @@ class PoolingBackwardConf:
         )
 
     @property
-    def counted(self) -> bool:
+    def has_shares(self) -> bool:
         """Whether windows differ in how many taps share a gradient."""
         sizes = zip(self.windows, self.diff_src.dims[2:], strict=True)
         hangs = any(
@@ -88,7 +88,7 @@ class PoolingBackwardConf:
     @property
     def scratchpad(self) -> int:
         """The bytes that the shares take."""
-        return self.shares.size if self.counted else 0
+        return self.shares.size if self.has_shares else 0
 
 
 def configure(
@@ -115,7 +115,7 @@ def build(conf: PoolingBackwardConf, isa: Isa) -> Kernel:
     """The shares of windows where they differ, then one nest over diff_src."""
     module = Module("pooling", isa)
     arguments = Arguments()
-    phases = [_emit_shares(module, conf, arguments)] if conf.counted else []
+    phases = [_emit_shares(module, conf, arguments)] if conf.has_shares else []
     phases.append(_emit_gradient(module, conf, arguments))
     return Kernel(module, tuple(phases), arguments.ids)
 
@@ -151,7 +151,7 @@ class _Windows:
         self._sources = [(arguments.slot(Arg.DIFF_DST), conf.diff_dst)]
         if self.largest:
             self._sources.append((arguments.slot(Arg.WORKSPACE), conf.workspace))
-        self._shares = arguments.slot(Arg.SCRATCHPAD) if conf.counted else None
+        self._shares = arguments.slot(Arg.SCRATCHPAD) if conf.has_shares else None
 
     @property
     def largest(self) -> bool:
@@ -193,13 +193,13 @@ class _Windows:
 def _emit_gradient(module: Module, conf: PoolingBackwardConf, arguments: Arguments) -> Phase:
     """diff_src[element] = the sum over the windows that contain it."""
     windows, slot = _Windows(conf, arguments), arguments.slot(Arg.DIFF_SRC)
-    dims = blocks(conf.windows) if _lie_alike(conf.diff_src, conf.diff_dst) else None
+    dims = blocks(conf.windows) if _same_order(conf.diff_src, conf.diff_dst) else None
     nest = _summed(conf, windows, slot) if dims is None else _written_out(windows, slot, dims)
     entry = symbol("pooling_backward", [conf.diff_src, conf.diff_dst], module.isa)
     return emit_nest(module, entry, nest)
 
 
-def _lie_alike(diff_src: MemoryDesc, diff_dst: MemoryDesc) -> bool:
+def _same_order(diff_src: MemoryDesc, diff_dst: MemoryDesc) -> bool:
     """Whether vectors lie along the same dimension of both tensors, blocked or not, and no block
     cuts the image, whose padding would be elements as well."""
     inner = diff_src.inner_blocks

@@ -77,10 +77,10 @@ def _in_steps(dim: Window, name: str) -> Blocks:
 
     def met(place: int) -> list[Meeting]:
         taps = ((tap, place + dim.padding - tap * dim.dilation) for tap in dim.reached)
-        ahead = ((tap, far // dim.stride) for tap, far in taps if far % dim.stride == 0)
+        distances = ((tap, far // dim.stride) for tap, far in taps if far % dim.stride == 0)
         return [
             Meeting(far, block + far, Affine({}, tap))
-            for tap, far in ahead
+            for tap, far in distances
             if far + axis.extent - 1 >= 0 and far < dim.windows
         ]
 

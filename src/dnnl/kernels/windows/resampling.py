@@ -71,7 +71,7 @@ class ResamplingConf:
         return tuple(Table.forward(*each) for each in found)
 
     @property
-    def moved(self) -> bool:
+    def copies(self) -> bool:
         """Whether elements become those of dst as they are."""
         alike = self.src.data_type is self.dst.data_type and self.attributes.plain
         return alike and all(table.taps == 1 and not table.weighted for table in self.dims)
@@ -117,10 +117,10 @@ def build(conf: ResamplingConf, isa: Isa) -> Kernel:
     core, axes = _core(conf), letters(conf.dst.dims)
     nest, ids = _nest(conf, core, axes, None)
     # As many elements that are moved as there are words, since words are picked.
-    words = I32 if conf.moved and vector.bits(core) < vector.bits(I32) else core
-    row = row_of(isa, conf.dims[-1], axes[-1], conf.src, conf.dst, vector.bits(words))
+    elements = I32 if conf.copies and vector.bits(core) < vector.bits(I32) else core
+    row = row_of(isa, conf.dims[-1], axes[-1], conf.src, conf.dst, vector.bits(elements))
     if row is not None:
-        by_rows, its_ids = _nest(conf, words, axes, row)
+        by_rows, its_ids = _nest(conf, elements, axes, row)
         if row.fits(by_rows, isa):
             nest, ids = by_rows, its_ids
     module = Module("resampling", isa)
@@ -163,7 +163,7 @@ def _nest(
         return tuple(vector.multiply_add(p.e, weight, value, total) for value, total in pairs)
 
     def body(point: Point) -> None:
-        if conf.moved:
+        if conf.copies:
             stored = load(point)
             point.store_stored(dst, stored[0] if row is None else row.picked(point, stored))
             return
@@ -185,7 +185,7 @@ def _nest(
         body,
         reads_dst=result.reads_dst,
         core=core,
-        registers=1 if conf.moved or row is not None else _SIDE_BY_SIDE,
+        registers=1 if conf.copies or row is not None else _SIDE_BY_SIDE,
         indirect=found,
     )
     return nest, arguments.ids
@@ -193,7 +193,7 @@ def _nest(
 
 def _core(conf: ResamplingConf) -> Type:
     """What is computed in: f64 where f32 would not tell integers apart."""
-    if conf.moved:
+    if conf.copies:
         return bare_core(conf.src.data_type, conf.dst.data_type)
     wide = conf.src.data_type is DataType.s32 and conf.attributes.plain
     return F64 if wide else core_of(conf.src, conf.dst)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis
@@ -99,7 +97,7 @@ class Side:
         return (self.places,) if self.weights is None else (self.places, self.weights)
 
 
-def table_of(axes: Sequence[Axis], kind: DataType, contents: npt.NDArray[Any]) -> Operand:
+def table_of(axes: Sequence[Axis], kind: DataType, contents: Places | Weights) -> Operand:
     """A table in the code with an element for each iteration of ``axes``."""
     desc = MemoryDesc(tuple(axis.extent for axis in axes), kind)
     return Operand(_TABLE, desc, tuple(map(Affine.of, axes)), contents=contents)

@@ -33,8 +33,8 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise.rows import (
     DepthwiseRowsConf,
     DepthwiseRowsWriter,
+    has_scalar_src_zero_point,
     load_one,
-    shifted_alike,
     three,
 )
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
@@ -49,7 +49,7 @@ from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
-_TOGETHER = 4  # taps of an instruction
+_TAPS = 4  # taps of an instruction
 _UNIT = 16  # bytes within which neighbours can be interleaved
 _MOST_VECTORS = 4
 _MOST_TAPS = 64  # all of which are written out
@@ -65,26 +65,29 @@ class DepthwiseBytesConf(DepthwiseRowsConf):
 
 def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseBytesConf | None:
     """The configuration of a depthwise convolution, or None where nests have to do it."""
-    dot = next((dot for dot in isa.dots if (dot.a, dot.b) == ("u8", "s8")), None)
+    instruction = next(
+        (instruction for instruction in isa.dots if (instruction.a, instruction.b) == ("u8", "s8")),
+        None,
+    )
     src, weights, dst = problem.src, problem.weights, problem.dst
-    if dot is None or not isa.masked_bytes or prod(weights.dims[3:]) > _MOST_TAPS:
+    if instruction is None or not isa.masked_bytes or prod(weights.dims[3:]) > _MOST_TAPS:
         return None
     bytewise = src.data_type in BYTES and weights.data_type is DataType.s8
     if not (bytewise and _in_line(src, 1) and _in_line(dst, 1)) or dst.has_zero_dim:
         return None
-    if not shifted_alike(problem):
+    if not has_scalar_src_zero_point(problem):
         return None
     scratchpad = Scratchpad()
     read: Argument = (Arg.WEIGHTS, weights)
     if not _in_line(weights, 0):
         letters = "bcdefg"[: weights.ndims - 1]
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
-    way = Multiply(src.data_type, DataType.s8, _TOGETHER, dot)
+    dot = Multiply(src.data_type, DataType.s8, _TAPS, instruction)
     bare = problem.bias.is_zero and not problem.post_ops
-    core = core_type(way, dst.data_type, problem.quantization, bare=bare)
+    core = core_type(dot, dst.data_type, problem.quantization, bare=bare)
     vectors = _vectors(problem.groups, isa.lanes)
     copies = tuple(scratchpad.copies)
-    return DepthwiseBytesConf(problem, read, way, core, vectors, copies, scratchpad.size)
+    return DepthwiseBytesConf(problem, read, dot, core, vectors, copies, scratchpad.size)
 
 
 def _vectors(channels: int, lanes: int) -> int:
@@ -207,7 +210,7 @@ class _BytesWriter(DepthwiseRowsWriter):
         for flag in flags:
             start = e.b.select(flag, start, i64(width.extent))
             stop = e.b.select(flag, stop, i64(width.extent))
-        sums = self._begun(row, None)
+        sums = self._initial(row, None)
         e.loop(start, stop, lambda x: self._whole(row, x, sums), unroll=False, name="inside")
         if not flags and (low, high) == (0, width.extent):
             return
@@ -239,21 +242,21 @@ class _BytesWriter(DepthwiseRowsWriter):
             there = sum(k * step for k, step in zip(tap, strides, strict=True))
             where = e.element(pointer, e.add(begin, i64(there)), I8)
             rows.append(vector.load(e, where, panel.kind, panel.mask))
-        return [self._together(panel, rows, first) for first in self._firsts]
+        return [self._interleaved(panel, rows, first) for first in self._firsts]
 
     @property
     def _firsts(self) -> range:
-        return range(0, len(self.taps), _TOGETHER)
+        return range(0, len(self.taps), _TAPS)
 
-    def _together(self, panel: _Panel, rows: list[Value], first: int) -> list[Value]:
+    def _interleaved(self, panel: _Panel, rows: list[Value], first: int) -> list[Value]:
         """Up to four rows from the first on as registers of words."""
-        e, own = self.e, rows[first : first + _TOGETHER]
-        own += [vector.splat_constant(panel.kind, 0)] * (_TOGETHER - len(own))
+        e, own = self.e, rows[first : first + _TAPS]
+        own += [vector.splat_constant(panel.kind, 0)] * (_TAPS - len(own))
         regs = vector.interleave(e, own, _UNIT)
         count = len(regs) // panel.vectors
         return [vector.join(e, regs[n : n + count]) for n in range(0, len(regs), count)]
 
-    def _begun(self, row: _Row, inside: list[Value] | None) -> Values:
+    def _initial(self, row: _Row, inside: list[Value] | None) -> Values:
         """The sums of nothing, less what src is too large by for those taps that lie inside, all
         where there is no list of them."""
         e, lanes = self.e, self.e.isa.lanes
@@ -265,7 +268,7 @@ class _BytesWriter(DepthwiseRowsWriter):
             word: Value = I32(0x01010101)
             if inside is not None:
                 word = I32(0)
-                for number, flag in enumerate(inside[first : first + _TOGETHER]):
+                for number, flag in enumerate(inside[first : first + _TAPS]):
                     word = e.b.or_(word, e.b.select(flag, I32(1 << 8 * number), I32(0)))
             ones = e.b.bitcast(vector.splat(e, word, lanes), weights[0].type)
             counts = self._add(counts, [ones] * row.panel.vectors, weights)
@@ -308,7 +311,7 @@ class _BytesWriter(DepthwiseRowsWriter):
                 return (vector.load(e, place, row.panel.kind, row.panel.mask),)
 
             loaded.extend(e.branch(flag, load, lambda: (nothing,)))
-        self._store(row, x, self._sum(row, loaded, self._begun(row, inside)))
+        self._store(row, x, self._sum(row, loaded, self._initial(row, inside)))
 
     @property
     def _distances(self) -> list[int]:
@@ -324,7 +327,7 @@ class _BytesWriter(DepthwiseRowsWriter):
     def _sum(self, row: _Row, loaded: list[Value], sums: Values) -> Values:
         e = self.e
         for first, weights in zip(self._firsts, row.weights, strict=True):
-            regs = self._together(row.panel, loaded, first)
+            regs = self._interleaved(row.panel, loaded, first)
             if self.conf.problem.src.data_type is DataType.s8:
                 signs = vector.splat_constant(regs[0].type, -_SIGN)
                 regs = [e.b.xor(reg, signs) for reg in regs]
@@ -335,6 +338,6 @@ class _BytesWriter(DepthwiseRowsWriter):
         """Finish the sums of one output, whose units have not been in the order of channels."""
         in_order = list(sums)
         for _ in range(row.panel.vectors.bit_length() - 1):
-            in_order = unzip(self.e, in_order, _UNIT // _TOGETHER)
+            in_order = unzip(self.e, in_order, _UNIT // _TAPS)
         env = {**row.env, self.places[2]: x}
         row.panel.store.at(env, 1, 1).finish(Tile(row.panel.vectors, tuple(in_order)))

@@ -40,7 +40,7 @@ from dnnl.types.tag import FormatTag
 # Products of bytes less their zero points, whose sums f32 holds exactly.
 _MOST_EXACT = 2**24 // 255**2
 # Registers of outputs, which share each weight, where there are more taps than so many.
-_SIDE_BY_SIDE, _MANY_TAPS = 4, 64
+_UNROLL, _MANY_TAPS = 4, 64
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class DepthwiseConf:
         return 0
 
     @property
-    def inside(self) -> PlanSummary:
+    def summary(self) -> PlanSummary:
         """What was decided, for people: products are those of f32, whatever lies in memory."""
         return PlanSummary(Multiply(DataType.f32, DataType.f32, 1, FLOATS))
 
@@ -208,6 +208,6 @@ def emit_walk(
         filled=tuple(bound for walk in walks for bound in walk.filled),
         reads_dst=epilogue.reads_dst,
         core=core_of(problem.src, problem.weights, problem.dst),
-        registers=_SIDE_BY_SIDE if prod(s.kernel for s in problem.space) > _MANY_TAPS else 1,
+        registers=_UNROLL if prod(s.kernel for s in problem.space) > _MANY_TAPS else 1,
     )
     return emit_nest(module, entry, nest)

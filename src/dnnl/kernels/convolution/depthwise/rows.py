@@ -50,7 +50,7 @@ class DepthwiseRowsConf(ABC):
     scratchpad: int
 
     @property
-    def inside(self) -> PlanSummary:
+    def summary(self) -> PlanSummary:
         """What was decided, for people."""
         return PlanSummary(self.multiply, copies_in=self.copies_in)
 
@@ -183,7 +183,7 @@ def build_rows(conf: DepthwiseRowsConf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-def shifted_alike(problem: ConvolutionProblem) -> bool:
+def has_scalar_src_zero_point(problem: ConvolutionProblem) -> bool:
     """Whether src has one zero point at most, of whole bytes, and weights have none."""
     points = dict(problem.quantization.zero_points)
     of_src = points.get(Arg.SRC)

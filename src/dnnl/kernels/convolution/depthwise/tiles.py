@@ -35,8 +35,8 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise.rows import (
     DepthwiseRowsConf,
     DepthwiseRowsWriter,
+    has_scalar_src_zero_point,
     load_one,
-    shifted_alike,
     three,
 )
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
@@ -76,7 +76,11 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
     if isa.device is not None or isa.lanes == 1 or dst.has_zero_dim:
         return None
     types = {src.data_type, weights.data_type}
-    if not types <= FLOATS | BYTES or dst.data_type.bits < 8 or not shifted_alike(problem):
+    if (
+        not types <= FLOATS | BYTES
+        or dst.data_type.bits < 8
+        or not has_scalar_src_zero_point(problem)
+    ):
         return None
     width = problem.space[2]
     places = _places(width, isa)
@@ -89,11 +93,11 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
     if not all(_in_vectors(desc, 1, isa) and _whole(desc, isa) for desc in (src, dst)):
         return None
-    way = Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
+    dot = Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
     bare = problem.bias.is_zero and not problem.post_ops
-    core = core_type(way, dst.data_type, problem.quantization, bare=bare)
+    core = core_type(dot, dst.data_type, problem.quantization, bare=bare)
     return DepthwiseTilesConf(
-        problem, read, way, core, 1, tuple(scratchpad.copies), scratchpad.size, places
+        problem, read, dot, core, 1, tuple(scratchpad.copies), scratchpad.size, places
     )
 
 

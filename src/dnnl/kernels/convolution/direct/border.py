@@ -46,11 +46,11 @@ class Border:
     rows: Rows | None
     in_bands: bool
 
-    def space(self, given: Space) -> Space:
+    def space(self, original: Space) -> Space:
         """What a convolution of src is as one of the copy."""
         d, h, w = (
             replace(own, src=size, padding=own.padding - before)
-            for own, size, before in zip(given, self.sizes, self.before, strict=True)
+            for own, size, before in zip(original, self.sizes, self.before, strict=True)
         )
         return d, h, w
 
@@ -95,12 +95,12 @@ def emit(module: Module, border: Border, arguments: Arguments) -> Phase:
     index = [Affine.of(axis) for axis in axes]
     pixels = border.pixels
     shifts = (*[0] * (desc.ndims - pixels), *border.before[3 - pixels :])
-    moved = tuple(form + -shift for form, shift in zip(index, shifts, strict=True))
-    given = Operand(arguments.slot(border.src[0]), border.src[1], moved)
-    made = Operand(arguments.slot(slot), desc, tuple(index))
+    shifted = tuple(form + -shift for form, shift in zip(index, shifts, strict=True))
+    source = Operand(arguments.slot(border.src[0]), border.src[1], shifted)
+    padded = Operand(arguments.slot(slot), desc, tuple(index))
 
     def body(point: Point) -> None:
-        point.store(made, point.load_or_zero(given))
+        point.store(padded, point.load_or_zero(source))
 
     core = bare_core(border.src[1].data_type, desc.data_type)
-    return emit_nest(module, symbol, Nest(axes, (), (given,), (made,), body, core=core))
+    return emit_nest(module, symbol, Nest(axes, (), (source,), (padded,), body, core=core))

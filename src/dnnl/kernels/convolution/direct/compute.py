@@ -37,14 +37,14 @@ class Piece:
 @dataclass(frozen=True, eq=False)
 class Walk:
     """The axes of a piece, each for depth, height and width, and what an iteration is about: the
-    pixel ``at`` in dst, the tap ``offsets`` in the weights, the pixel ``seen`` in src."""
+    pixel ``at`` in dst, the tap ``offsets`` in the weights, the pixel ``src_pixel`` in src."""
 
     residues: Axes
     places: Axes
     taps: Axes
     at: list[Affine]
     offsets: list[Affine]
-    seen: list[Affine]
+    src_pixel: list[Affine]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class ConvolutionConf(product_conf.ProductConf):
     @property
     def read(self) -> Argument:
         """What the product reads as src."""
-        return (self.widened or self.src) if self.border is None else self.border.copy
+        return (self.up_converted or self.src) if self.border is None else self.border.copy
 
     @property
     def grouped(self) -> bool:
@@ -128,7 +128,7 @@ def walk(piece: Piece) -> Walk:
         taps,
         at=[own.outputs.of(residue, out) for _, own, residue, out, _ in each],
         offsets=[own.taps.of(residue, tap) for _, own, residue, _, tap in each],
-        seen=[
+        src_pixel=[
             Affine.of(out, s.stride) + Affine.of(tap, s.dilation) + -s.padding
             for s, _, _, out, tap in each
         ],
@@ -165,9 +165,9 @@ def _product(conf: ConvolutionConf, piece: Piece, isa: Isa, arguments: Arguments
 
     bands = _bands(conf, piece, batch, arguments)
     if bands is None:
-        src = operand(conf.read, conf.src_index(batch, group, c, here.seen))
+        src = operand(conf.read, conf.src_index(batch, group, c, here.src_pixel))
     else:
-        src = Operand(NOWHERE, conf.read[1], conf.src_index(ZERO, group, c, here.seen))
+        src = Operand(NOWHERE, conf.read[1], conf.src_index(ZERO, group, c, here.src_pixel))
     weights = operand(conf.weights, conf.weights_index(group, columns.form, c, here.offsets))
     out = operand(conf.dst, activation_index(dst, batch, (oc,), here.at))
     values = phases.Indices(
@@ -196,7 +196,7 @@ def _product(conf: ConvolutionConf, piece: Piece, isa: Isa, arguments: Arguments
         conf.blocking,
         domain=tail if conf.groups == 1 else (),
         exists=tail if conf.groups > 1 else (),
-        narrow=phases.other_way(conf, arguments, src, isa),
+        narrow=phases.narrow_path(conf, arguments, src, isa),
         bands=bands,
     )
 

@@ -34,11 +34,11 @@ from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_q
 from dnnl.kernels.product.base.blocking import Blocking
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS, NONE, becomes_floats
-from dnnl.kernels.product.base.types import way_of
+from dnnl.kernels.product.base.types import dot_of
 from dnnl.kernels.product.compensation.rows import RowSums
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.pack.pairs import take_flags
-from dnnl.kernels.product.pack.up_converted import take_widened, widened
+from dnnl.kernels.product.pack.up_converted import take_up_converted, with_up_conversion
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.product.unit import tiles as product_tiles
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
@@ -65,50 +65,50 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     channels-last, and so they are for a matrix unit, which takes lines of channels.
     """
     problem = resolve_activations(problem, isa)
-    way = _way(problem, isa)
-    if problem.weights.format_kind is FormatKind.any and way is not None:
-        as_it_is = _reads(problem, way) and not _bordered(problem, way)
-        src = problem.src if as_it_is else _packed(problem, way)
-        if _apart(problem, isa):
+    dot = _dot(problem, isa)
+    if problem.weights.format_kind is FormatKind.any and dot is not None:
+        as_it_is = _reads(problem, dot) and not _bordered(problem, dot)
+        src = problem.src if as_it_is else _packed(problem, dot)
+        if _compacts_strides(problem, isa):
             src = _channels_last(src)
-        problem = replace(problem, weights=_panels(problem, src, way, isa))
+        problem = replace(problem, weights=_panels(problem, src, dot, isa))
     return problem
 
 
-def _way(problem: ConvolutionProblem, isa: Isa) -> Multiply | None:
+def _dot(problem: ConvolutionProblem, isa: Isa) -> Multiply | None:
     """How src and weights are multiplied: by a matrix unit, if it takes their sizes."""
     types = problem.src.data_type, problem.weights.data_type
-    tiled = way_of(isa, *types, problem.narrow, tiled=True)
+    tiled = dot_of(isa, *types, problem.narrow, tiled=True)
     if tiled is not None and tiled.tiles is not None:
         pixels = prod(problem.dst.dims[2:])
-        if product_tiles.takes(tiled, pixels, _words(problem, tiled)):
+        if product_tiles.takes(tiled, pixels, _k_groups_in_line(problem, tiled)):
             return tiled
-    return way_of(isa, *types, problem.narrow)
+    return dot_of(isa, *types, problem.narrow)
 
 
-def _words(problem: ConvolutionProblem, way: Multiply) -> int:
+def _k_groups_in_line(problem: ConvolutionProblem, dot: Multiply) -> int:
     """How many words of a sum are side by side in src, or in the copy that is made of it."""
-    src, group = problem.src, way.group
-    words = -(-problem.channels // group)
-    if src.format_kind is not FormatKind.any and not _bordered(problem, way):
+    src, group = problem.src, dot.group
+    k_groups = -(-problem.channels // group)
+    if src.format_kind is not FormatKind.any and not _bordered(problem, dot):
         block = channel_block(src)
-        if _reads(problem, way) and (block or src.strides[-1] != words * group):
-            return block // group or words
+        if _reads(problem, dot) and (block or src.strides[-1] != k_groups * group):
+            return block // group or k_groups
     w = problem.pieces[0].space[2]
-    return words * w.kernel if problem.groups == w.dilation == 1 else words
+    return k_groups * w.kernel if problem.groups == w.dilation == 1 else k_groups
 
 
-def _bordered(problem: ConvolutionProblem, way: Multiply) -> bool:
+def _bordered(problem: ConvolutionProblem, dot: Multiply) -> bool:
     """Whether the product reads a copy of src with a border."""
-    return way.tiles is not None and any(
+    return dot.tiles is not None and any(
         own.padded for piece in problem.pieces for own in piece.space
     )
 
 
 def resolve_activations(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     """Decide src and dst only."""
-    way = _way(problem, isa)
-    last = problem.src.data_type in BYTES or bool(way and way.tiles)
+    dot = _dot(problem, isa)
+    last = problem.src.data_type in BYTES or bool(dot and dot.tiles)
     decide = partial(_activation, groups=problem.groups, isa=isa, last=last)
     return replace(problem, src=decide(problem.src), dst=decide(problem.dst))
 
@@ -132,27 +132,27 @@ def _channels_last(desc: MemoryDesc) -> MemoryDesc:
     return desc.with_tag(FormatTag(f"a{LETTERS[2 : desc.ndims]}b"))
 
 
-def _panels(problem: ConvolutionProblem, src: MemoryDesc, way: Multiply, isa: Isa) -> MemoryDesc:
+def _panels(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: Isa) -> MemoryDesc:
     """The weights as the compute phase reads them: panels of a tile's output channels, each with
     all that is summed in one stream, ordered as ``src`` is walked."""
     first = 1 if problem.grouped else 0
-    width = _vectors(problem, src, way, isa) * isa.lanes
+    width = _vectors(problem, src, dot, isa) * isa.lanes
     o, i = LETTERS[first], LETTERS[first + 1]
     taps = LETTERS[first + 2 : problem.weights.ndims]
-    head, block, group = LETTERS[:first] + o.upper(), channel_block(src), way.group
-    word = f"{group}{i}" if group > 1 else ""
+    head, block, group = LETTERS[:first] + o.upper(), channel_block(src), dot.group
+    k_group = f"{group}{i}" if group > 1 else ""
     if block:
         step = f"{block // group}{i}" if block > group else ""
-        tag = f"{head}{i.upper()}{taps}{step}{width}{o}{word}"
+        tag = f"{head}{i.upper()}{taps}{step}{width}{o}{k_group}"
     else:
-        tag = f"{head}{taps}{i.upper() if word else i}{width}{o}{word}"
+        tag = f"{head}{taps}{i.upper() if k_group else i}{width}{o}{k_group}"
     return problem.weights.with_tag(FormatTag(tag))
 
 
-def _vectors(problem: ConvolutionProblem, src: MemoryDesc, way: Multiply, isa: Isa) -> int:
+def _vectors(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: Isa) -> int:
     """How many vectors wide the tile is; its rows are neighbouring pixels of ``src``."""
     step = src.strides[-1] * src.data_type.size
-    if way.tiles is not None:
+    if dot.tiles is not None:
         return product_tiles.panel_vectors(isa, problem.outputs)
     return choose_vectors(isa, problem.outputs, step * problem.step[0])
 
@@ -174,36 +174,36 @@ def _in_vectors(problem: ConvolutionProblem) -> bool:
     return problem.step[1] == 1 or bool(dst.inner_blocks) or dst.strides[1] == 1
 
 
-def _reads(problem: ConvolutionProblem, way: Multiply) -> bool:
+def _reads(problem: ConvolutionProblem, dot: Multiply) -> bool:
     """Whether the product reads src as it is."""
     src = problem.src
-    if src.data_type is not way.a or not _walkable(problem, src, problem.channels):
+    if src.data_type is not dot.a or not _walkable(problem, src, problem.channels):
         return False
     block = channel_block(src)
-    if way.group == 1 or block:
-        return block % way.group == 0
-    return src.strides[1] == 1 and problem.channels % way.group == 0
+    if dot.group == 1 or block:
+        return block % dot.group == 0
+    return src.strides[1] == 1 and problem.channels % dot.group == 0
 
 
-def _packed(problem: ConvolutionProblem, way: Multiply) -> MemoryDesc:
+def _packed(problem: ConvolutionProblem, dot: Multiply) -> MemoryDesc:
     """The layout to which src is copied where the product does not read it as it is. Words that the
     channels of a group do not fill are padded: there groups have a dimension of their own."""
-    src = problem.src.with_data_type(way.a)
-    if problem.channels % way.group:
+    src = problem.src.with_data_type(dot.a)
+    if problem.channels % dot.group:
         dims = (src.dims[0], problem.groups, problem.channels, *src.dims[2:])
         spatial = LETTERS[3 : len(dims)]
-        return MemoryDesc(dims, way.a, FormatTag(f"a{spatial}bC{way.group}c"))
-    if way.group == 1 and _walkable(problem, src, problem.channels) and src.tag is not None:
+        return MemoryDesc(dims, dot.a, FormatTag(f"a{spatial}bC{dot.group}c"))
+    if dot.group == 1 and _walkable(problem, src, problem.channels) and src.tag is not None:
         return src
     return _channels_last(src)
 
 
-def _covered(problem: ConvolutionProblem, src: MemoryDesc, way: Multiply, isa: Isa) -> bool:
+def _covered(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: Isa) -> bool:
     """Whether the panels reach over all of dst's padding, which is to become zero."""
     dst = problem.dst
     if any(dst.dims[dim] != dst.padded_dims[dim] for dim in range(dst.ndims) if dim != 1):
         return False
-    width = _vectors(problem, src, way, isa) * isa.lanes
+    width = _vectors(problem, src, dot, isa) * isa.lanes
     return problem.groups > 1 or dst.padded_dims[1] <= -(-problem.outputs // width) * width
 
 
@@ -236,11 +236,11 @@ def _fits_line(dst: MemoryDesc, entry: PostOp) -> bool:
     return all(spatial == dst.dims[2:] or set(spatial) == {1} for spatial in found)
 
 
-def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
+def _in_line(desc: MemoryDesc, leading: int = 2) -> MemoryDesc:
     pixels = 1
-    for extent in desc.dims[keep:]:
+    for extent in desc.dims[leading:]:
         pixels *= extent
-    return desc.reshape((*desc.dims[:keep], pixels))
+    return desc.reshape((*desc.dims[:leading], pixels))
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
@@ -248,30 +248,30 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
     if refusal is not None:
         return refusal
-    if not _apart(problem, isa):
+    if not _compacts_strides(problem, isa):
         return plan(flatten(problem), isa)
-    scratchpad, seen = Scratchpad(), _seen(problem)
-    slot, src = scratchpad.copy((Arg.SRC, seen), _channels_last(seen))
+    scratchpad, view = Scratchpad(), _strided_view(problem)
+    slot, src = scratchpad.copy((Arg.SRC, view), _channels_last(view))
     d, h, w = (replace(own, src=own.dst, stride=1) for own in problem.space)
     return plan(flatten(replace(problem, src=src, space=(d, h, w))), isa, slot, scratchpad)
 
 
-def _apart(problem: ConvolutionProblem, isa: Isa) -> bool:
+def _compacts_strides(problem: ConvolutionProblem, isa: Isa) -> bool:
     """Whether a 1x1 convolution had better see a copy of the pixels that are a stride apart: as a
     copy they are one line, which rows of few pixels leave no tile of empty, and fill whole lines of
     the cache. Enough panels have to meet them."""
-    way, (_, _, w) = _way(problem, isa), problem.space
+    dot, (_, _, w) = _dot(problem, isa), problem.space
     points = all(own.kernel == 1 and not own.padded for own in problem.space)
     strided = problem.step[1] == 1 and any(own.stride > 1 for own in problem.space)
     blocked = any(dim > 1 for dim, _ in problem.src.inner_blocks)
-    if way is None or not (points and strided) or blocked:
+    if dot is None or not (points and strided) or blocked:
         return False
-    if way.tiles is not None:
+    if dot.tiles is not None:
         return w.dst < product_tiles.part_rows(isa)
-    return problem.outputs >= _PANELS_OF_COPY * _vectors(problem, problem.src, way, isa) * isa.lanes
+    return problem.outputs >= _PANELS_OF_COPY * _vectors(problem, problem.src, dot, isa) * isa.lanes
 
 
-def _seen(problem: ConvolutionProblem) -> MemoryDesc:
+def _strided_view(problem: ConvolutionProblem) -> MemoryDesc:
     """The pixels of src that a 1x1 convolution meets."""
     src, count = problem.src, problem.src.ndims - 2
     by = (1, 1, *(own.stride for own in problem.space[3 - count :]))
@@ -292,7 +292,7 @@ def plan(
 ) -> ConvolutionConf:
     """Plan a convolution that nothing refuses, along the places that it has. Its src is that of an
     argument, or what ``scratchpad`` has copied before. Unless that is the ``whole`` of a src, it is
-    not widened before it is multiplied."""
+    not with_up_conversion before it is multiplied."""
     scratchpad = scratchpad or Scratchpad()
     copy_out: Relayout | None = None
     dst: Argument = (Arg.DST, problem.dst)
@@ -305,34 +305,34 @@ def plan(
             weights=problem.weights.with_data_type(DataType.f32),
             quantization=problem.quantization.of_arguments((Arg.SRC, Arg.DST)),
         )
-    way = _way(problem, isa)
-    assert way is not None, "refused before"
+    dot = _dot(problem, isa)
+    assert dot is not None, "refused before"
     border = None
-    if _bordered(problem, way):
-        border = _take_border(problem, way, slot, scratchpad, isa)
-    src = border.src if border else _source(problem, way, slot, scratchpad)
+    if _bordered(problem, dot):
+        border = _take_border(problem, dot, slot, scratchpad, isa)
+    src = border.src if border else _source(problem, dot, slot, scratchpad)
     read = border.copy[1] if border else src[1]
     bare = problem.bias.is_zero and not problem.post_ops
-    core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
+    core = core_type(dot, problem.dst.data_type, problem.quantization, bare=bare)
     direct = _walkable(problem, problem.dst, problem.outputs) and _in_vectors(problem)
     direct &= problem.dst.data_type.bits >= 8
-    if not (direct and _covered(problem, read, way, isa)):
+    if not (direct and _covered(problem, read, dot, isa)):
         computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
         copy_out = (computed, dst)
         dst = computed
-    panels = _panels(problem, read, way, isa).with_data_type(way.b)
+    panels = _panels(problem, read, dot, isa).with_data_type(dot.b)
     wide = flags = None
     if border is None and whole:
         terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
         products = terms * problem.dst.nelems()
-        way = widened(way, read, products)
-        wide = take_widened(scratchpad, read) if way.up_converted else None
-        flags = take_flags(scratchpad, isa, way, panels, products)
+        dot = with_up_conversion(dot, read, products)
+        wide = take_up_converted(scratchpad, read) if dot.up_converted else None
+        flags = take_flags(scratchpad, isa, dot, panels, products)
     if weights[1] != panels:
         weights = scratchpad.copy(weights, panels)
     zero_points = dict(problem.quantization.zero_points)
     channel_sums = rows = tap_sums = columns = None
-    if needs_row_sums(way, zero_points, Arg.WEIGHTS):
+    if needs_row_sums(dot, zero_points, Arg.WEIGHTS):
         batch = problem.src.dims[0]
         channel_sums, rows = sums.take_row_sums(scratchpad, batch, problem.groups, problem.space)
     if Arg.SRC in zero_points:
@@ -349,9 +349,9 @@ def plan(
         quantization=problem.quantization,
         dequantized=dequantized,
         factors=(Arg.SRC, Arg.WEIGHTS),
-        multiply=way,
+        multiply=dot,
         core=core,
-        blocking=_blocking(problem, read, panels, way, isa),
+        blocking=_blocking(problem, read, panels, dot, isa),
         row_sums=None if rows is None else RowSums(rows, None, 0),
         column_sums=columns,
         channel_sums=channel_sums,
@@ -365,19 +365,19 @@ def plan(
         pieces=problem.pieces,
         borders=problem.borders,
         border=border,
-        widened=wide,
+        up_converted=wide,
         flags=flags,
     )
 
 
 def _source(
-    problem: ConvolutionProblem, way: Multiply, slot: int, scratchpad: Scratchpad
+    problem: ConvolutionProblem, dot: Multiply, slot: int, scratchpad: Scratchpad
 ) -> Argument:
     """src, which lies in ``slot``, as the product reads it."""
     src: Argument = (slot, problem.src)
-    if _reads(problem, way):
+    if _reads(problem, dot):
         return src
-    packed = _packed(problem, way)
+    packed = _packed(problem, dot)
     return scratchpad.copy(_of_dims(src, packed.dims, scratchpad), packed)
 
 
@@ -394,15 +394,15 @@ def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Ar
 
 
 def _take_border(
-    problem: ConvolutionProblem, way: Multiply, slot: int, scratchpad: Scratchpad, isa: Isa
+    problem: ConvolutionProblem, dot: Multiply, slot: int, scratchpad: Scratchpad, isa: Isa
 ) -> Border | None:
     """The copy of src, which lies in ``slot``, with a border in the layout that the product
     reads. It is made in bands unless images are met by several products, groups or panels, each
     of which would make it anew."""
-    layout = _packed(problem, way)
+    layout = _packed(problem, dot)
     src = _of_dims((slot, problem.src), layout.dims, scratchpad)
     spaces = [piece.space for piece in problem.pieces]
-    small = problem.weights.nelems() * way.b.size <= isa.caches.l2 // 2
+    small = problem.weights.nelems() * dot.b.size <= isa.caches.l2 // 2
     once = len(spaces) == problem.groups == 1 and (small or src[1].dims[0] == 1)
     return conv_border.take(
         scratchpad, src, layout, problem.dst.ndims - 2, spaces, isa, in_bands=once
@@ -410,13 +410,13 @@ def _take_border(
 
 
 def _blocking(
-    problem: ConvolutionProblem, src: MemoryDesc, panels: MemoryDesc, way: Multiply, isa: Isa
+    problem: ConvolutionProblem, src: MemoryDesc, panels: MemoryDesc, dot: Multiply, isa: Isa
 ) -> Blocking:
     """Tiles of the panels' width; one panel stays in the cache for all pixels where all of them
     together would not."""
-    vectors = _vectors(problem, src, way, isa)
-    rows = max_rows(isa, vectors * way.span, way.parts)
-    if way.tiles is not None:
+    vectors = _vectors(problem, src, dot, isa)
+    rows = max_rows(isa, vectors * dot.span, dot.parts)
+    if dot.tiles is not None:
         rows = min(
             product_tiles.tile_rows(isa, vectors, piece.space[2].dst, _pitch(piece, src))
             for piece in problem.pieces

@@ -94,7 +94,7 @@ def _row_sums(
 ) -> Phase:
     n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
     here, batch, group = walk(piece), Affine.of(n), Affine.of(g)
-    sums = _operand(conf.channel_sums, (batch, group, *here.seen), arguments)
+    sums = _operand(conf.channel_sums, (batch, group, *here.src_pixel), arguments)
     assert conf.row_sums is not None
     total = _operand(conf.row_sums.sums, (batch, group, *here.at), arguments)
     axes = (n, g, *here.residues, *here.places), here.taps
@@ -143,7 +143,7 @@ def _column_sums(
     at = here.at if conf.borders else [ZERO] * 3
     inside = tuple(
         Bound(form, s.src)
-        for form, s in zip(here.seen, piece.space, strict=True)
+        for form, s in zip(here.src_pixel, piece.space, strict=True)
         if conf.borders and s.padded
     )
     sums = _operand(conf.tap_sums, (*here.offsets, output), arguments)

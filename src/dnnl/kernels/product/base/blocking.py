@@ -42,9 +42,10 @@ class Blocking:
 class Size:
     """A product of matrices: the rows that meet each panel, how many panels there are, the steps of
     a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` is 0 for weights in
-    panels; where each of their rows goes on in the next panel, it is how many a step has. Tiles
-    are ``fast`` where a matrix unit reads both factors faster than the second-level cache. Threads
-    make panels where these are ``made``, of rows that lie ``row_bytes`` apart unless that is 0."""
+    panels; where each of their rows goes on in the next panel, it is how many a step has. Tiles are
+    ``fast`` where a matrix unit reads both factors faster than the second-level cache. Threads make
+    panels where these are ``packed_on_the_fly``, of rows that lie ``row_bytes`` apart unless that
+    is 0."""
 
     rows: int
     panels: int
@@ -53,7 +54,7 @@ class Size:
     panel_step: int
     in_rows: int = 0
     fast: bool = False
-    made: bool = False
+    packed_on_the_fly: bool = False
     row_bytes: int = 0
 
 
@@ -69,8 +70,8 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     if isa.device is not None:
         return Blocking(tile, panels=1)
     cache, panel = isa.caches.l2 // 2, size.steps * size.panel_step
-    if size.made:
-        return _made(isa, tile, size)
+    if size.packed_on_the_fly:
+        return _packed_on_the_fly(isa, tile, size)
     if size.fast and size.rows > tile.rows and panel > isa.caches.l1 // 2:
         places = max(tile.rows, cache // 2 // (size.steps * size.src_step))
         return Blocking(tile, 1, places, max(1, isa.caches.l1 // 3 // size.panel_step))
@@ -87,7 +88,7 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     return Blocking(tile, panels=1, places=0 if row >= _PAGE else cache // 4 // row)
 
 
-def _made(isa: Isa, tile: TileShape, size: Size) -> Blocking:
+def _packed_on_the_fly(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     """As much of a panel is made as leaves room for src in the first-level cache for a matrix unit,
     in the second-level one for others, once for as many rows as have their part of src there."""
     if size.panel_step <= LINE and size.row_bytes >= _PAGE:

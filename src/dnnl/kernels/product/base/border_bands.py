@@ -33,10 +33,10 @@ class Bands:
 
 
 class BandWriter:
-    """Writes the copies of ``src`` to a thread's ``room``."""
+    """Writes the copies of ``src`` to a thread's ``buffer``."""
 
-    def __init__(self, e: Emitter, bands: Bands, src: Value, room: Value) -> None:
-        self.e, self._bands, self._src, self._room = e, bands, src, room
+    def __init__(self, e: Emitter, bands: Bands, src: Value, buffer: Value) -> None:
+        self.e, self._bands, self._src, self._buffer = e, bands, src, buffer
         self._image, self._begin, self._end = Variable(e), Variable(e), Variable(e)
 
     def need(self, env: Env, first: Value, count: int) -> None:
@@ -49,14 +49,14 @@ class BandWriter:
         begin, end = self._begin.value, self._end.value
         same = b.icmp_signed("==", e.add(image, i64(1)), self._image.value)
         goes_on = b.and_(b.icmp_signed("<=", begin, low), b.icmp_signed("<=", low, end))
-        kept = b.and_(same, goes_on)
-        start = b.select(kept, end, low)
+        reuses = b.and_(same, goes_on)
+        start = b.select(reuses, end, low)
 
         def row(number: Value) -> None:
-            made = e.element(self._room, e.mul(number, bands.rows.row_bytes), I8)
-            bands.rows.write(e, self._src, made, [image, number])
+            target = e.element(self._buffer, e.mul(number, bands.rows.row_bytes), I8)
+            bands.rows.write(e, self._src, target, [image, number])
 
         e.loop(start, high, row, unroll=False, name="row")
         self._image.set(e.add(image, i64(1)))
-        self._begin.set(b.select(kept, begin, low))
+        self._begin.set(b.select(reuses, begin, low))
         self._end.set(e.larger(start, high))

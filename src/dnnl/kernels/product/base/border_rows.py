@@ -26,8 +26,8 @@ class Around:
     """A dimension around the rows: its size in the copy and in src, how many zeros are before src
     in the copy, and the bytes from one index of src to the next."""
 
-    made: int
-    given: int
+    copy_bytes: int
+    src_bytes: int
     before: int
     step: int
 
@@ -35,15 +35,15 @@ class Around:
 @dataclass(frozen=True)
 class Rows:
     """Rows of ``width`` units between ``before`` and ``behind`` of zeros. A unit, the channels of a
-    pixel or of its groups, has ``given`` bytes in src, which begins at byte ``src``, and ``made``
-    bytes in the copy."""
+    pixel or of its groups, has ``src_bytes`` bytes in src, which begins at byte ``src``, and
+    ``copy_bytes`` bytes in the copy."""
 
     around: tuple[Around, ...]
     before: int
     width: int
     behind: int
-    given: int
-    made: int
+    src_bytes: int
+    copy_bytes: int
     src: int
 
     @staticmethod
@@ -51,8 +51,8 @@ class Rows:
         """The rows of a copy of src with so many zeros before its first pixel, in each dimension of
         space; None where units are not side by side, or would not fill vectors."""
         head, size = src.ndims - len(before), src.data_type.size
-        given, made = (desc.padded_dims[head - 1] * size for desc in (src, copy))
-        whole = given == made or isa.vector_bits % (8 * made) == 0
+        src_bytes, copy_bytes = (desc.padded_dims[head - 1] * size for desc in (src, copy))
+        whole = src_bytes == copy_bytes or isa.vector_bits % (8 * copy_bytes) == 0
         side_by_side = not src.inner_blocks and src.strides[head - 1] == 1
         side_by_side = side_by_side and _units(src, head) and _units(copy, head)
         lines = copy.strides[head:-1] == tuple(
@@ -71,47 +71,49 @@ class Rows:
             per_pixel * before[-1],
             per_pixel * src.dims[-1],
             per_pixel * behind,
-            given,
-            made,
+            src_bytes,
+            copy_bytes,
             src.offset0 * size,
         )
 
     @property
     def row_bytes(self) -> int:
         """The bytes of a row of the copy."""
-        return (self.before + self.width + self.behind) * self.made
+        return (self.before + self.width + self.behind) * self.copy_bytes
 
     def emit(self, module: Module, symbol: str, src: int, copy: int, offset: int) -> Phase:
         """Write the phase that copies rows from what is in slot ``src`` to byte ``offset`` of what
         is in ``copy``."""
         phase = PhaseFunction(module, symbol, (src, copy))
-        e, axes = phase.e, [Axis(own.made, "row") for own in self.around]
-        made = e.element(phase.arguments[copy], i64(offset), I8)
+        e, axes = phase.e, [Axis(own.copy_bytes, "row") for own in self.around]
+        copy_bytes = e.element(phase.arguments[copy], i64(offset), I8)
 
         def item(number: Value) -> None:
             env = decode(e, number, axes)
-            row = e.element(made, e.mul(number, self.row_bytes), I8)
+            row = e.element(copy_bytes, e.mul(number, self.row_bytes), I8)
             self.write(e, phase.arguments[src], row, [env[axis] for axis in axes])
 
-        count = prod(own.made for own in self.around)
+        count = prod(own.copy_bytes for own in self.around)
         phase.each_item(count, item)
         return phase.end(count)
 
     def write(self, e: Emitter, src: Value, row: Value, index: Sequence[Value]) -> None:
         """Write the row of the copy that has this index in the dimensions around."""
-        moved = [e.add(at, i64(-own.before)) for at, own in zip(index, self.around, strict=True)]
-        steps = (e.mul(at, own.step) for at, own in zip(moved, self.around, strict=True))
-        given = e.element(src, reduce(e.add, steps, i64(self.src)), I8)
+        src_index = [
+            e.add(at, i64(-own.before)) for at, own in zip(index, self.around, strict=True)
+        ]
+        steps = (e.mul(at, own.step) for at, own in zip(src_index, self.around, strict=True))
+        src_bytes = e.element(src, reduce(e.add, steps, i64(self.src)), I8)
         inside = [
-            e.b.icmp_unsigned("<", at, i64(own.given))
-            for at, own in zip(moved, self.around, strict=True)
+            e.b.icmp_unsigned("<", at, i64(own.src_bytes))
+            for at, own in zip(src_index, self.around, strict=True)
         ]
 
         def copied() -> Values:
-            begin, end = self.before * self.made, (self.before + self.width) * self.made
+            begin, end = self.before * self.copy_bytes, (self.before + self.width) * self.copy_bytes
             _zero(e, row, begin)
-            self._copy(e, given, e.element(row, i64(begin), I8))
-            _zero(e, e.element(row, i64(end), I8), self.behind * self.made)
+            self._copy(e, src_bytes, e.element(row, i64(begin), I8))
+            _zero(e, e.element(row, i64(end), I8), self.behind * self.copy_bytes)
             return ()
 
         def empty() -> Values:
@@ -120,29 +122,29 @@ class Rows:
 
         e.branch(reduce(e.b.and_, inside), copied, empty)
 
-    def _copy(self, e: Emitter, given: Value, made: Value) -> None:
+    def _copy(self, e: Emitter, src_bytes: Value, copy_bytes: Value) -> None:
         """What of a row comes from src."""
         lanes = e.isa.vector_bits // 8
-        units = lanes // self.made if self.given != self.made else 0
+        units = lanes // self.copy_bytes if self.src_bytes != self.copy_bytes else 0
         kind = vector.vector_type(I8, lanes)
         chosen = [
-            unit * self.given + byte if byte < self.given else lanes
+            unit * self.src_bytes + byte if byte < self.src_bytes else lanes
             for unit in range(units)
-            for byte in range(self.made)
+            for byte in range(self.copy_bytes)
         ]
 
         def part(first: Value, count: int) -> None:
             if not units:
                 where, known = first, _first(lanes, count)
-                value = vector.load(e, e.element(given, where, I8), kind, known)
+                value = vector.load(e, e.element(src_bytes, where, I8), kind, known)
             else:
-                where = e.mul(e.b.udiv(first, i64(self.made)), self.given)
-                known = _first(lanes, count // self.made * self.given)
-                loaded = vector.load(e, e.element(given, where, I8), kind, known)
+                where = e.mul(e.b.udiv(first, i64(self.copy_bytes)), self.src_bytes)
+                known = _first(lanes, count // self.copy_bytes * self.src_bytes)
+                loaded = vector.load(e, e.element(src_bytes, where, I8), kind, known)
                 value = vector.shuffle(e, loaded, vector.splat_constant(kind, 0), chosen)
-            vector.store(e, value, e.element(made, first, I8), _first(lanes, count))
+            vector.store(e, value, e.element(copy_bytes, first, I8), _first(lanes, count))
 
-        _each(e, self.width * self.made, part)
+        _each(e, self.width * self.copy_bytes, part)
 
 
 def _units(desc: MemoryDesc, head: int) -> bool:

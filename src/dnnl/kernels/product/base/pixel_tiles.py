@@ -118,7 +118,7 @@ class BandRun:
     taps: tuple[Span, ...] | None
 
 
-def alike(
+def runs_by_key(
     count: int, starts: Iterable[int], key: Callable[[int], Key]
 ) -> Iterator[tuple[Span, Key]]:
     """Neighbours among so many that have the same key, and that key. Those between two ``starts``
@@ -145,7 +145,7 @@ def _known(
     starts = [first, last, *others]
     if first + count - last <= _MOST_NEAR:
         near = [*range(first), *range(last, count)]
-        runs = list(alike(count, [*starts, *near], taps))
+        runs = list(runs_by_key(count, [*starts, *near], taps))
         written = sum(not first <= begin < last for (begin, _), _ in runs)
         if written * columns <= _MOST_BORDERS:
             return [(span, len(seen), seen) for span, seen in runs]
@@ -154,7 +154,7 @@ def _known(
         seen = taps(number)
         return len(seen), seen if first <= number < last else None
 
-    return [(span, *own) for span, own in alike(count, starts, unknown)]
+    return [(span, *own) for span, own in runs_by_key(count, starts, unknown)]
 
 
 def tile_runs(w: Spatial, rows: int, height: int = 1) -> tuple[TileRun, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.shared.types import FLOATS
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 from dnnl.types.scales import ScaleSpec
@@ -52,7 +53,7 @@ class Shape:
     ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
     layout to which it is copied otherwise. ``panels`` are those of weights for a src, the flag
     being whether tiles have a row of ones beside those of src. Sums go over the dimensions
-    ``summed`` of src and of weights; of src, those are the last ones. ``columns_apart`` is how far
+    ``summed`` of src and of weights; of src, those are the last ones. ``column_stride`` is how far
     columns of weights lie apart that have all of their k side by side, 0 for other weights. In a
     src that is read, so many elements of a sum as ``line`` says are side by side. A
     ``simple`` operation has loops of its own, which do nothing within a sum: weights of 4 bits, or
@@ -64,7 +65,7 @@ class Shape:
     panels: Callable[[MemoryDesc, MemoryDesc, Multiply, bool], Panels]
     dst_walkable: Callable[[MemoryDesc], bool]
     summed: tuple[slice, slice]
-    columns_apart: Callable[[MemoryDesc], int]
+    column_stride: Callable[[MemoryDesc], int]
     line: Callable[[MemoryDesc], int]
     simple: bool = False
 
@@ -74,11 +75,21 @@ def plain(desc: MemoryDesc) -> MemoryDesc:
     return desc.with_tag(FormatTag(LETTERS[: desc.ndims]))
 
 
-def as_read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
+def with_plain_layouts(problem: ProductProblem) -> ProductProblem:
+    """The problem with row-major layouts for src, bias and dst where these are ``any``."""
+
+    def decided(desc: MemoryDesc) -> MemoryDesc:
+        return plain(desc) if desc.format_kind is FormatKind.any else desc
+
+    src, bias, dst = map(decided, (problem.src, problem.bias, problem.dst))
+    return replace(problem, src=src, bias=bias, dst=dst)
+
+
+def as_read(src: MemoryDesc, dot: Multiply, shape: Shape) -> MemoryDesc:
     """src as the product reads it."""
-    if src.data_type is way.a and shape.walkable(src, way):
+    if src.data_type is dot.a and shape.walkable(src, dot):
         return src
-    return shape.packed(src, way)
+    return shape.packed(src, dot)
 
 
 def becomes_floats(problem: ProductProblem) -> bool:

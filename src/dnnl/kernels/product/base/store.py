@@ -78,9 +78,9 @@ class Store:
         self.domain, self.exists = domain, exists
         self.accesses = {op: Access.of(op, op.index) for op in finish.operands}
         self.place = Axis(columns.lane.extent, "place")
-        self.turned = self._turned(banded) if e.isa.lanes > 1 else None
+        self.transposed = self._transposed_accesses(banded) if e.isa.lanes > 1 else None
 
-    def _turned(self, banded: bool) -> dict[Operand, Access] | None:
+    def _transposed_accesses(self, banded: bool) -> dict[Operand, Access] | None:
         """The accesses along places, if dst has these side by side and columns apart, and nothing
         keeps the others from being walked so."""
         _, height, width = self.places
@@ -127,9 +127,9 @@ class End:
         self.banded, self._first = banded, first
 
     @property
-    def turned(self) -> bool:
+    def transposed(self) -> bool:
         """Whether the tile is transposed before it is stored."""
-        return self.store.turned is not None
+        return self.store.transposed is not None
 
     def part(self, first: Value, places: int) -> End:
         """The end of ``places`` of the tile behind those before ``first``."""
@@ -139,8 +139,8 @@ class End:
         """Compute what dst gets, and store it."""
         store = self.store
         sums = store.end.complete(sums, lambda number, core: self._across(number, core, True))
-        if store.turned is not None:
-            self._finish_turned(sums.transposed(self.e))
+        if store.transposed is not None:
+            self._finish_transposed(sums.transposed(self.e))
             return
 
         def run(masked: bool) -> Values:
@@ -183,7 +183,7 @@ class End:
         far = store.end.far(self.e.isa.caches)
         if not far:
             return
-        if store.turned is None:
+        if store.transposed is None:
             cells = self._places * store.columns.vector.extent
             places = [self._across(i64(number), core, False) for number in range(cells)]
         else:
@@ -221,7 +221,7 @@ class End:
     def _along(self, number: Value, core: Type, parts: int) -> Place:
         """The place of one vector of the ``parts`` that have the places of a column."""
         store, e = self.store, self.e
-        assert store.turned is not None
+        assert store.transposed is not None
         lane, vectors, width = store.columns.lane, store.columns.vector, store.places[2]
         column, part = e.divmod(number, parts)
         v, single = e.divmod(column, lane.extent)
@@ -232,7 +232,7 @@ class End:
         return Place(
             e,
             store.pointers,
-            store.turned,
+            store.transposed,
             env,
             store.place,
             lane.extent,
@@ -241,7 +241,7 @@ class End:
             core=core,
         )
 
-    def _finish_turned(self, columns: Tile) -> None:
+    def _finish_transposed(self, columns: Tile) -> None:
         store, count = self.store, self.store.columns
 
         def run(tile: Tile) -> Values:

@@ -58,7 +58,7 @@ def refuse_tensors(
 
 
 @lru_cache(maxsize=1024)
-def way_of(
+def dot_of(
     isa: Isa,
     src: DataType,
     weights: DataType,
@@ -73,12 +73,12 @@ def way_of(
     held = {**_HELD, DataType.f32: narrow}
     if src is DataType.u8:  # instructions take unsigned by signed bytes
         held[DataType.u4] = DataType.s8
-    way = multiply(
+    dot = multiply(
         isa, held.get(src, src), held.get(weights, weights), grouped=grouped, tiled=tiled
     )
-    if way is not None and weights.bits == 4:  # no sum of two products saturates
-        return Pairs.of(isa, way) or way
-    return way
+    if dot is not None and weights.bits == 4:  # no sum of two products saturates
+        return Pairs.of(isa, dot) or dot
+    return dot
 
 
 def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) -> DataType:

@@ -23,15 +23,15 @@ from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
-_WORD, _VECTORS = 4, 2
+_GROUP, _VECTORS = 4, 2
 _TILES = 2
 """Tiles with rows of ones that take longer than a pass over the weights."""
 
 
-def summed_before(isa: Isa, way: Multiply, rows: int) -> bool:
+def summed_before(isa: Isa, dot: Multiply, rows: int) -> bool:
     """Whether a phase finds the sums that so many rows of src meet."""
-    of_tile = max_rows(isa, _VECTORS, way.parts, ones=True)
-    return way.is_integer and rows > _TILES * of_tile
+    of_tile = max_rows(isa, _VECTORS, dot.parts, ones=True)
+    return dot.is_integer and rows > _TILES * of_tile
 
 
 class ColumnSums(NamedTuple):
@@ -43,9 +43,9 @@ class ColumnSums(NamedTuple):
     @staticmethod
     def of(weights: Argument, summed: slice, scratchpad: Scratchpad) -> ColumnSums:
         """Sums over the dimensions ``summed``."""
-        kept = list(weights[1].padded_dims)
-        kept[summed] = [1] * len(kept[summed])
-        return ColumnSums(scratchpad.take(MemoryDesc(tuple(kept), "s32")), weights)
+        free = list(weights[1].padded_dims)
+        free[summed] = [1] * len(free[summed])
+        return ColumnSums(scratchpad.take(MemoryDesc(tuple(free), "s32")), weights)
 
     def operand(self, arguments: Arguments, index: tuple[Affine, ...]) -> Operand:
         """The sums at an index of the weights."""
@@ -55,21 +55,21 @@ class ColumnSums(NamedTuple):
     def emit(self, module: Module, arguments: Arguments) -> Phase:
         """Write the phase that adds them up."""
         isa, (slot, weights) = module.isa, self.weights
-        words = _words(weights)
-        read = weights if words is None else words
+        as_s32 = _as_s32(weights)
+        read = weights if as_s32 is None else as_s32
         axes = letters(read.padded_dims)
         dims = zip(axes, self.sums[1].dims, strict=True)
-        kept = tuple(axis for axis, size in dims if axis.extent == size)
+        free = tuple(axis for axis, size in dims if axis.extent == size)
         index = tuple(Affine.of(axis) for axis in axes)
         given = Operand(arguments.slot(slot), read, index)
         total = self.operand(arguments, index)
-        way = None if words is None else _ones_by(module, weights.data_type)
+        dot = None if as_s32 is None else _ones_by(module, weights.data_type)
 
         def add(point: Point, sums: Values) -> Values:
             e = point.e
-            if way is None:
+            if dot is None:
                 return (e.b.add(sums, point.load(given)),)
-            return (way.add(e, way.ones(e), way.from_packed(e, point.load_stored(given)), sums),)
+            return (dot.add(e, dot.ones(e), dot.from_packed(e, point.load_stored(given)), sums),)
 
         def merge(e: Emitter, a: Values, b: Values) -> Values:
             return (e.b.add(a[0], b[0]),)
@@ -77,8 +77,8 @@ class ColumnSums(NamedTuple):
         def body(point: Point) -> None:
             point.store(total, *point.fold((0,), add, merge))
 
-        summed = tuple(axis for axis in axes if axis not in kept)
-        nest = Nest(kept, summed, (given,), (total,), body, core=I32)
+        summed = tuple(axis for axis in axes if axis not in free)
+        nest = Nest(free, summed, (given,), (total,), body, core=I32)
         types = f"{weights.data_type}_s32"
         symbol = f"{module.ir.name}_columns__{types}__{isa.lanes}x1__{isa.name}"
         return emit_nest(module, symbol, nest)
@@ -87,22 +87,22 @@ class ColumnSums(NamedTuple):
 def _ones_by(module: Module, weights: DataType) -> Multiply:
     """The best way to multiply words of ones by words of weights, which adds these up."""
     ones = DataType.u8 if weights is DataType.s8 else DataType.s8
-    way = multiply(module.isa, ones, weights)
-    assert way is not None, "bytes are multiplied everywhere"
-    return Pairs.of(module.isa, way) or way
+    dot = multiply(module.isa, ones, weights)
+    assert dot is not None, "bytes are multiplied everywhere"
+    return Pairs.of(module.isa, dot) or dot
 
 
-def _words(weights: MemoryDesc) -> MemoryDesc | None:
+def _as_s32(weights: MemoryDesc) -> MemoryDesc | None:
     """Panels of words of bytes as what they are made of, None of other weights."""
     *blocks, (dim, size) = weights.inner_blocks or ((0, 0),)
-    if size != _WORD or not blocks or weights.data_type.bits < 8:
+    if size != _GROUP or not blocks or weights.data_type.bits < 8:
         return None
     dims = list(weights.padded_dims)
-    dims[dim] //= _WORD
+    dims[dim] //= _GROUP
     return MemoryDesc(
         tuple(dims),
         "s32",
-        tuple(step // _WORD for step in weights.strides),
+        tuple(step // _GROUP for step in weights.strides),
         inner_blocks=tuple(blocks),
-        offset0=weights.offset0 // _WORD,
+        offset0=weights.offset0 // _GROUP,
     )

@@ -48,8 +48,8 @@ def emit_segment_sums(
 ) -> Phase:
     """Write a phase that adds up segments of a ``size`` along the last dimension of ``src``, or all
     dimensions that follow those of ``sums`` but its last, which is that of the segments."""
-    axes, kept = letters(src[1].dims), sums[1].ndims - 1
-    rows, summed = axes[:kept], axes[kept:]
+    axes, free = letters(src[1].dims), sums[1].ndims - 1
+    rows, summed = axes[:free], axes[free:]
     segment = Axis(sums[1].dims[-1], "segment")
     depth = [Affine.of(axis) for axis in summed]
     if segment.extent > 1:
@@ -70,7 +70,7 @@ def emit_row_sums(
     axes = letters(src[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
-    kept = sums[1].ndims
-    total = Operand(arguments.slot(sums[0]), sums[1], index[:kept])
-    parts = axes[:kept], axes[kept:]
+    free = sums[1].ndims
+    total = Operand(arguments.slot(sums[0]), sums[1], index[:free])
+    parts = axes[:free], axes[free:]
     return emit_sums(module, symbol, parts, (given,), total, lambda point: point.load(given))

@@ -36,14 +36,14 @@ class RowSums:
         rows: tuple[int, ...],
         terms: int,
         segment: int,
-        way: Multiply,
+        dot: Multiply,
         given: ScaleSpec | None,
         scratchpad: Scratchpad,
     ) -> RowSums:
         """Sums of ``terms`` for all ``rows``, in segments of so many unless that is 0; some may be
         ``given``."""
         dims = (*rows, terms // segment) if segment else rows
-        desc = MemoryDesc(dims, "s32" if way.is_integer else "f32")
+        desc = MemoryDesc(dims, "s32" if dot.is_integer else "f32")
         if given is None:
             return RowSums(scratchpad.take(desc), src, segment)
         argument, each = Arg.PRECOMPUTED_REDUCTIONS | Arg.SRC, given.groups[-1:] or (1,)

@@ -43,8 +43,8 @@ def cut(quantization: Quantization, summed: Summed, terms: int) -> Cut | None:
         return None
     changing = tuple((arg, spec) for arg, spec in given.scales if _changes(spec, *summed[arg]))
     outer = tuple(pair for pair in quantization.scales if pair not in changing)
-    kept = tuple(pair for pair in quantization.zero_points if pair[0] not in summed)
-    rest = Quantization(outer, kept, quantization.adjust)
+    zero_points = tuple(pair for pair in quantization.zero_points if pair[0] not in summed)
+    rest = Quantization(outer, zero_points, quantization.adjust)
     return Cut(size, Quantization(changing, given.zero_points), rest)
 
 

@@ -15,7 +15,7 @@ from dnnl.kernels.product.base.border_bands import Bands
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.base.sums import Segments
-from dnnl.kernels.product.pack.on_the_fly import Made
+from dnnl.kernels.product.pack.on_the_fly import BoundPacking
 from dnnl.kernels.product.pack.pairs import Narrow
 
 ONE = Spatial(1, 1, 1, 1, 0, 1)
@@ -30,9 +30,9 @@ class Product:
     lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
     ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of
     ``domain`` are padding, those outside of ``exists`` do not exist.
-    The k of a group of weights lie ``apart``, in elements, unless they are side by side. Panels
+    The k of a group of weights lie ``k_stride``, in elements, unless they are side by side. Panels
     that are small enough are multiplied in another way, if there is a ``narrow`` one. Src is what
-    threads copy in ``bands``, weights are what they make of others, if there are any ``made``.
+    threads copy in ``bands``, weights are what they make of others, if there are any ``packing``.
     """
 
     order: tuple[Axis, ...]
@@ -49,11 +49,11 @@ class Product:
     blocking: Blocking
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
-    apart: int = 0
+    k_stride: int = 0
     segments: Segments | None = None
     narrow: Narrow | None = None
     bands: Bands | None = None
-    made: Made | None = None
+    packing: BoundPacking | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -61,7 +61,7 @@ class Product:
         ends = () if self.segments is None else self.segments.end.operands
         narrow = () if self.narrow is None else (self.narrow.src, self.narrow.flags)
         src = self.src if self.bands is None else self.bands.src
-        weights = (self.weights,) if self.made is None else self.made.operands
+        weights = (self.weights,) if self.packing is None else self.packing.operands
         return (src, *weights, *narrow, *self.finish.operands, *ends)
 
     @property

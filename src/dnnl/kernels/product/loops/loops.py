@@ -39,10 +39,10 @@ from dnnl.kernels.product.base.pixel_tiles import (
 from dnnl.kernels.product.base.store import End, Store
 from dnnl.kernels.product.base.sums import Sums
 from dnnl.kernels.product.loops.form import Product, Walk
-from dnnl.kernels.product.loops.prefetch import Foresight
+from dnnl.kernels.product.loops.prefetch import Prefetching
 from dnnl.kernels.product.loops.taps import Taps
-from dnnl.kernels.product.pack.on_the_fly import PanelMaker, Room
-from dnnl.kernels.product.unit.deferred_epilogue import Pending, room
+from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, PanelPacker
+from dnnl.kernels.product.unit.deferred_epilogue import DeferredEpilogue, tile_bytes
 from dnnl.kernels.product.unit.tiles import Part, UnitTile
 from dnnl.runtime.image import Phase
 
@@ -53,8 +53,8 @@ def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     writer = _ProductWriter(phase, problem)
     with writer.unit.configured() if writer.unit else nullcontext():
         phase.each_item(writer.items, writer.item)
-        if writer.pending is not None:
-            writer.pending.rest()
+        if writer.deferred is not None:
+            writer.deferred.finish_rest()
     return phase.end(writer.items)
 
 
@@ -69,7 +69,7 @@ class _ProductWriter:
         self.e, self.problem = phase.e, problem
         self.pointers = phase.pointers(problem.operands)
         self.bands_of_src: BandWriter | None = None
-        self.maker: PanelMaker | None = None
+        self.packer: PanelPacker | None = None
         self.walk = Walk.of(problem)
         _, h, w = problem.space
         tile = problem.blocking.tile
@@ -88,10 +88,10 @@ class _ProductWriter:
         self.unit = self._unit()
         self._share_out()
         self._cut_sums(phase)
-        self.pending = self._pending()
+        self.deferred = self._deferred_epilogue()
         tiles = self.chunk if problem.blocking.places else self.per_band * self.band.extent
-        self.ahead = Foresight(self.e, problem, self.walk, self.blocks, self.steps, tiles)
-        self.taps = Taps(self.e, problem, self.walk, self.sums, streams=self.ahead.streams)
+        self.prefetching = Prefetching(self.e, problem, self.walk, self.blocks, self.steps, tiles)
+        self.taps = Taps(self.e, problem, self.walk, self.sums, streams=self.prefetching.streams)
 
     def _store(self, finish: Finish) -> Store:
         problem = self.problem
@@ -137,12 +137,12 @@ class _ProductWriter:
         """Decide in how many blocks each sum is computed, of how many steps of the outermost level
         of the line that it is, and make room for what a work item keeps between two of them: the
         sums of its tiles, panel by panel."""
-        problem, self.kept = self.problem, ZERO
+        problem, self.buffer_offset = self.problem, ZERO
         self.blocks, self.steps = self._blocks_of_sums()
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
         own = 0
         if self.unit is not None:
-            own = room(problem.multiply, self.e, self.unit.kept_rows, tile.vectors)
+            own = tile_bytes(problem.multiply, self.e, self.unit.sum_rows, tile.vectors)
         if self.blocks == 1:
             self.segment_sums = own
             self._take_scratch(phase, 2 * own)
@@ -150,9 +150,9 @@ class _ProductWriter:
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
         panel = self.chunk * size
-        self.kept = Affine.of(self.number, size) + Affine.of(self.chunks, -panel)
-        self.kept += Affine.of(problem.columns.panel, panel)
-        self.kept += Affine.of(self.groups, -self.group * panel)
+        self.buffer_offset = Affine.of(self.number, size) + Affine.of(self.chunks, -panel)
+        self.buffer_offset += Affine.of(problem.columns.panel, panel)
+        self.buffer_offset += Affine.of(self.groups, -self.group * panel)
         self.segment_sums = self.group * panel * vector.bits(sums) // 8
         self._take_scratch(phase, self.segment_sums + (own if problem.segments else 0))
 
@@ -163,16 +163,18 @@ class _ProductWriter:
         self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
         if not wanted:
             return 1, 0
-        steps, count = max(1, wanted // self._words_of_step), self.line[0].count or 0
-        words = 1 if problem.made is None else problem.made.least(problem.multiply)
-        whole = lcm(words, self._words_of_step) // self._words_of_step
+        steps, count = max(1, wanted // self._k_groups_per_step), self.line[0].count or 0
+        k_groups = (
+            1 if problem.packing is None else problem.packing.least_k_groups(problem.multiply)
+        )
+        whole = lcm(k_groups, self._k_groups_per_step) // self._k_groups_per_step
         if self.unit is not None and len(self.line) == 1:
             whole, count = lcm(whole, self.unit.line.block), self.unit.line.blocked
         steps = max(1, steps // whole) * whole
         return (-(-count // steps), steps) if steps < count else (1, 0)
 
     @property
-    def _words_of_step(self) -> int:
+    def _k_groups_per_step(self) -> int:
         """How many words one step of the outermost level of the sums has."""
         return prod(level.count or 1 for level in self.line[1:])
 
@@ -180,11 +182,11 @@ class _ProductWriter:
         """Memory of the thread for so many bytes of sums, and for what it copies of src or makes of
         weights."""
         problem, sums = self.problem, -(-sums // LINE) * LINE
-        bands, made = problem.bands, problem.made
+        bands, packing = problem.bands, problem.packing
         nbytes, panel = sums + (bands.nbytes if bands else 0), None
-        if made is not None:
-            given = made, self.pointers, problem.columns, problem.multiply
-            panel = Room(self.e, *given, self.steps * self._words_of_step, self.group)
+        if packing is not None:
+            given = packing, self.pointers, problem.columns, problem.multiply
+            panel = PanelBuffer(self.e, *given, self.steps * self._k_groups_per_step, self.group)
             nbytes += panel.nbytes
         if not nbytes:
             return
@@ -194,7 +196,7 @@ class _ProductWriter:
             self.bands_of_src = BandWriter(self.e, bands, self.pointers[bands.src], own)
             self.pointers[problem.src] = own
         if panel is not None:
-            self.maker = PanelMaker(panel, own)
+            self.packer = PanelPacker(panel, own)
 
     def item(self, item: Value) -> None:
         """One work item."""
@@ -246,12 +248,12 @@ class _ProductWriter:
         if panel.extent % self.group:
             high = e.smaller(high, i64(panel.extent))
 
-        maker = self.maker
-        made = None if maker is None else maker.make(env, (low, high), block, self.blocks)
+        packer = self.packer
+        packed = None if packer is None else packer.pack(env, (low, high), block, self.blocks)
 
         def one(number: Value) -> None:
-            if maker is not None and made is not None:
-                own = maker.room.panel(made, e.b.sub(number, low))
+            if packer is not None and packed is not None:
+                own = packer.buffer.panel(packed, e.b.sub(number, low))
                 self.pointers[self.problem.weights] = own
             self._tiles({**env, panel: number}, band, block)
 
@@ -298,12 +300,12 @@ class _ProductWriter:
         at = self.store.at(env, row, places, tile.before)
         factors = partial(self._factors, env, tile, block)
         if self.unit is not None:
-            self.unit.turn_to(self._offsets(tile))
+            self.unit.switch_to(self._offsets(tile))
             usual = factors(problem.src, problem.multiply)
             self._unit_tile(self.unit, env, usual, block, at)
             return
-        kept_rows = places + problem.finish.needs_column_sums
-        zero = Tile.of(self.sums.zero(e), kept_rows, problem.columns.vector.extent)
+        sum_rows = places + problem.finish.needs_column_sums
+        zero = Tile.of(self.sums.zero(e), sum_rows, problem.columns.vector.extent)
         if self.blocks == 1:
             at.prefetch()
 
@@ -312,11 +314,13 @@ class _ProductWriter:
 
             at.finish(self.sums.finished(e, self._either(env, whole)))
             return
-        kept = e.element(self.scratch, self.kept.emit(e, env), zero.cells[0].type.element)
-        begun = self._begun(kept, zero, block)
+        buffer = e.element(
+            self.scratch, self.buffer_offset.emit(e, env), zero.cells[0].type.element
+        )
+        initial = self._initial(buffer, zero, block)
 
         def part(src: Operand, multiply: Multiply) -> Tile:
-            return self._product_block(env, begun, factors(src, multiply), block)
+            return self._product_block(env, initial, factors(src, multiply), block)
 
         sums = self._either(env, part)
         last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
@@ -325,11 +329,11 @@ class _ProductWriter:
             at.finish(self.sums.finished(e, sums))
             return ()
 
-        def keep() -> Values:
-            sums.store(e, kept)
+        def spill() -> Values:
+            sums.store(e, buffer)
             return ()
 
-        e.branch(last, finish, keep)
+        e.branch(last, finish, spill)
 
     def _factors(
         self, env: Env, tile: TileRun, block: Value, src: Operand, multiply: Multiply
@@ -342,7 +346,7 @@ class _ProductWriter:
             rows.append(None)
         form = src.offset(src.index)
         assert form is not None, "configure admits only affine layouts"
-        of_panel = self.walk.b.along(env if self.maker is None else ())
+        of_panel = self.walk.b.along(env if self.packer is None else ())
         a, b = (
             e.element(self.pointers[operand], offset.emit(e, env), element)
             for operand, offset, element in zip(
@@ -350,8 +354,8 @@ class _ProductWriter:
             )
         )
         columns = tuple(self.walk.b.stride(vectors) * v for v in range(vectors.extent))
-        factors = Factors(a, b, tuple(rows), columns, multiply, problem.apart)
-        return replace(factors, prefetch=self._ahead(env, multiply, places))
+        factors = Factors(a, b, tuple(rows), columns, multiply, problem.k_stride)
+        return replace(factors, prefetch=self._prefetch(env, multiply, places))
 
     def _either(self, env: Env, sums: Callable[[Operand, Multiply], Tile]) -> Tile:
         """The sums of a tile, in the narrow way where there is one and the panel allows it."""
@@ -369,18 +373,20 @@ class _ProductWriter:
     def _unit_tile(self, unit: UnitTile, env: Env, factors: Factors, block: Value, at: End) -> None:
         """One register tile that a matrix unit computes."""
         e = self.e
-        if self.pending is not None:
+        if self.deferred is not None:
             at.prefetch()
-            unit.compute_beside(factors, self.pending)
-            self.pending.begin(env, len(factors.rows))
+            unit.compute_deferred(factors, self.deferred)
+            self.deferred.begin(env, len(factors.rows))
             return
-        kept = e.element(self.scratch, self.kept.emit(e, env), self.problem.multiply.accumulator)
+        buffer = e.element(
+            self.scratch, self.buffer_offset.emit(e, env), self.problem.multiply.accumulator
+        )
         if self.problem.segments is not None:
-            self._unit_segments(unit, env, factors, block, kept, at)
+            self._unit_segments(unit, env, factors, block, buffer, at)
             return
         if self.blocks == 1:
             at.prefetch()
-        unit.compute(factors, self._part(unit.line.whole(unit.levels), kept, block), at)
+        unit.compute(factors, self._part(unit.line.whole(unit.levels), buffer, block), at)
 
     def _unit_segments(
         self, unit: UnitTile, env: Env, factors: Factors, block: Value, total: Value, at: End
@@ -390,24 +396,24 @@ class _ProductWriter:
         assert segments is not None
         assert ends is not None
         store, axis = ends, segments.axis
-        kept = e.element(self.scratch, i64(self.segment_sums), I8)
-        part = self._part(unit.levels, kept, block)
+        buffer = e.element(self.scratch, i64(self.segment_sums), I8)
+        part = self._part(unit.levels, buffer, block)
 
         def own(number: Value) -> End:
             return store.at({**env, axis: number}, rows, rows)
 
         unit.compute_segments(factors, part, own, total, at)
 
-    def _part(self, levels: Sequence[Level], kept: Value, block: Value) -> Part:
+    def _part(self, levels: Sequence[Level], buffer: Value, block: Value) -> Part:
         """What one block computes of a sum over ``levels``."""
         if self.blocks == 1:
-            return Part(levels, kept)
+            return Part(levels, buffer)
         e, (outer, *rest) = self.e, levels
         begin = e.mul(block, self.steps)
         end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
         return Part(
             [replace(outer, begin=begin, end=end), *rest],
-            kept,
+            buffer,
             e.b.icmp_signed("==", block, i64(0)),
             e.b.icmp_signed("==", block, i64(self.blocks - 1)),
         )
@@ -424,12 +430,12 @@ class _ProductWriter:
         vectors = problem.blocking.tile.vectors
         return UnitTile(self.e, problem.multiply, levels, vectors, tilings)
 
-    def _pending(self) -> Pending | None:
+    def _deferred_epilogue(self) -> DeferredEpilogue | None:
         """The tile that waits for its end while the unit multiplies the next one."""
         problem, unit = self.problem, self.unit
         ones = problem.finish.needs_column_sums or self.sums.needs_column_sums
-        waits = self.blocks == 1 and problem.segments is None and not ones
-        if unit is None or not waits or not unit.takes_turns(self.store):
+        deferrable = self.blocks == 1 and problem.segments is None and not ones
+        if unit is None or not deferrable or not unit.can_defer(self.store):
             return None
         tile = problem.blocking.tile
         width = problem.places[2].extent
@@ -438,10 +444,10 @@ class _ProductWriter:
             return self.store.at(env, width, width * self.band_rows)
 
         axes = dict.fromkeys((*self.loops, *problem.places[1:], problem.columns.panel))
-        return Pending(
+        return DeferredEpilogue(
             self.e,
             problem.multiply,
-            unit.kept_rows,
+            unit.sum_rows,
             tile.vectors,
             self.scratch,
             axes,
@@ -457,24 +463,24 @@ class _ProductWriter:
             row * self.walk.a.stride(h) + column * self.walk.a.stride(w) for row, column in pixels
         ]
 
-    def _ahead(self, env: Env, multiply: Multiply, rows: int) -> Prefetch | None:
+    def _prefetch(self, env: Env, multiply: Multiply, rows: int) -> Prefetch | None:
         """What a tile asks for."""
         e, tile = self.e, env[self.number]
         if self.problem.blocking.places:
             tile = e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
         elif self.band.extent > 1:
             tile = e.add(tile, e.mul(env[self.band], self.per_band))
-        of_panel = self.ahead.of_panel(tile)
-        return of_panel or self.ahead.of_rows(env[self.problem.columns.panel], rows, multiply)
+        of_panel = self.prefetching.of_panel(tile)
+        return of_panel or self.prefetching.of_rows(env[self.problem.columns.panel], rows, multiply)
 
-    def _begun(self, kept: Value, zero: Tile, block: Value) -> Tile:
-        """The sums of the blocks before this one, which lie at ``kept``; zero in the first."""
+    def _initial(self, buffer: Value, zero: Tile, block: Value) -> Tile:
+        """The sums of the blocks before this one, which lie at ``buffer``; zero in the first."""
         e, kind = self.e, zero.cells[0].type
         first = e.b.icmp_signed("==", block, i64(0))
         cells = e.branch(
             first,
             lambda: zero.cells,
-            lambda: Tile.load(e, kept, kind, zero.rows, zero.vectors).cells,
+            lambda: Tile.load(e, buffer, kind, zero.rows, zero.vectors).cells,
         )
         return Tile(zero.vectors, cells)
 

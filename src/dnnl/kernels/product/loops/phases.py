@@ -21,9 +21,9 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.sums import Segments
 from dnnl.kernels.product.loops.form import Product
 from dnnl.kernels.product.loops.loops import emit_product
-from dnnl.kernels.product.pack.on_the_fly import IndexOf, Made
+from dnnl.kernels.product.pack.on_the_fly import BoundPacking, IndexOf
 from dnnl.kernels.product.pack.pairs import Narrow, emit_flags, narrow
-from dnnl.kernels.product.pack.up_converted import emit_widened
+from dnnl.kernels.product.pack.up_converted import emit_up_conversion
 from dnnl.kernels.product.plan.computed_scales import emit_scales
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.shared.copies import emit_copies, emit_copy
@@ -119,12 +119,12 @@ def segments(
     return Segments(axis, end)
 
 
-def made(conf: ProductConf, arguments: Arguments, at: IndexOf) -> Made | None:
+def packing(conf: ProductConf, arguments: Arguments, at: IndexOf) -> BoundPacking | None:
     """What threads make panels of, of weights that are ``at`` these indices."""
-    return None if conf.made is None else conf.made.bound(arguments, at)
+    return None if conf.packing is None else conf.packing.bound(arguments, at)
 
 
-def other_way(conf: ProductConf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
+def narrow_path(conf: ProductConf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
     """The way of panels that are small enough through a product that reads ``src``."""
     given = conf.flags, conf.src, conf.weights[1], src, conf.multiply
     return narrow(*given, arguments, isa)
@@ -166,9 +166,11 @@ def emit(
     if conf.flags is not None:
         symbol = f"{name}_flags__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
         phases.append(emit_flags(module, symbol, conf.weights, conf.flags, arguments))
-    if conf.widened is not None:
+    if conf.up_converted is not None:
         symbol = f"{name}_wide__{conf.src[1].data_type}__{isa.lanes}x1__{isa.name}"
-        phases.append(emit_widened(module, symbol, conf.src, conf.widened, conf.flags, arguments))
+        phases.append(
+            emit_up_conversion(module, symbol, conf.src, conf.up_converted, conf.flags, arguments)
+        )
     tile = conf.blocking.tile
     types = "_".join(
         dict.fromkeys(str(part[1].data_type) for part in (conf.src, conf.weights, conf.dst))

@@ -12,7 +12,7 @@ from dnnl.kernels.product.loops.form import Product, Walk
 
 
 @dataclass(frozen=True, eq=False)
-class Foresight:
+class Prefetching:
     """What is asked for, where each sum is computed in so many ``blocks`` of so many ``steps`` of
     the outermost level, and a panel meets ``tiles`` before the next one does."""
 
@@ -33,7 +33,7 @@ class Foresight:
         unit = problem.multiply.tiles is not None
         near = unit and problem.weights.desc.size <= e.isa.caches.l2 // 2
         in_parts = self.blocks > 1 and problem.segments is not None
-        asks = problem.blocking.panels and panel.extent > 1 and problem.made is None
+        asks = problem.blocking.panels and panel.extent > 1 and problem.packing is None
         # Where a matrix unit walks taps, each band would ask again.
         asks = asks and not (in_parts or near or (unit and len(merge_levels(levels)) > 1))
         size, step = self.walk.b.stride(panel), levels[-1].b_step

@@ -18,7 +18,7 @@ from dnnl.kernels.product.base.sums import Sums
 from dnnl.kernels.product.loops.form import Product, Walk
 
 
-class _Seen(NamedTuple):
+class _PixelTaps(NamedTuple):
     """Some pixels of a tile, and the taps that they have."""
 
     pixels: list[int]
@@ -48,8 +48,8 @@ class Taps:
             _inside(e, d, env[depth], self._walk.steps(kd)),
         ]
         if run.taps is None and run.rows > 1:
-            rows = self._seen(h, kh, env[row], [at for at, _ in tile.pixels(column.extent)])
-            return self._apart(sums, factors, levels, rows, [self._walk.level(kw), *inner])
+            rows = self._taps_of(h, kh, env[row], [at for at, _ in tile.pixels(column.extent)])
+            return self._by_pixel(sums, factors, levels, rows, [self._walk.level(kw), *inner])
         if run.taps is None or len(set(run.taps)) == 1:
             spans = run.taps[0] if run.taps else None
             levels.append(_inside(e, h, env[row], self._walk.steps(kh), spans))
@@ -57,18 +57,18 @@ class Taps:
         else:
             rows_h = run.taps
         if tile.taps is None:
-            columns = self._seen(w, kw, env[column], range(tile.width))
-            return self._apart(sums, factors, levels, columns, inner)
+            columns = self._taps_of(w, kw, env[column], range(tile.width))
+            return self._by_pixel(sums, factors, levels, columns, inner)
         if not static_taps(run, tile, w.kernel):
             levels.append(self._walk.level(kw))
-            ahead = tile.width * self._walk.a.stride(column) if self._streams else 0
-            if not ahead:
+            distance = tile.width * self._walk.a.stride(column) if self._streams else 0
+            if not distance:
                 return accumulate(self.e, sums, factors, merge_levels([*levels, *inner]))
 
             def block(e: Emitter, sums: Tile, at: Factors) -> Tile:
                 for offset in at.rows:
                     if offset is not None:
-                        further = at.moved(e, i64(offset + ahead), i64(0))
+                        further = at.moved(e, i64(offset + distance), i64(0))
                         vector.prefetch(e, further.a)
                 return accumulate(e, sums, at, inner)
 
@@ -81,20 +81,24 @@ class Taps:
 
         return accumulate(self.e, sums, factors, levels, leaf)
 
-    def _seen(self, space: Spatial, tap: Axis, first: Value, outs: Iterable[int]) -> list[_Seen]:
+    def _taps_of(
+        self, space: Spatial, tap: Axis, first: Value, outs: Iterable[int]
+    ) -> list[_PixelTaps]:
         """The pixels of a tile that are at outputs ``first`` + each of ``outs``, by output."""
         e, steps = self.e, self._walk.steps(tap)
         return [
-            _Seen([number for number, _ in own], _inside(e, space, e.add(first, i64(out)), steps))
+            _PixelTaps(
+                [number for number, _ in own], _inside(e, space, e.add(first, i64(out)), steps)
+            )
             for out, own in groupby(enumerate(outs), key=lambda pair: pair[1])
         ]
 
-    def _apart(
+    def _by_pixel(
         self,
         sums: Tile,
         factors: Factors,
         levels: list[Level],
-        seen: list[_Seen],
+        seen: list[_PixelTaps],
         inner: list[Level],
     ) -> Tile:
         """``sums`` with the taps that each pixel has, inside ``levels``: one loop over those that

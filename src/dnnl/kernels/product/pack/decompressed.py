@@ -30,10 +30,10 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.problem import Panels, Shape
 from dnnl.kernels.product.compensation.segments import cut
 from dnnl.kernels.product.pack.on_the_fly import (
+    BoundPacking,
     IndexOf,
-    Made,
-    Making,
-    Room,
+    PanelBuffer,
+    PanelPacking,
     Span,
     Writer,
     in_one_stream,
@@ -44,65 +44,65 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Decompressing(Making):
-    """``way`` loads the weights as f32; within a ``segment`` of so many terms, nothing of their
+class DecompressedPacking(PanelPacking):
+    """``dot`` loads the weights as f32; within a ``segment`` of so many terms, nothing of their
     ``quantization`` changes."""
 
-    way: Multiply
+    dot: Multiply
     segment: int
     quantization: Quantization
 
-    def bound(self, arguments: Arguments, at: IndexOf) -> Made:
-        (argument, desc), group = self.weights, self.way.group
-        words = Axis(self.terms // group, "word")
+    def bound(self, arguments: Arguments, at: IndexOf) -> BoundPacking:
+        (argument, desc), group = self.weights, self.dot.group
+        k_groups = Axis(self.terms // group, "word")
         segments = Axis(self.terms // self.segment, "segment")
         slot = arguments.slot(argument)
-        weights = Operand(slot, desc, at(Affine.of(words, group)))
+        weights = Operand(slot, desc, at(Affine.of(k_groups, group)))
         values = Operand(slot, desc, at(Affine.of(segments, self.segment)))
         quantizer = Quantizer(self.quantization, {argument: values}, arguments)
-        return Decompressed(self, weights, words, segments, quantizer)
+        return BoundDecompressed(self, weights, k_groups, segments, quantizer)
 
 
-def decompressing(
+def plan_decompressed(
     isa: Isa,
     src: MemoryDesc,
     weights: Argument,
-    way: Multiply,
+    dot: Multiply,
     wanted: Panels,
     quantization: Quantization,
     terms: int,
     shape: Shape,
-) -> Decompressing | None:
+) -> DecompressedPacking | None:
     """How threads make the ``wanted`` panels of weights for a product of ``src``, or None where
     these lie otherwise, or change from one word to the next."""
     _, desc = weights
     summed = shape.summed[1]
-    if shape.simple or way.tiles is None or len(desc.dims[summed]) != 1:
+    if shape.simple or dot.tiles is None or len(desc.dims[summed]) != 1:
         return None
     if desc.data_type.bits > 8 or not in_one_stream(wanted.desc, range(desc.ndims)[summed]):
         return None
     loads = Multiply(DataType.f32, desc.data_type, 1, FLOATS)
     if desc.data_type.bits < 8:
-        words = PackedMultiply.of(isa, desc.data_type)
-        if words is None:
+        k_groups = PackedMultiply.of(isa, desc.data_type)
+        if k_groups is None:
             return None
-        loads = words
+        loads = k_groups
     parts = cut(quantization, {weights[0]: (desc, summed)}, terms)
     panels = shape.panels(src, desc, loads, False)
     if parts is None or panels != Panels(desc, wanted.vectors):
         return None
-    whole = parts.size % lcm(loads.group, way.group) == 0
-    return Decompressing(weights, terms, loads, parts.size, quantization) if whole else None
+    whole = parts.size % lcm(loads.group, dot.group) == 0
+    return DecompressedPacking(weights, terms, loads, parts.size, quantization) if whole else None
 
 
 @dataclass(frozen=True, eq=False)
-class Decompressed(Made):
-    """Weights as they lie, along ``words`` of the way in which they are loaded, and the
+class BoundDecompressed(BoundPacking):
+    """Weights as they lie, along ``k_groups`` of the way in which they are loaded, and the
     ``segments`` in which nothing of their quantization changes."""
 
-    making: Decompressing
+    plan: DecompressedPacking
     weights: Operand
-    words_in: Axis
+    source_k_groups: Axis
     segments: Axis
     quantizer: Quantizer
 
@@ -110,55 +110,55 @@ class Decompressed(Made):
     def operands(self) -> tuple[Operand, ...]:
         return (self.weights, *self.quantizer.operands)
 
-    def least(self, way: Multiply) -> int:
-        return lcm(self.making.way.group, way.group) // way.group
+    def least_k_groups(self, dot: Multiply) -> int:
+        return lcm(self.plan.dot.group, dot.group) // dot.group
 
-    def writer(self, room: Room) -> Writer:
-        return _DecompressedWriter(self, room)
+    def writer(self, buffer: PanelBuffer) -> Writer:
+        return _DecompressedWriter(self, buffer)
 
 
 class _DecompressedWriter(Writer):
-    def __init__(self, made: Decompressed, room: Room) -> None:
-        super().__init__(room)
-        self._made, way = made, room.way
-        segment = made.making.segment
-        self._unit = gcd(segment, room.steps * way.group) if room.steps else segment
-        self._step = made.least(way) * way.group
-        self._accesses = {op: Access.of(op, op.index) for op in made.quantizer.operands}
-        form = made.weights.offset(made.weights.index)
+    def __init__(self, packing: BoundDecompressed, buffer: PanelBuffer) -> None:
+        super().__init__(buffer)
+        self._packing, dot = packing, buffer.dot
+        segment = packing.plan.segment
+        self._unit = gcd(segment, buffer.steps * dot.group) if buffer.steps else segment
+        self._step = packing.least_k_groups(dot) * dot.group
+        self._accesses = {op: Access.of(op, op.index) for op in packing.quantizer.operands}
+        form = packing.weights.offset(packing.weights.index)
         assert form is not None, "panels are affine"
-        self._form = form.in_units(2 if made.weights.desc.data_type.bits < 8 else 1)
+        self._form = form.in_units(2 if packing.weights.desc.data_type.bits < 8 else 1)
 
-    def write_panel(self, env: Env, words: Span, start: Value) -> None:
-        e, each = self.e, self._unit // self.room.way.group
-        (first, _), (last, _) = (e.divmod(word, each) for word in words)
+    def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
+        e, each = self.e, self._unit // self.buffer.dot.group
+        (first, _), (last, _) = (e.divmod(k_group, each) for k_group in k_groups)
         e.loop(
             first, last, lambda unit: self._write_unit(env, unit, start), unroll=False, name="unit"
         )
 
     def _write_unit(self, env: Env, unit: Value, start: Value) -> None:
         """Write the words of a unit, of which all have the same scales and zero points."""
-        e, made = self.e, self._made
-        segment, _ = e.divmod(e.mul(unit, self._unit), made.making.segment)
-        scales, zeros = self._values({**env, made.segments: segment})
+        e, packing = self.e, self._packing
+        segment, _ = e.divmod(e.mul(unit, self._unit), packing.plan.segment)
+        scales, zeros = self._values({**env, packing.segments: segment})
         first = e.mul(unit, self._unit // self._step)
         e.loop(
             first,
             e.add(first, i64(self._unit // self._step)),
-            lambda number: self._write_words(env, number, start, scales, zeros),
+            lambda number: self._write_k_groups(env, number, start, scales, zeros),
             unroll=False,
             name="words",
         )
 
     def _values(self, env: Env) -> tuple[Values, Values]:
         """The scales and the zero points of a segment, for each vector of columns."""
-        columns, quantizer = self.room.columns, self._made.quantizer
+        columns, quantizer = self.buffer.columns, self._packing.quantizer
         domain = (columns.inside,) if columns.inside.needed else ()
 
         def place_of(v: int) -> Place:
             return Place(
                 self.e,
-                self.room.pointers,
+                self.buffer.pointers,
                 self._accesses,
                 {**env, columns.vector: i64(v)},
                 columns.lane,
@@ -169,7 +169,7 @@ class _DecompressedWriter(Writer):
             )
 
         places = [place_of(v) for v in range(columns.vector.extent)]
-        argument = self._made.making.weights[0]
+        argument = self._packing.plan.weights[0]
         both = quantizer.scale(argument), quantizer.zero_point(argument)
         scales, zeros = (
             () if operand is None else tuple(place.load(operand) for place in places)
@@ -177,33 +177,33 @@ class _DecompressedWriter(Writer):
         )
         return scales, zeros
 
-    def _write_words(
+    def _write_k_groups(
         self, env: Env, number: Value, start: Value, scales: Values, zeros: Values
     ) -> None:
         """Write the words of as many terms as are loaded at a time."""
-        e, group, step = self.e, self.room.way.group, self._step
-        terms = self._load(env, e.mul(number, step // self._made.making.way.group), step)
-        for word, term in enumerate(range(0, step, group)):
-            at = e.add(e.mul(number, step // group), i64(word))
-            for v in range(self.room.columns.vector.extent):
+        e, group, step = self.e, self.buffer.dot.group, self._step
+        terms = self._load(env, e.mul(number, step // self._packing.plan.dot.group), step)
+        for k_group, term in enumerate(range(0, step, group)):
+            at = e.add(e.mul(number, step // group), i64(k_group))
+            for v in range(self.buffer.columns.vector.extent):
                 pair = [self._stands_for(values[v], v, scales, zeros) for values in terms[term:]]
-                vector.store(e, bfloat.pairs(e, *pair[:group]), self.room.row(start, at, v))
+                vector.store(e, bfloat.pairs(e, *pair[:group]), self.buffer.row(start, at, v))
 
-    def _load(self, env: Env, word: Value, count: int) -> list[list[Value]]:
+    def _load(self, env: Env, k_group: Value, count: int) -> list[list[Value]]:
         """Vectors of columns, for so many terms from a word of the weights on."""
-        e, made, vectors = self.e, self._made, self.room.columns.vector
-        way, (_, element) = made.making.way, made.making.way.element
-        step, begin = self._form.stride(made.words_in), self._form.along(env).emit(e, env)
-        begin = e.add(begin, e.mul(word, step))
+        e, packing, vectors = self.e, self._packing, self.buffer.columns.vector
+        dot, (_, element) = packing.plan.dot, packing.plan.dot.element
+        step, begin = self._form.stride(packing.source_k_groups), self._form.along(env).emit(e, env)
+        begin = e.add(begin, e.mul(k_group, step))
         terms = []
-        for number in range(count // way.group):
+        for number in range(count // dot.group):
             offsets = [
                 step * number + self._form.stride(vectors) * v for v in range(vectors.extent)
             ]
             at = [e.add(begin, i64(offset)) for offset in offsets]
-            starts = [e.element(self.room.pointers[made.weights], to, element) for to in at]
+            starts = [e.element(self.buffer.pointers[packing.weights], to, element) for to in at]
             vector.prefetch(e, e.element(starts[0], i64(PREFETCH_DISTANCE), I8), second_level=True)
-            for loaded in way.columns(e, starts):
+            for loaded in dot.columns(e, starts):
                 terms.append([value for (value,) in loaded])
         return terms
 

@@ -33,7 +33,7 @@ def in_one_stream(panels: MemoryDesc, summed: Container[int]) -> bool:
 
 
 @dataclass(frozen=True)
-class Making(ABC):
+class PanelPacking(ABC):
     """How threads make panels of ``weights``, of so many ``terms``."""
 
     weights: Argument
@@ -45,14 +45,14 @@ class Making(ABC):
         return 0
 
     @abstractmethod
-    def bound(self, arguments: Arguments, at: IndexOf) -> Made:
+    def bound(self, arguments: Arguments, at: IndexOf) -> BoundPacking:
         """The same, bound to the arguments of a kernel."""
 
 
-class Made(ABC):
-    """A `Making` bound to a kernel."""
+class BoundPacking(ABC):
+    """A `PanelPacking` bound to a kernel."""
 
-    making: Making
+    plan: PanelPacking
 
     @property
     @abstractmethod
@@ -60,42 +60,42 @@ class Made(ABC):
         """What is read."""
 
     @abstractmethod
-    def least(self, way: Multiply) -> int:
-        """How many words of a ``way`` are made at least, unless a panel ends before."""
+    def least_k_groups(self, dot: Multiply) -> int:
+        """How many words of a ``dot`` are made at least, unless a panel ends before."""
 
     @abstractmethod
-    def writer(self, room: Room) -> Writer:
+    def writer(self, buffer: PanelBuffer) -> Writer:
         """What writes the code that fills a room."""
 
-    def words(self, way: Multiply) -> int:
-        """How many words a column has that is multiplied in a ``way``."""
-        return -(-self.making.terms // way.group)
+    def k_groups(self, dot: Multiply) -> int:
+        """How many words a column has that is multiplied in a ``dot``."""
+        return -(-self.plan.terms // dot.group)
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
-    """Where the words of a ``way`` are written for some ``columns``: ``steps`` at a time and, at
+class PanelBuffer:
+    """Where the words of a ``dot`` are written for some ``columns``: ``steps`` at a time and, at
     the end of a panel, as many behind them at most, or a whole panel where ``steps`` is 0; of so
     many ``panels`` at a time."""
 
     e: Emitter
-    made: Made
+    packing: BoundPacking
     pointers: Mapping[Operand, Value]
     columns: Columns
-    way: Multiply
+    dot: Multiply
     steps: int
     panels: int
 
     @property
-    def word_bytes(self) -> int:
+    def k_group_bytes(self) -> int:
         """The bytes of a word of all columns."""
-        return self.columns.width * self.way.group * self.way.b.size
+        return self.columns.width * self.dot.group * self.dot.b.size
 
     @property
     def panel_bytes(self) -> int:
         """How far a panel is from the one before."""
-        whole = self.made.words(self.way)
-        return (min(whole, 2 * self.steps) if self.steps else whole) * self.word_bytes
+        whole = self.packing.k_groups(self.dot)
+        return (min(whole, 2 * self.steps) if self.steps else whole) * self.k_group_bytes
 
     @property
     def nbytes(self) -> int:
@@ -106,10 +106,10 @@ class Room:
         """Where word 0 of a panel is, if that of number 0 is at ``start``."""
         return self.e.element(start, self.e.mul(number, self.panel_bytes), I8)
 
-    def row(self, start: Value, word: Value, v: int) -> Value:
+    def row(self, start: Value, k_group: Value, v: int) -> Value:
         """Where a word of vector ``v`` of the columns is, if word 0 is at ``start``."""
-        size = self.columns.lane.extent * self.way.group * self.way.b.size
-        row = self.e.element(start, self.e.mul(word, self.word_bytes), I8)
+        size = self.columns.lane.extent * self.dot.group * self.dot.b.size
+        row = self.e.element(start, self.e.mul(k_group, self.k_group_bytes), I8)
         return self.e.element(row, i64(v * size), I8)
 
 
@@ -118,43 +118,45 @@ Span = tuple[Value, Value]
 
 
 class Writer(ABC):
-    """Writes words into a ``room``."""
+    """Writes words into a ``buffer``."""
 
-    def __init__(self, room: Room) -> None:
-        self.e, self.room = room.e, room
+    def __init__(self, buffer: PanelBuffer) -> None:
+        self.e, self.buffer = buffer.e, buffer
 
-    def write(self, env: Env, panels: Span, words: Span, start: Value) -> None:
+    def write(self, env: Env, panels: Span, k_groups: Span, start: Value) -> None:
         """Write some words of some panels to which ``env`` leads; word 0 of the first of these
         would be at ``start``."""
-        axis, (low, high) = self.room.columns.panel, panels
-        if self.room.panels == 1:
-            self.write_panel({**env, axis: low}, words, start)
+        axis, (low, high) = self.buffer.columns.panel, panels
+        if self.buffer.panels == 1:
+            self.write_panel({**env, axis: low}, k_groups, start)
             return
 
         def one(number: Value) -> None:
-            here = self.room.panel(start, self.e.b.sub(number, low))
-            self.write_panel({**env, axis: number}, words, here)
+            here = self.buffer.panel(start, self.e.b.sub(number, low))
+            self.write_panel({**env, axis: number}, k_groups, here)
 
         self.e.loop(low, high, one, unroll=False, name="made")
 
     @abstractmethod
-    def write_panel(self, env: Env, words: Span, start: Value) -> None:
+    def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
         """Write some words of the panel to which ``env`` leads; word 0 would be at ``start``."""
 
 
-class PanelMaker:
-    """Makes panels in a ``room`` at ``begin``."""
+class PanelPacker:
+    """Makes panels in a ``buffer`` at ``begin``."""
 
-    def __init__(self, room: Room, begin: Value) -> None:
-        self.room, self._begin, self._writer = room, begin, room.made.writer(room)
+    def __init__(self, buffer: PanelBuffer, begin: Value) -> None:
+        self.buffer, self._begin, self._writer = buffer, begin, buffer.packing.writer(buffer)
 
-    def make(self, env: Env, panels: Span, block: Value, blocks: int) -> Value:
+    def pack(self, env: Env, panels: Span, block: Value, blocks: int) -> Value:
         """Make what one of so many blocks of the sums reads of some panels to which ``env`` leads.
         Returns where word 0 of the first of them would be."""
-        room, e = self.room, self.room.e
-        begin, words = e.mul(block, room.steps), i64(room.made.words(room.way))
+        buffer, e = self.buffer, self.buffer.e
+        begin, k_groups = e.mul(block, buffer.steps), i64(buffer.packing.k_groups(buffer.dot))
         last = e.b.icmp_signed("==", block, i64(blocks - 1))
-        end = e.b.select(last, words, e.add(begin, i64(room.steps))) if blocks > 1 else words
-        start = e.element(self._begin, e.mul(begin, -room.word_bytes), I8)
+        end = (
+            e.b.select(last, k_groups, e.add(begin, i64(buffer.steps))) if blocks > 1 else k_groups
+        )
+        start = e.element(self._begin, e.mul(begin, -buffer.k_group_bytes), I8)
         self._writer.write(env, panels, (begin, end), start)
         return start

@@ -25,7 +25,7 @@ from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 
-_WORD = 4
+_GROUP = 4
 _LEAST_USES, _LEAST_PRODUCTS = 32, 2**20
 """Products of each weight, and of all, for which a look at weights is worth its time."""
 
@@ -53,12 +53,12 @@ class Narrow:
 
 
 def take_flags(
-    scratchpad: Scratchpad, isa: Isa, way: Multiply, weights: MemoryDesc, products: int
+    scratchpad: Scratchpad, isa: Isa, dot: Multiply, weights: MemoryDesc, products: int
 ) -> Argument | None:
     """Room for what a product of so many multiplications is told of panels; None where it has one
     way only."""
     many = products >= max(_LEAST_USES * weights.nelems(), _LEAST_PRODUCTS)
-    if not many or Pairs.of(isa, way) is None:
+    if not many or Pairs.of(isa, dot) is None:
         return None
     return scratchpad.take(MemoryDesc((_panels(weights)[0],), "s32"))
 
@@ -68,17 +68,17 @@ def narrow(
     src: Argument,
     weights: MemoryDesc,
     read: Operand,
-    way: Multiply,
+    dot: Multiply,
     arguments: Arguments,
     isa: Isa,
 ) -> Narrow | None:
     """The other way through a product that reads ``read``, which is ``src`` widened."""
-    by_pairs = Pairs.of(isa, way)
+    by_pairs = Pairs.of(isa, dot)
     if flags is None or by_pairs is None:
         return None
     given = Operand(arguments.slot(src[0]), src[1], read.index)
-    told = Operand(arguments.slot(flags[0]), flags[1], ())
-    return Narrow(given, told, by_pairs, _panels(weights)[1])
+    flag = Operand(arguments.slot(flags[0]), flags[1], ())
+    return Narrow(given, flag, by_pairs, _panels(weights)[1])
 
 
 def emit_flags(
@@ -86,12 +86,12 @@ def emit_flags(
 ) -> Phase:
     """Write the phase that looks at the panels of ``weights``."""
     count, size = _panels(weights[1])
-    panel, word = Axis(count, "panel"), Axis(size // _WORD, "word")
-    lying = MemoryDesc(
-        (count, word.extent), "s32", (word.extent, 1), offset0=weights[1].offset0 // _WORD
+    panel, k_group = Axis(count, "panel"), Axis(size // _GROUP, "word")
+    as_s32 = MemoryDesc(
+        (count, k_group.extent), "s32", (k_group.extent, 1), offset0=weights[1].offset0 // _GROUP
     )
-    given = Operand(arguments.slot(weights[0]), lying, (Affine.of(panel), Affine.of(word)))
-    told = Operand(arguments.slot(flags[0]), flags[1], (Affine.of(panel),))
+    given = Operand(arguments.slot(weights[0]), as_s32, (Affine.of(panel), Affine.of(k_group)))
+    flag = Operand(arguments.slot(flags[0]), flags[1], (Affine.of(panel),))
 
     def look(point: Point, *found: Value) -> Values:
         here = pairs.sums(point.e, point.load_stored(given))
@@ -99,9 +99,9 @@ def emit_flags(
 
     def body(point: Point) -> None:
         found = point.fold((0, 0), look, pairs.extremes)
-        point.store_stored(told, pairs.exceeds(point.e, *found))
+        point.store_stored(flag, pairs.exceeds(point.e, *found))
 
-    nest = Nest((panel,), (word,), (given,), (told,), body, core=I32)
+    nest = Nest((panel,), (k_group,), (given,), (flag,), body, core=I32)
     return emit_nest(module, symbol, nest)
 
 

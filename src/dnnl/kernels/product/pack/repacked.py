@@ -24,10 +24,10 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.pairs import Pairs
 from dnnl.kernels.product.base.problem import Panels, Shape
 from dnnl.kernels.product.pack.on_the_fly import (
+    BoundPacking,
     IndexOf,
-    Made,
-    Making,
-    Room,
+    PanelBuffer,
+    PanelPacking,
     Span,
     Writer,
     in_one_stream,
@@ -36,16 +36,16 @@ from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 
-_WORD = 32  # bits
+_GROUP_BITS = 32
 _ELEMENTS = {1: I32, 2: I16, 4: I8}  # of a word
 _MOST_ROWS = 256
 """Rows beside which a copy of all weights, made once, takes no longer."""
 _PIECE = 4  # words that are loaded of a column at a time
-_ROWS_AHEAD = 8  # of which runs are fetched
+_PREFETCH_ROWS = 8  # of which runs are fetched
 
 
 @dataclass(frozen=True)
-class Moving(Making):
+class RepackedPacking(PanelPacking):
     """Words are moved: of weights whose columns have all of K, which is dimension ``summed``, side
     by side in squares of so many words, or of rows if that is 0."""
 
@@ -58,22 +58,22 @@ class Moving(Making):
         desc = self.weights[1]
         return 0 if self.square else desc.strides[self.summed] * desc.data_type.size
 
-    def bound(self, arguments: Arguments, at: IndexOf) -> Made:
+    def bound(self, arguments: Arguments, at: IndexOf) -> BoundPacking:
         argument, desc = self.weights
         terms = Axis(self.terms, "k")
         weights = Operand(arguments.slot(argument), desc, at(Affine.of(terms)))
-        return Moved(self, weights, terms)
+        return BoundRepacked(self, weights, terms)
 
 
-def moving(
+def plan_repacked(
     isa: Isa,
     src: MemoryDesc,
     weights: Argument,
-    way: Multiply,
+    dot: Multiply,
     wanted: Panels,
     terms: int,
     shape: Shape,
-) -> Moving | None:
+) -> RepackedPacking | None:
     """How threads make the ``wanted`` panels of weights for a product of ``src``, or None where
     these do not lie in rows or columns, words have another size, panels are looked at before
     (`product_pairs`) or lie in blocks of src, or would be made several times since no cache keeps
@@ -85,27 +85,27 @@ def moving(
         return None
     if shape.simple or terms == 0 or isa.lanes < _PIECE:
         return None
-    if way.b.bits < 8 or way.group * way.b.bits != _WORD:
+    if dot.b.bits < 8 or dot.group * dot.b.bits != _GROUP_BITS:
         return None
     plain = desc.format_kind is FormatKind.blocked and not desc.inner_blocks
-    plain &= desc.dims == desc.padded_dims and desc.data_type is way.b
-    if not plain or len(summed) != 1 or terms % way.group:
+    plain &= desc.dims == desc.padded_dims and desc.data_type is dot.b
+    if not plain or len(summed) != 1 or terms % dot.group:
         return None
     if not in_one_stream(wanted.desc, summed):
         return None
-    if Pairs.of(isa, way) is not None:
+    if Pairs.of(isa, dot) is not None:
         return None
     column, _ = wanted.desc.inner_blocks[0]
     if desc.strides[summed[0]] == 1 and desc.strides[column] != 1:
-        return Moving(weights, terms, summed[0], isa.lanes)
-    return Moving(weights, terms, summed[0], 0) if desc.strides[column] == 1 else None
+        return RepackedPacking(weights, terms, summed[0], isa.lanes)
+    return RepackedPacking(weights, terms, summed[0], 0) if desc.strides[column] == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
-class Moved(Made):
+class BoundRepacked(BoundPacking):
     """Weights as they lie, along all ``terms``."""
 
-    making: Moving
+    plan: RepackedPacking
     weights: Operand
     terms: Axis
 
@@ -113,37 +113,37 @@ class Moved(Made):
     def operands(self) -> tuple[Operand, ...]:
         return (self.weights,)
 
-    def least(self, way: Multiply) -> int:
-        return max(1, self.making.square)
+    def least_k_groups(self, dot: Multiply) -> int:
+        return max(1, self.plan.square)
 
-    def writer(self, room: Room) -> Writer:
-        return _Turned(self, room) if self.making.square else _InRows(self, room)
+    def writer(self, buffer: PanelBuffer) -> Writer:
+        return _ColumnsWriter(self, buffer) if self.plan.square else _RowsWriter(self, buffer)
 
 
 class _RepackedWriter(Writer):
     """Where the weights are."""
 
-    def __init__(self, made: Moved, room: Room) -> None:
-        super().__init__(room)
-        self._made = made
-        form = made.weights.offset(made.weights.index)
+    def __init__(self, packing: BoundRepacked, buffer: PanelBuffer) -> None:
+        super().__init__(buffer)
+        self._packing = packing
+        form = packing.weights.offset(packing.weights.index)
         assert form is not None, "what lies in rows or columns is affine"
-        self._form, columns = form, room.columns
+        self._form, columns = form, buffer.columns
         self._last = columns.count - (columns.panel.extent - 1) * columns.width
         """How many columns the last panel has."""
 
-    def _at(self, env: Env, word: Value, v: int, lane: int = 0) -> Value:
+    def _at(self, env: Env, k_group: Value, v: int, lane: int = 0) -> Value:
         """The first weight of a word in a column."""
-        e, room = self.e, self.room
-        step = self._form.stride(self._made.terms)
-        lanes = self._form.stride(room.columns.lane) * (v * room.columns.lane.extent + lane)
+        e, buffer = self.e, self.buffer
+        step = self._form.stride(self._packing.terms)
+        lanes = self._form.stride(buffer.columns.lane) * (v * buffer.columns.lane.extent + lane)
         begin = e.add(self._form.along(env).emit(e, env), i64(lanes))
-        begin = e.add(begin, e.mul(word, step * room.way.group))
-        return e.element(self.room.pointers[self._made.weights], begin, room.way.element[1])
+        begin = e.add(begin, e.mul(k_group, step * buffer.dot.group))
+        return e.element(self.buffer.pointers[self._packing.weights], begin, buffer.dot.element[1])
 
     def _of_columns(self, env: Env, write: Callable[[int], None]) -> None:
         """``write(columns)`` with as many columns as the panel has."""
-        columns = self.room.columns
+        columns = self.buffer.columns
 
         def some(count: int) -> Values:
             write(count)
@@ -156,83 +156,90 @@ class _RepackedWriter(Writer):
         self.e.branch(before, lambda: some(columns.width), lambda: some(self._last))
 
 
-class _InRows(_RepackedWriter):
-    def write(self, env: Env, panels: Span, words: Span, start: Value) -> None:
+class _RowsWriter(_RepackedWriter):
+    def write(self, env: Env, panels: Span, k_groups: Span, start: Value) -> None:
         """Row by row, of which all panels read a run, so that pages are found once."""
 
-        def of_row(word: Value) -> None:
-            super(_InRows, self).write(env, panels, (word, self.e.add(word, i64(1))), start)
+        def of_row(k_group: Value) -> None:
+            super(_RowsWriter, self).write(
+                env, panels, (k_group, self.e.add(k_group, i64(1))), start
+            )
 
-        self.e.loop(*words, of_row, unroll=False, name="words")
+        self.e.loop(*k_groups, of_row, unroll=False, name="words")
 
-    def write_panel(self, env: Env, words: Span, start: Value) -> None:
-        number, _ = words
+    def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
+        number, _ = k_groups
 
-        def word(count: int) -> None:
-            for v in range(self.room.columns.vector.extent):
+        def k_group(count: int) -> None:
+            for v in range(self.buffer.columns.vector.extent):
                 vector.store(
-                    self.e, self._words(env, number, v, count), self.room.row(start, number, v)
+                    self.e, self._k_groups(env, number, v, count), self.buffer.row(start, number, v)
                 )
 
-        self._of_columns(env, word)
+        self._of_columns(env, k_group)
 
-    def _words(self, env: Env, number: Value, v: int, count: int) -> Value:
+    def _k_groups(self, env: Env, number: Value, v: int, count: int) -> Value:
         """The words of a vector of columns; zero behind the ``count`` that there are."""
-        e, way, lanes = self.e, self.room.way, self.room.columns.lane.extent
-        kind = vector.vector_type(_ELEMENTS[way.group], lanes)
+        e, dot, lanes = self.e, self.buffer.dot, self.buffer.columns.lane.extent
+        kind = vector.vector_type(_ELEMENTS[dot.group], lanes)
         mask = vector.known_lanes([v * lanes + lane < count for lane in range(lanes)])
         first = self._at(env, number, v)
-        step = self._form.stride(self._made.terms)
-        starts = [e.element(first, i64(step * k), kind.element) for k in range(way.group)]
-        if self.room.panels > 1:
-            further = e.element(first, i64(step * _ROWS_AHEAD), kind.element)
-            vector.prefetch(e, further)
+        step = self._form.stride(self._packing.terms)
+        starts = [e.element(first, i64(step * k), kind.element) for k in range(dot.group)]
+        if self.buffer.panels > 1:
+            following = e.element(first, i64(step * _PREFETCH_ROWS), kind.element)
+            vector.prefetch(e, following)
         rows = [vector.load(e, start, kind, mask) for start in starts]
         while len(rows) > 1:
-            rows = [_in_turns(e, a, b) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+            rows = [_interleaved(e, a, b) for a, b in zip(rows[::2], rows[1::2], strict=True)]
         return rows[0]
 
 
-class _Turned(_RepackedWriter):
-    def write_panel(self, env: Env, words: Span, start: Value) -> None:
+class _ColumnsWriter(_RepackedWriter):
+    def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
         """One vector of columns after the other: processors follow as many streams."""
-        e, square = self.e, self._made.making.square
-        (first, _), (last, rest) = (e.divmod(word, square) for word in words)
-        left, lanes = self._made.words(self.room.way) % square, self.room.columns.lane.extent
+        e, square = self.e, self._packing.plan.square
+        (first, _), (last, rest) = (e.divmod(k_group, square) for k_group in k_groups)
+        left, lanes = (
+            self._packing.k_groups(self.buffer.dot) % square,
+            self.buffer.columns.lane.extent,
+        )
         there = e.b.select(e.b.icmp_signed("!=", rest, i64(0)), i64(1), i64(0))
         spans = [(first, last, square), (last, e.add(last, there), left)]
 
-        def turn(number: Value, size: int, count: int, v: int) -> None:
-            self._turn(env, e.mul(number, square), size, count, start, v)
+        def transpose(number: Value, size: int, count: int, v: int) -> None:
+            self._transpose(env, e.mul(number, square), size, count, start, v)
 
         def columns(count: int) -> None:
             for v in range(-(-count // lanes)):
                 for begin, end, size in spans[: 2 if left else 1]:
-                    each = partial(turn, size=size, count=count, v=v)
+                    each = partial(transpose, size=size, count=count, v=v)
                     e.loop(begin, end, each, unroll=False, name="words")
 
         self._of_columns(env, columns)
 
-    def _turn(self, env: Env, word: Value, words: int, count: int, start: Value, v: int) -> None:
+    def _transpose(
+        self, env: Env, k_group: Value, k_groups: int, count: int, start: Value, v: int
+    ) -> None:
         """Turn so many words of a vector of a panel of ``count`` columns, the last of which stands
         for those behind it."""
-        e, lanes, square = self.e, self.room.columns.lane.extent, self._made.making.square
+        e, lanes, square = self.e, self.buffer.columns.lane.extent, self._packing.plan.square
         kind = vector.vector_type(I32, _PIECE)
 
         def load(lane: int, piece: int) -> Value:
-            there = [piece * _PIECE + number < words for number in range(_PIECE)]
-            column = self._at(env, word, v, min(lane, count - 1 - v * lanes))
+            there = [piece * _PIECE + number < k_groups for number in range(_PIECE)]
+            column = self._at(env, k_group, v, min(lane, count - 1 - v * lanes))
             at = e.element(column, i64(piece * _PIECE), I32)
             return vector.load(e, at, kind, vector.known_lanes(there))
 
         rows = vector.transpose(e, lanes, square // _PIECE, load)
-        for number, row in enumerate(rows[:words]):
-            vector.store(e, row, self.room.row(start, e.add(word, i64(number)), v))
+        for number, row in enumerate(rows[:k_groups]):
+            vector.store(e, row, self.buffer.row(start, e.add(k_group, i64(number)), v))
 
 
-def _in_turns(e: Emitter, a: Value, b: Value) -> Value:
+def _interleaved(e: Emitter, a: Value, b: Value) -> Value:
     """The elements of two vectors in turns, as elements of twice the size."""
     lanes = a.type.count
-    turns = [lane + side for lane in range(lanes) for side in (0, lanes)]
+    order = [lane + side for lane in range(lanes) for side in (0, lanes)]
     kind = vector.vector_type(I16 if a.type.element == I8 else I32, lanes)
-    return e.b.bitcast(vector.shuffle(e, a, b, turns), kind)
+    return e.b.bitcast(vector.shuffle(e, a, b, order), kind)

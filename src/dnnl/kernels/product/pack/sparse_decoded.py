@@ -23,7 +23,14 @@ from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE, max_rows
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.sparse_expand import Expander
 from dnnl.kernels.product.base.problem import Panels
-from dnnl.kernels.product.pack.on_the_fly import IndexOf, Made, Making, Room, Span, Writer
+from dnnl.kernels.product.pack.on_the_fly import (
+    BoundPacking,
+    IndexOf,
+    PanelBuffer,
+    PanelPacking,
+    Span,
+    Writer,
+)
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.kernels.shared.types import BYTES
 from dnnl.types.arg import Arg
@@ -70,42 +77,42 @@ def refuse_packed(isa: Isa, weights: MemoryDesc) -> Refusal | None:
 
 
 @dataclass(frozen=True)
-class Expanding(Making):
+class SparseDecodedPacking(PanelPacking):
     """Packed weights of an ``encoding`` are expanded."""
 
     encoding: Packed
 
-    def bound(self, arguments: Arguments, at: IndexOf) -> Made:
+    def bound(self, arguments: Arguments, at: IndexOf) -> BoundPacking:
         argument, desc = self.weights
         keys = [Arg.part(argument, number) for number in range(len(desc.buffers))]
         values, places, bits = (
             Operand(arguments.slot(key), own, (ZERO,))
             for key, own in zip(keys, desc.buffers, strict=True)
         )
-        return Expanded(self, values, places, bits)
+        return BoundSparseDecoded(self, values, places, bits)
 
 
-def expanding(
-    isa: Isa, weights: Argument, way: Multiply, terms: int
-) -> tuple[Expanding, Panels] | Refusal:
+def plan_sparse_decoded(
+    isa: Isa, weights: Argument, dot: Multiply, terms: int
+) -> tuple[SparseDecodedPacking, Panels] | Refusal:
     """How threads expand packed weights that are multiplied in this way, and into which panels."""
     _, desc = weights
     encoding = packed(desc)
     assert encoding is not None, "there is nothing to expand"
     vectors, rest = divmod(encoding.columns, isa.lanes)
-    fits = way.group == encoding.group and not rest
-    if not fits or max_rows(isa, vectors * way.span, way.parts) < 1:
+    fits = dot.group == encoding.group and not rest
+    if not fits or max_rows(isa, vectors * dot.span, dot.parts) < 1:
         detail = f"weights in words of {encoding.group} and panels of {encoding.columns} columns"
-        rule = f"{isa.name} reads words of {way.group}; MemoryDesc.packed leaves both open"
+        rule = f"{isa.name} reads words of {dot.group}; MemoryDesc.packed leaves both open"
         return Refusal(Reason.LAYOUT, f"{detail}; {rule}")
-    return Expanding(weights, terms, encoding), Panels(as_panels(desc), vectors)
+    return SparseDecodedPacking(weights, terms, encoding), Panels(as_panels(desc), vectors)
 
 
 @dataclass(frozen=True, eq=False)
-class Expanded(Made):
+class BoundSparseDecoded(BoundPacking):
     """The buffers of packed weights."""
 
-    making: Expanding
+    plan: SparseDecodedPacking
     values: Operand
     places: Operand
     bits: Operand
@@ -114,64 +121,64 @@ class Expanded(Made):
     def operands(self) -> tuple[Operand, ...]:
         return (self.values, self.places, self.bits)
 
-    def least(self, way: Multiply) -> int:
+    def least_k_groups(self, dot: Multiply) -> int:
         return STRETCH
 
-    def writer(self, room: Room) -> Writer:
-        return _SparseWriter(self, room)
+    def writer(self, buffer: PanelBuffer) -> Writer:
+        return _SparseWriter(self, buffer)
 
 
 class _SparseWriter(Writer):
     """Stretch by stretch, whose words lie behind each other as the bits and the values do."""
 
-    def __init__(self, made: Expanded, room: Room) -> None:
-        super().__init__(room)
-        self._made, self._encoding = made, made.making.encoding
-        self._words = made.words(room.way)
+    def __init__(self, packing: BoundSparseDecoded, buffer: PanelBuffer) -> None:
+        super().__init__(buffer)
+        self._packing, self._encoding = packing, packing.plan.encoding
+        self._k_groups = packing.k_groups(buffer.dot)
         self._expander = Expander(self.e)
 
-    def write_panel(self, env: Env, words: Span, start: Value) -> None:
-        e, stretches = self.e, -(-self._words // STRETCH)
-        panel = env[self.room.columns.panel]
-        (first, _), (last, rest) = (e.divmod(word, STRETCH) for word in words)
+    def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
+        e, stretches = self.e, -(-self._k_groups // STRETCH)
+        panel = env[self.buffer.columns.panel]
+        (first, _), (last, rest) = (e.divmod(k_group, STRETCH) for k_group in k_groups)
         more = e.b.zext(e.b.icmp_signed("!=", rest, i64(0)), I64)
 
         def stretch(number: Value) -> None:
             begin = e.mul(number, STRETCH)
-            count = e.b.sub(e.smaller(e.add(begin, i64(STRETCH)), words[1]), begin)
+            count = e.b.sub(e.smaller(e.add(begin, i64(STRETCH)), k_groups[1]), begin)
             place = e.add(e.mul(panel, stretches), number)
-            where = e.element(self.room.pointers[self._made.places], place, I64)
-            taken = self._held(e.b.load(where, typ=I64, align=8))
+            where = e.element(self.buffer.pointers[self._packing.places], place, I64)
+            taken = self._clamped(e.b.load(where, typ=I64, align=8))
             self._write(
-                e.add(e.mul(panel, self._words), begin),
+                e.add(e.mul(panel, self._k_groups), begin),
                 count,
                 taken,
-                self.room.row(start, begin, 0),
+                self.buffer.row(start, begin, 0),
             )
 
         e.loop(first, e.add(last, more), stretch, unroll=False, name="stretch")
 
-    def _write(self, word: Value, count: Value, taken: Value, dst: Value) -> None:
+    def _write(self, k_group: Value, count: Value, taken: Value, dst: Value) -> None:
         """Write so many words from one on, of the values behind those ``taken``."""
-        e, pointers = self.e, self.room.pointers
+        e, pointers = self.e, self.buffer.pointers
         octets = self._encoding.columns * self._encoding.group // _BYTE
-        bits = e.element(pointers[self._made.bits], e.mul(word, octets), I8)
+        bits = e.element(pointers[self._packing.bits], e.mul(k_group, octets), I8)
         wide, rest = e.divmod(e.mul(count, octets), _RUN // _BYTE)
 
         def run(size: int, begin: Value, number: Value, taken: Value) -> Values:
             octet = e.add(begin, e.mul(number, size // _BYTE))
-            values = e.element(pointers[self._made.values], taken, I8)
+            values = e.element(pointers[self._packing.values], taken, I8)
             if size == _RUN:
                 prefetch(e, e.element(values, i64(PREFETCH_DISTANCE), I8), second_level=True)
             to = e.element(dst, e.mul(octet, _BYTE), I8)
             found = self._expander.expand(e.element(bits, octet, I8), values, to, size)
-            return (self._held(e.add(taken, found)),)
+            return (self._clamped(e.add(taken, found)),)
 
         whole, single = partial(run, _RUN, i64(0)), partial(run, _BYTE, e.mul(wide, _RUN // _BYTE))
         (taken,) = e.loop(i64(0), wide, whole, (taken,), unroll=False, name="run")
         e.loop(i64(0), rest, single, (taken,), unroll=False, name="octet")
 
-    def _held(self, place: Value) -> Value:
+    def _clamped(self, place: Value) -> Value:
         """The place of a value that there is, or of the room behind all."""
         e: Emitter = self.e
         limit = i64(self._encoding.nnz)

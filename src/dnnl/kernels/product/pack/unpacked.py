@@ -20,10 +20,10 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.pairs import Pairs
 from dnnl.kernels.product.base.problem import Panels, Shape
 from dnnl.kernels.product.pack.on_the_fly import (
+    BoundPacking,
     IndexOf,
-    Made,
-    Making,
-    Room,
+    PanelBuffer,
+    PanelPacking,
     Span,
     Writer,
     in_one_stream,
@@ -32,91 +32,91 @@ from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.dtype import DataType
 
 _BYTES = {DataType.s4: (DataType.s8,), DataType.u4: (DataType.u8, DataType.s8)}
-_WORD = 4  # elements
+_GROUP = 4  # elements
 _SIGN = 8  # of a code
 
 
 @dataclass(frozen=True)
-class Unpacking(Making):
+class UnpackedPacking(PanelPacking):
     """Weights in panels of words of a ``group``."""
 
     group: int
 
-    def bound(self, arguments: Arguments, at: IndexOf) -> Made:
+    def bound(self, arguments: Arguments, at: IndexOf) -> BoundPacking:
         argument, desc = self.weights
-        words = Axis(-(-self.terms // self.group), "word")
-        index = at(Affine.of(words, self.group))
-        return Unpacked(self, Operand(arguments.slot(argument), desc, index), words)
+        k_groups = Axis(-(-self.terms // self.group), "word")
+        index = at(Affine.of(k_groups, self.group))
+        return BoundUnpacked(self, Operand(arguments.slot(argument), desc, index), k_groups)
 
 
-def unpacking(
-    isa: Isa, weights: Argument, way: Multiply, wanted: Panels, terms: int, shape: Shape
-) -> Unpacking | None:
+def plan_unpacked(
+    isa: Isa, weights: Argument, dot: Multiply, wanted: Panels, terms: int, shape: Shape
+) -> UnpackedPacking | None:
     """How threads make the ``wanted`` panels of weights, or None where these lie otherwise, or
     panels are looked at before (`product_pairs`)."""
     _, desc = weights
-    if shape.simple or terms == 0 or way.group != _WORD or Pairs.of(isa, way) is not None:
+    if shape.simple or terms == 0 or dot.group != _GROUP or Pairs.of(isa, dot) is not None:
         return None
-    if way.b not in _BYTES.get(desc.data_type, ()):
+    if dot.b not in _BYTES.get(desc.data_type, ()):
         return None
     summed = range(desc.ndims)[shape.summed[1]]
     if len(summed) != 1 or not in_one_stream(wanted.desc, summed):
         return None
     alike = wanted.desc.with_data_type(desc.data_type) == desc
-    return Unpacking(weights, terms, way.group) if alike else None
+    return UnpackedPacking(weights, terms, dot.group) if alike else None
 
 
 @dataclass(frozen=True, eq=False)
-class Unpacked(Made):
-    """Weights as they lie, along ``words_in``."""
+class BoundUnpacked(BoundPacking):
+    """Weights as they lie, along ``source_k_groups``."""
 
-    making: Unpacking
+    plan: UnpackedPacking
     weights: Operand
-    words_in: Axis
+    source_k_groups: Axis
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         return (self.weights,)
 
-    def least(self, way: Multiply) -> int:
+    def least_k_groups(self, dot: Multiply) -> int:
         return 1
 
-    def writer(self, room: Room) -> Writer:
-        return _UnpackedWriter(self, room)
+    def writer(self, buffer: PanelBuffer) -> Writer:
+        return _UnpackedWriter(self, buffer)
 
 
 class _UnpackedWriter(Writer):
     """Each word of a vector of columns by itself."""
 
-    def __init__(self, made: Unpacked, room: Room) -> None:
-        super().__init__(room)
-        self._made = made
-        form = made.weights.offset(made.weights.index)
+    def __init__(self, packing: BoundUnpacked, buffer: PanelBuffer) -> None:
+        super().__init__(buffer)
+        self._packing = packing
+        form = packing.weights.offset(packing.weights.index)
         assert form is not None, "panels are affine"
         self._form = form.in_units(2)
 
-    def write_panel(self, env: Env, words: Span, start: Value) -> None:
-        e, room, made = self.e, self.room, self._made
+    def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
+        e, buffer, packing = self.e, self.buffer, self._packing
         panel = self._form.along(env).emit(e, env)
-        step, columns = self._form.stride(made.words_in), room.columns
-        pairs = vector.vector_type(I8, columns.lane.extent * _WORD // 2)
+        step, columns = self._form.stride(packing.source_k_groups), buffer.columns
+        pairs = vector.vector_type(I8, columns.lane.extent * _GROUP // 2)
 
-        def word(number: Value) -> None:
+        def k_group(number: Value) -> None:
             first = e.add(panel, e.mul(number, step))
-            source = e.element(room.pointers[made.weights], first, I8)
+            source = e.element(buffer.pointers[packing.weights], first, I8)
             vector.prefetch(e, e.element(source, i64(PREFETCH_DISTANCE), I8), second_level=True)
             for v in range(columns.vector.extent):
                 at = e.element(source, i64(self._form.stride(columns.vector) * v), I8)
                 codes = nibbles.unpack(e, vector.load(e, at, pairs))
                 kind = vector.vector_type(I32, columns.lane.extent)
                 value = e.b.bitcast(self._signed(codes), kind)
-                vector.store(e, value, room.row(start, number, v))
+                vector.store(e, value, buffer.row(start, number, v))
 
-        e.loop(*words, word, name="words")
+        e.loop(*k_groups, k_group, name="words")
 
     def _signed(self, codes: Value) -> Value:
         """The values of codes."""
-        if self._made.weights.desc.data_type is DataType.u4:
+        if self._packing.weights.desc.data_type is DataType.u4:
             return codes
         sign = vector.splat_constant(codes.type, _SIGN)
         return self.e.b.sub(self.e.b.xor(codes, sign), sign)

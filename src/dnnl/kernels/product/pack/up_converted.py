@@ -27,35 +27,35 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 
-_WORD = 4
+_GROUP = 4
 _LEAST_USES = 64
 """Products of each element for which a pass over src is worth its time."""
 
 
-def widened(way: Multiply, src: MemoryDesc, products: int) -> Multiply:
+def with_up_conversion(dot: Multiply, src: MemoryDesc, products: int) -> Multiply:
     """How a product of so many multiplications reads ``src``: widened, if that is faster and its
     words begin at multiples of four bytes."""
-    words_of_16 = way.is_integer and way.parts == 2 and way.tiles is None
-    if not words_of_16 or src.format_kind is not FormatKind.blocked:
-        return way
-    words = all(step == 1 or step % _WORD == 0 for step in (src.offset0, *src.strides))
-    whole = words and (src.size - src.offset0) % _WORD == 0 and not src.offset0 % _WORD
+    multiplies_16_bits = dot.is_integer and dot.parts == 2 and dot.tiles is None
+    if not multiplies_16_bits or src.format_kind is not FormatKind.blocked:
+        return dot
+    elements = all(step == 1 or step % _GROUP == 0 for step in (src.offset0, *src.strides))
+    whole = elements and (src.size - src.offset0) % _GROUP == 0 and not src.offset0 % _GROUP
     dense = src.size - src.offset0 <= 2 * src.nelems()
     many = products >= _LEAST_USES * src.nelems() > 0
-    return replace(way, up_converted=True) if whole and dense and many else way
+    return replace(dot, up_converted=True) if whole and dense and many else dot
 
 
-def words_of(src: MemoryDesc, widened: Argument) -> Argument:
+def as_s64(src: MemoryDesc, up_converted: Argument) -> Argument:
     """The memory of a widened src as the words that it is made of."""
-    count = (src.size - src.offset0) // _WORD
-    return widened[0], MemoryDesc((count,), "s64", offset0=widened[1].offset0 // _WORD)
+    count = (src.size - src.offset0) // _GROUP
+    return up_converted[0], MemoryDesc((count,), "s64", offset0=up_converted[1].offset0 // _GROUP)
 
 
-def take_widened(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
+def take_up_converted(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
     """Room for a src that is widened: src as the product reads it."""
-    slot, words = scratchpad.take(MemoryDesc(((src.size - src.offset0) // _WORD,), "s64"))
-    begin = words.offset0 * _WORD  # in elements of 16 bits
-    made = MemoryDesc(
+    slot, elements = scratchpad.take(MemoryDesc(((src.size - src.offset0) // _GROUP,), "s64"))
+    begin = elements.offset0 * _GROUP  # in elements of 16 bits
+    result = MemoryDesc(
         src.dims,
         src.data_type,
         src.strides,
@@ -63,10 +63,10 @@ def take_widened(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
         padded_dims=src.padded_dims,
         offset0=begin,
     )
-    return slot, made
+    return slot, result
 
 
-def emit_widened(
+def emit_up_conversion(
     module: Module,
     symbol: str,
     src: Argument,
@@ -75,29 +75,29 @@ def emit_widened(
     arguments: Arguments,
 ) -> Phase:
     """Write the phase that widens the memory of ``src``, unless all ``flags`` are zero."""
-    slot, words = words_of(src[1], dst)
-    axis = Axis(words.dims[0], "word")
+    slot, elements = as_s64(src[1], dst)
+    axis = Axis(elements.dims[0], "word")
     here = (Affine.of(axis),)
-    narrow = MemoryDesc(words.dims, "s32", offset0=src[1].offset0 // _WORD)
+    narrow = MemoryDesc(elements.dims, "s32", offset0=src[1].offset0 // _GROUP)
     source = Operand(arguments.slot(src[0]), narrow, here)
-    target = Operand(arguments.slot(slot), words, here)
+    target = Operand(arguments.slot(slot), elements, here)
     signed = src[1].data_type is DataType.s8
 
     def body(point: Point) -> None:
-        point.store_stored(target, _widen(point.e, point.load_stored(source), signed=signed))
+        point.store_stored(target, _up_convert(point.e, point.load_stored(source), signed=signed))
 
     needed = None if flags is None else Operand(arguments.slot(flags[0]), flags[1], ())
     nest = Nest((axis,), (), (source,), (target,), body, core=I64, skip_if_zero=needed)
     return emit_nest(module, symbol, nest)
 
 
-def _widen(e: Emitter, words: Value, *, signed: bool) -> Value:
+def _up_convert(e: Emitter, elements: Value, *, signed: bool) -> Value:
     """The bytes at even places of words below those at odd ones, in 16 bits each."""
-    lanes = words.type.count
-    halves = e.b.bitcast(words, vector.vector_type(I16, 2 * lanes))
+    lanes = elements.type.count
+    halves = e.b.bitcast(elements, vector.vector_type(I16, 2 * lanes))
     eight = vector.splat_constant(halves.type, 8)
     shift = e.b.ashr if signed else e.b.lshr
     even, odd = shift(e.b.shl(halves, eight), eight), shift(halves, eight)
     kind = vector.vector_type(I64, lanes)
-    low, high = (e.b.zext(e.b.bitcast(part, words.type), kind) for part in (even, odd))
+    low, high = (e.b.zext(e.b.bitcast(part, elements.type), kind) for part in (even, odd))
     return e.b.or_(low, e.b.shl(high, vector.splat_constant(kind, 32)))

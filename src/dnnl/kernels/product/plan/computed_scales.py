@@ -47,11 +47,11 @@ def refuse_computed(spec: ScaleSpec, problem: ProductProblem) -> Refusal | None:
         return Refusal(Reason.DATA_TYPE, rule)
     if any(isinstance(entry, PostOpSum) for entry in problem.post_ops):
         return Refusal(Reason.POST_OP, "a sum with numbers whose scale is about to change")
-    beside = {
+    unsupported = {
         "dropout": problem.dropout is not None,
         "zero points of DST": Arg.DST in dict(problem.quantization.zero_points),
     }
-    found = [what for what, is_there in beside.items() if is_there]
+    found = [what for what, is_there in unsupported.items() if is_there]
     if found:
         return Refusal(Reason.ATTRIBUTE, f"{found[0]} with scales of DST that are computed")
     return None

@@ -19,7 +19,7 @@ from dnnl.kernels.product.base.problem import (
     becomes_floats,
     plain,
 )
-from dnnl.kernels.product.base.types import multiplies_integers, way_of
+from dnnl.kernels.product.base.types import dot_of, multiplies_integers
 from dnnl.kernels.product.compensation.segments import Cut, cut
 from dnnl.kernels.product.unit import tiles as product_tiles
 from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
@@ -27,7 +27,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
-PANEL_OF_WORDS = 2  # vectors
+PANEL_OF_K_GROUPS = 2  # vectors
 _ONE_TILE = 8  # rows at most
 
 # Rows for which weights are decompressed anew in each tile: where a copy would be of f32; where it
@@ -35,20 +35,20 @@ _ONE_TILE = 8  # rows at most
 FEW_ROWS, FEWER_ROWS, FEW_ROWS_OF_PAIRS = 511, 31, 255
 
 # Rows from which on threads make panels for a matrix unit.
-ROWS_OF_MADE = 6
+LEAST_PACKED_ROWS = 6
 
 
-def usual_way(problem: ProductProblem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
+def usual_dot(problem: ProductProblem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
     types = problem.src.data_type, problem.weights.data_type
-    return way_of(isa, *types, problem.narrow, tiled=tiled)
+    return dot_of(isa, *types, problem.narrow, tiled=tiled)
 
 
-def beside_floats(problem: ProductProblem) -> bool:
+def decompresses_4_bits(problem: ProductProblem) -> bool:
     """Whether weights of 4 bits are multiplied by f32, or what becomes that."""
     return becomes_floats(problem) and problem.weights.data_type.bits == 4
 
 
-def packed_way(problem: ProductProblem, isa: Isa, shape: Shape) -> Multiply | None:
+def packed_dot(problem: ProductProblem, isa: Isa, shape: Shape) -> Multiply | None:
     """How weights are read from panels that are made for them, where that is not how they are
     multiplied by many rows."""
     if shape.simple or not becomes_floats(problem):
@@ -58,32 +58,32 @@ def packed_way(problem: ProductProblem, isa: Isa, shape: Shape) -> Multiply | No
     return PackedMultiply.of(isa, problem.weights.data_type)
 
 
-def direct_way(problem: ProductProblem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
+def direct_dot(problem: ProductProblem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
     """How a src of floats is multiplied by weights that become f32 or bf16 when they are loaded, as
     they lie."""
     if problem.src.data_type not in FLOATS or shape.simple:
         return None
     rows = prod(problem.dst.dims[:-1])
-    way = _loaded_way(problem, isa, terms, shape, rows)
-    return way if rows <= _most_rows(problem, way) else None
+    dot = _loaded_dot(problem, isa, terms, shape, rows)
+    return dot if rows <= _most_rows(problem, dot) else None
 
 
-def _loaded_way(
+def _loaded_dot(
     problem: ProductProblem, isa: Isa, terms: int, shape: Shape, rows: int
 ) -> Multiply | None:
-    """`direct_way` for any number of rows."""
+    """`direct_dot` for any number of rows."""
     src, weights = problem.src, problem.weights
-    apart = shape.columns_apart(weights)
-    turned = PackedMultiply.in_columns(isa, weights.data_type, apart) if apart else None
-    if weights.data_type is src.data_type and _better_made(problem, isa, terms, rows, apart):
+    apart = shape.column_stride(weights)
+    in_columns = PackedMultiply.in_columns(isa, weights.data_type, apart) if apart else None
+    if weights.data_type is src.data_type and _packs_faster(problem, isa, terms, rows, apart):
         return None
-    if turned is not None and rows <= max_rows(isa, 1, turned.parts):
-        whole = terms % turned.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
+    if in_columns is not None and rows <= max_rows(isa, 1, in_columns.parts):
+        whole = terms % in_columns.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
         if whole and _aligned(weights):
-            return turned
+            return in_columns
     if weights.data_type in BYTES or (weights.data_type in SMALL_FLOATS and rows <= FEWER_ROWS):
         return Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
-    if not beside_floats(problem):
+    if not decompresses_4_bits(problem):
         return None
     in_rows = PackedMultiply.of(isa, weights.data_type, rows=True)
     if in_rows is not None:
@@ -93,15 +93,15 @@ def _loaded_way(
     return _paired(problem, isa) or PackedMultiply.of(isa, weights.data_type)
 
 
-def _better_made(problem: ProductProblem, isa: Isa, terms: int, rows: int, apart: int) -> bool:
+def _packs_faster(problem: ProductProblem, isa: Isa, terms: int, rows: int, apart: int) -> bool:
     """Whether threads had better make panels of weights of src's type, whose columns lie so far
     ``apart``: for what multiplies more than two f32 at a time, and where columns evict each other
     from the first-level cache, which the square of words in registers reads a part of a line of."""
-    usual, size = usual_way(problem, isa), problem.weights.data_type.size
+    usual, size = usual_dot(problem, isa), problem.weights.data_type.size
     if usual is None or rows * terms * size > isa.caches.l2 // 2:
         return False
     if usual.tiles is not None:
-        return rows >= ROWS_OF_MADE
+        return rows >= LEAST_PACKED_ROWS
     evicted = isa.caches.resident_lines(apart * size) < isa.lanes
     return usual.group > 1 or (rows > 1 and evicted)
 
@@ -114,12 +114,12 @@ def _paired(problem: ProductProblem, isa: Isa) -> PairedGroups | None:
     return PairedGroups.for_bf16(isa, problem.weights.data_type)
 
 
-def _most_rows(problem: ProductProblem, way: Multiply | None) -> int:
+def _most_rows(problem: ProductProblem, dot: Multiply | None) -> int:
     """For how many rows weights are worth to be decompressed again in each tile, if they are
     multiplied in this way."""
     if problem.narrow is DataType.f32:
         return FEW_ROWS
-    return FEW_ROWS_OF_PAIRS if isinstance(way, PairedGroups) else FEWER_ROWS
+    return FEW_ROWS_OF_PAIRS if isinstance(dot, PairedGroups) else FEWER_ROWS
 
 
 def _aligned(weights: MemoryDesc) -> bool:
@@ -139,12 +139,12 @@ def in_bf16(
     powers = all(spec.data_type is DataType.e8m0 for _, spec in given.scales)
     exact = not changing or (powers and not given.zero_points)
     held = src if exact and src is DataType.bf16 else problem.narrow
-    faster = way_of(isa, DataType.bf16, DataType.bf16)
+    faster = dot_of(isa, DataType.bf16, DataType.bf16)
     if held is not DataType.bf16 or faster is None or faster.group == 1:
         return None
     if changing and given.adjust != 1:  # what makes panels knows of scales alone
         return None
-    if weights.data_type.bits > 8 or shape.simple or problem.dst.dims[-2] < ROWS_OF_MADE:
+    if weights.data_type.bits > 8 or shape.simple or problem.dst.dims[-2] < LEAST_PACKED_ROWS:
         return None
     if changing:
         problem = of_floats(replace(problem, narrow=held), factors)
@@ -156,20 +156,20 @@ def segments_of(
     factors: tuple[int, int],
     shape: Shape,
     terms: int,
-    way: Multiply | None,
+    dot: Multiply | None,
 ) -> Cut | None:
     """The segments in which values do not change, if the product can walk them."""
-    in_registers = way is not None and (way.a is DataType.f32 or isinstance(way, PackedMultiply))
-    if way is None or not (way.is_integer or in_registers) or shape.simple:
+    in_registers = dot is not None and (dot.a is DataType.f32 or isinstance(dot, PackedMultiply))
+    if dot is None or not (dot.is_integer or in_registers) or shape.simple:
         return None
-    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem, way):
+    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem, dot):
         return None
     tensors = (problem.src, problem.weights)
     summed = dict(zip(factors, zip(tensors, shape.summed, strict=True), strict=True))
     parts = cut(problem.quantization, summed, terms)
     if parts is None or parts.size == terms:
         return parts
-    return None if parts.size % way.group or problem.src.inner_blocks else parts
+    return None if parts.size % dot.group or problem.src.inner_blocks else parts
 
 
 def needs_floats(problem: ProductProblem, factors: tuple[int, int], shape: Shape) -> bool:
@@ -208,24 +208,24 @@ def of_floats(problem: ProductProblem, factors: tuple[int, int]) -> ProductProbl
 
 
 def panel_vectors(
-    isa: Isa, way: Multiply, weights: MemoryDesc, column: int, rows: int, row_step: int
+    isa: Isa, dot: Multiply, weights: MemoryDesc, column: int, rows: int, row_step: int
 ) -> int:
     """How many vectors wide panels are, of columns along that dimension of the weights, for so
     many rows, which lie ``row_step`` bytes apart: one where a tile has all of a few rows only then,
     so that weights that come from memory are read, and become floats, once. Words of integers are
     better widened for several vectors. Where a matrix unit multiplies, tiles are two wide."""
-    small = isa.matrix is not None and way.b.bits <= 8 and not way.is_integer
-    if small or (way.tiles is not None and rows >= product_tiles.LEAST_ROWS):
+    small = isa.matrix is not None and dot.b.bits <= 8 and not dot.is_integer
+    if small or (dot.tiles is not None and rows >= product_tiles.LEAST_ROWS):
         return product_tiles.panel_vectors(isa, weights.dims[column])
-    least, most = (max_rows(isa, vectors, way.parts) for vectors in (PANEL_OF_WORDS, 1))
-    if least < rows <= min(most, _ONE_TILE) and isa.lanes > 1 and not way.is_integer:
+    least, most = (max_rows(isa, vectors, dot.parts) for vectors in (PANEL_OF_K_GROUPS, 1))
+    if least < rows <= min(most, _ONE_TILE) and isa.lanes > 1 and not dot.is_integer:
         return 1
-    if way.steps > 1:
-        return PANEL_OF_WORDS
+    if dot.steps > 1:
+        return PANEL_OF_K_GROUPS
     far = prod(weights.dims) * weights.data_type.bits // 8 > isa.caches.l2
-    return choose_vectors(isa, weights.dims[column], row_step, way.span, rows, far=far)
+    return choose_vectors(isa, weights.dims[column], row_step, dot.span, rows, far=far)
 
 
-def alike(rows: int, most: int) -> int:
+def even_rows(rows: int, most: int) -> int:
     """The rows of tiles that are as few as can be, and alike."""
     return most if rows <= most else -(-rows // -(-rows // most))

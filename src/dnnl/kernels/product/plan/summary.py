@@ -15,14 +15,14 @@ from dnnl.types.dtype import DataType
 class PlanSummary:
     """How factors are multiplied, what is kept in registers and in caches (None where loops decide
     that), and what is copied before and after the products. Panels of small weights may be
-    multiplied by ``pairs`` of bytes; threads make them of weights of the type ``made_of``."""
+    multiplied by ``pairs`` of bytes; threads make them of weights of the type ``packed_from``."""
 
     multiply: Multiply
     blocking: Blocking | None = None
     copies_in: tuple[Relayout, ...] = ()
     copy_out: Relayout | None = None
     pairs: bool = False
-    made_of: DataType | None = None
+    packed_from: DataType | None = None
 
 
 @runtime_checkable
@@ -30,15 +30,5 @@ class Inspectable(Protocol):
     """The configuration of a kernel that lets people look inside."""
 
     @property
-    def inside(self) -> PlanSummary:
+    def summary(self) -> PlanSummary:
         """What was decided."""
-
-
-def told(blocking: Blocking) -> str:
-    """The blocks in words."""
-    if not blocking.panels:
-        return "all panels of weights stay in the second cache, each tile meets them all"
-    many = "1 panel of weights meets" if blocking.panels == 1 else f"{blocking.panels} panels meet"
-    rows = f"blocks of {blocking.places} rows" if blocking.places else "all rows before the next"
-    steps = f"; of each sum {blocking.steps} steps at a time" if blocking.steps else ""
-    return f"{many} {rows}{steps}"

@@ -30,7 +30,7 @@ time hold up the next step."""
 
 
 @dataclass(frozen=True)
-class Turns:
+class EpilogueSchedule:
     """How the rows of a tile are shared out among the instructions of the next one: ``count`` rows
     behind ``per_step`` of the products of each step, and behind as many of the stores of its sums
     as ``per_end`` says."""
@@ -40,19 +40,19 @@ class Turns:
     per_end: int
 
     @staticmethod
-    def of(rows: int, dots: int, steps: int) -> Turns:
+    def of(rows: int, dots: int, steps: int) -> EpilogueSchedule:
         """Share out ``rows`` among so many ``steps`` of so many products."""
         one_a_step = min(_MOST, -(-rows // steps))
         count = max(_LEAST, one_a_step, -(-rows // (dots * (steps + 1))))
-        turns = -(-rows // count)
-        per_step = min(dots, -(-turns // (steps + 1)))
-        return Turns(count, per_step, max(0, min(dots, turns - per_step * steps)))
+        parts = -(-rows // count)
+        per_step = min(dots, -(-parts // (steps + 1)))
+        return EpilogueSchedule(count, per_step, max(0, min(dots, parts - per_step * steps)))
 
 
-class Pending:
+class DeferredEpilogue:
     """The tile whose sums wait for their end. ``end_at`` is the end of a tile at a point of
-    ``axes``; there is ``room`` for the sums of two tiles of so many ``rows`` and ``vectors``. Of a
-    ``line`` of places and of the rows of sums up to the next one it has the numbers."""
+    ``axes``; there is ``buffers`` for the sums of two tiles of so many ``rows`` and ``vectors``. Of
+    a ``line`` of places and of the rows of sums up to the next one it has the numbers."""
 
     def __init__(
         self,
@@ -60,32 +60,32 @@ class Pending:
         multiply: Multiply,
         rows: int,
         vectors: int,
-        room: Value,
+        buffers: Value,
         axes: Iterable[Axis],
         end_at: Callable[[Env], End],
         line: tuple[int, int],
     ) -> None:
         self.e, self._multiply, self._vectors = e, multiply, vectors
-        self._room, self._end_at, self._line = room, end_at, line
+        self._buffers, self._end_at, self._line = buffers, end_at, line
         self._size = rows * vectors * multiply.zero(e).type.count
         self._row, self._rows, self._offset = Variable(e), Variable(e), Variable(e)
         self._env = {axis: Variable(e) for axis in axes}
 
     @property
-    def kept(self) -> Value:
+    def buffer(self) -> Value:
         """Where the sums of the next tile go."""
         other = self.e.b.sub(i64(self._size), self._offset.value)
-        return self.e.element(self._room, other, self._multiply.accumulator)
+        return self.e.element(self._buffers, other, self._multiply.accumulator)
 
     def begin(self, env: Env, rows: int) -> None:
-        """The sums of so many rows at ``kept`` are those that wait now."""
+        """The sums of so many rows at ``buffer`` are those that wait now."""
         self._offset.set(self.e.b.sub(i64(self._size), self._offset.value))
         self._row.set(i64(0))
         self._rows.set(i64(rows))
         for axis, variable in self._env.items():
             variable.set(env[axis])
 
-    def some(self, count: int) -> None:
+    def finish_some(self, count: int) -> None:
         """Finish so many rows, if they are left."""
         first = self._row.value
         following = self.e.add(first, i64(count))
@@ -98,7 +98,7 @@ class Pending:
         left = self.e.b.icmp_signed("<=", following, self._rows.value)
         self.e.branch(left, finish, lambda: ())
 
-    def rest(self) -> None:
+    def finish_rest(self) -> None:
         """Finish all rows that are left."""
         end = self._rows.value
         self.e.loop(
@@ -108,9 +108,9 @@ class Pending:
 
     def _finish(self, first: Value, count: int) -> None:
         e = self.e
-        kept = e.element(self._room, self._offset.value, self._multiply.accumulator)
+        buffer = e.element(self._buffers, self._offset.value, self._multiply.accumulator)
         rows = [self._row_of(e.add(first, i64(number))) for number in range(count)]
-        sums = load_rows(e, self._multiply, kept, rows, self._vectors)
+        sums = load_rows(e, self._multiply, buffer, rows, self._vectors)
         env = {axis: variable.value for axis, variable in self._env.items()}
         self._end_at(env).part(first, count).finish(sums)
 
@@ -124,18 +124,18 @@ class Pending:
 
 
 def load_rows(
-    e: Emitter, multiply: Multiply, kept: Value, rows: Iterable[Value], vectors: int
+    e: Emitter, multiply: Multiply, buffer: Value, rows: Iterable[Value], vectors: int
 ) -> Tile:
-    """These rows of the sums at ``kept``."""
+    """These rows of the sums at ``buffer``."""
     kind = multiply.zero(e).type
     cells: list[Value] = []
     for row in rows:
-        start = e.element(kept, e.mul(row, vectors * kind.count), multiply.accumulator)
+        start = e.element(buffer, e.mul(row, vectors * kind.count), multiply.accumulator)
         cells += Tile.load(e, start, kind, 1, vectors).cells
     return Tile(vectors, tuple(cells))
 
 
-def room(multiply: Multiply, e: Emitter, rows: int, vectors: int) -> int:
+def tile_bytes(multiply: Multiply, e: Emitter, rows: int, vectors: int) -> int:
     """The bytes of the sums of a tile."""
     sums = multiply.zero(e).type
     return prod((rows, vectors, sums.count, vector.bits(sums) // 8))

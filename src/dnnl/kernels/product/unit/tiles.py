@@ -28,24 +28,28 @@ from dnnl.codegen.product.tiles import (
     through,
 )
 from dnnl.kernels.product.base.store import End, Store
-from dnnl.kernels.product.unit.deferred_epilogue import Pending, Turns, load_rows
+from dnnl.kernels.product.unit.deferred_epilogue import (
+    DeferredEpilogue,
+    EpilogueSchedule,
+    load_rows,
+)
 
 LEAST_ROWS = 2
 """Fewer rows are as fast by vectors: what takes time is to read the weights."""
 
-LEAST_WORDS = 4
+LEAST_K_GROUPS = 4
 """Fewer words side by side leave most of each instruction idle."""
 
 
-def takes(way: Multiply, rows: int, words: int) -> bool:
+def takes(dot: Multiply, rows: int, k_groups: int) -> bool:
     """Whether the unit is to multiply so many rows that meet a panel, in lines of so many words."""
-    return way.tiles is not None and rows >= LEAST_ROWS and words >= LEAST_WORDS
+    return dot.tiles is not None and rows >= LEAST_ROWS and k_groups >= LEAST_K_GROUPS
 
 
-def whole_words(isa: Isa, words: int) -> int:
+def whole_k_groups(isa: Isa, k_groups: int) -> int:
     """The words of a segment, which the unit has to take in whole blocks; 0 if it cannot."""
     assert isa.matrix is not None
-    return 0 if words % block_of(isa.matrix, words) else words
+    return 0 if k_groups % block_of(isa.matrix, k_groups) else k_groups
 
 
 def panel_vectors(isa: Isa, columns: int) -> int:
@@ -76,40 +80,42 @@ class Line:
     """The words that are side by side: ``blocked`` of them, the unit takes ``block`` at a time,
     and the rest by vectors."""
 
-    words: int
+    k_groups: int
     block: int
 
     @staticmethod
-    def of(matrix: Matrix, words: int) -> Line:
+    def of(matrix: Matrix, k_groups: int) -> Line:
         """How a line of so many words is cut."""
-        return Line(words, block_of(matrix, words))
+        return Line(k_groups, block_of(matrix, k_groups))
 
     @property
     def blocked(self) -> int:
         """The words in whole blocks."""
-        return self.words // self.block * self.block
+        return self.k_groups // self.block * self.block
 
     def whole(self, levels: Sequence[Level]) -> list[Level]:
         """The levels without the rest of the innermost one, where that is whole."""
         *outer, inner = levels
-        if inner.count != self.words:
+        if inner.count != self.k_groups:
             return list(levels)
         return [*outer, replace(inner, end=i64(self.blocked))]
 
     def rest(self, levels: Sequence[Level]) -> list[Level]:
         """The levels with nothing but the rest of the innermost one; none if there is none."""
         *outer, inner = levels
-        return [*outer, replace(inner, begin=i64(self.blocked))] if self.words % self.block else []
+        return (
+            [*outer, replace(inner, begin=i64(self.blocked))] if self.k_groups % self.block else []
+        )
 
 
 @dataclass(frozen=True)
 class Part:
-    """What of its sums a tile computes now: over ``levels``, without what is left of a line.
-    It begins with those at ``kept``, unless it is the ``first`` part, and ends a tile if it is the
+    """What of its sums a tile computes now: over ``levels``, without what is left of a line. It
+    begins with those at ``buffer``, unless it is the ``first`` part, and ends a tile if it is the
     ``last``; None stands for certainly."""
 
     levels: Sequence[Level]
-    kept: Value
+    buffer: Value
     first: Value | None = None
     last: Value | None = None
 
@@ -138,7 +144,7 @@ class UnitTile:
         self._current = Variable(e) if len(self._shapes) > 1 else None
 
     @property
-    def kept_rows(self) -> int:
+    def sum_rows(self) -> int:
         """How many rows of sums the largest tile has."""
         return max(shape.rows for shape in self._shapes)
 
@@ -168,42 +174,42 @@ class UnitTile:
         yield
         self._unit.release()
 
-    def turn_to(self, rows: Sequence[int]) -> None:
+    def switch_to(self, rows: Sequence[int]) -> None:
         """What follows computes a tile of rows at these offsets."""
         current, shape = self._current, self.shape(rows)
         if current is None:
             return
         wanted = i64(1 + self._shapes.index(shape))
 
-        def turn() -> Values:
+        def switch() -> Values:
             self._unit.configure(shape)
             current.set(wanted)
             return ()
 
-        self.e.branch(self.e.b.icmp_signed("!=", current.value, wanted), turn, lambda: ())
+        self.e.branch(self.e.b.icmp_signed("!=", current.value, wanted), switch, lambda: ())
 
-    def takes_turns(self, store: Store) -> bool:
+    def can_defer(self, store: Store) -> bool:
         """Whether a tile may wait for its end until the next one is computed: it needs nothing else
         for that than its sums, a few rows at a time."""
-        return store.turned is None and not self.line.rest(self.levels)
+        return store.transposed is None and not self.line.rest(self.levels)
 
-    def compute_beside(self, factors: Factors, pending: Pending) -> None:
+    def compute_deferred(self, factors: Factors, deferred: DeferredEpilogue) -> None:
         """The sums of a tile, and the end of the one before."""
         rows, levels = _known(factors.rows), self.line.whole(self.levels)
         shape, blocks = self.shape(rows), replace(factors, rows=tuple(self.computed(rows)))
         dots = len(shape.parts) * shape.vectors
         steps = prod(level.count or 1 for level in levels) // shape.block
-        turns = Turns.of(self._rows, dots, steps)
+        schedule = EpilogueSchedule.of(self._rows, dots, steps)
 
-        def beside(wanted: int) -> AfterTile:
+        def interleaved(wanted: int) -> AfterTile:
             chosen = {turn * dots // wanted for turn in range(wanted)}
-            return lambda number: pending.some(turns.count) if number in chosen else None
+            return lambda number: deferred.finish_some(schedule.count) if number in chosen else None
 
-        kept = pending.kept
+        buffer = deferred.buffer
         self._unit.begin(shape)
-        self._unit.accumulate(shape, blocks, levels, beside(turns.per_step))
-        self._unit.store(shape, kept, beside(turns.per_end))
-        pending.rest()
+        self._unit.accumulate(shape, blocks, levels, interleaved(schedule.per_step))
+        self._unit.store(shape, buffer, interleaved(schedule.per_end))
+        deferred.finish_rest()
 
     def compute(self, factors: Factors, part: Part, end: End) -> None:
         """One part of the sums of a tile, and its end behind the last one."""
@@ -211,10 +217,10 @@ class UnitTile:
         shape, blocks = self.shape(rows), replace(factors, rows=tuple(self.computed(rows)))
         self._begin(shape, part)
         self._unit.accumulate(shape, blocks, part.levels)
-        self._unit.store(shape, part.kept)
+        self._unit.store(shape, part.buffer)
 
         def finish() -> Values:
-            self._finish(factors, part.kept, end)
+            self._finish(factors, part.buffer, end)
             return ()
 
         if part.last is None:
@@ -244,12 +250,12 @@ class UnitTile:
             here = factors.moved(e, e.mul(number, level.a_step), e.mul(number, level.b_step))
             self._unit.begin(shape)
             self._unit.accumulate(shape, here, inner)
-            self._unit.store(shape, part.kept)
+            self._unit.store(shape, part.buffer)
             own = ends(number)
 
             def some(first: Value, chosen: Sequence[int]) -> None:
                 offset = e.mul(first, self._vectors * kind.count)
-                start = e.element(part.kept, offset, self.multiply.accumulator)
+                start = e.element(part.buffer, offset, self.multiply.accumulator)
                 sums = Tile.load(e, start, self.multiply.zero(e).type, len(chosen), self._vectors)
                 added = own.part(first, len(chosen)).segment(sums)
                 pairs = zip(totals(first, len(chosen)).cells, added.cells, strict=True)
@@ -258,7 +264,7 @@ class UnitTile:
             self._by_rows(range(rows), e.isa.lanes // 2, some)
 
         def finish() -> Values:
-            step = e.isa.lanes if end.turned else e.isa.lanes // 2
+            step = e.isa.lanes if end.transposed else e.isa.lanes // 2
             self._by_rows(
                 range(rows),
                 step,
@@ -288,27 +294,27 @@ class UnitTile:
             return ()
 
         def load() -> Values:
-            self._unit.load(shape, part.kept)
+            self._unit.load(shape, part.buffer)
             return ()
 
         self.e.branch(part.first, zero, load)
 
-    def _finish(self, factors: Factors, kept: Value, end: End) -> None:
+    def _finish(self, factors: Factors, buffer: Value, end: End) -> None:
         """Store what becomes of the sums, some rows at a time."""
         e, zero, vectors = self.e, self.multiply.zero(self.e), self._vectors
         rows = [number for number, offset in enumerate(factors.rows) if offset is not None]
         rest, ones = self.line.rest(self.levels), self._ones(factors)
-        step = e.isa.lanes if end.turned and not rest else e.isa.lanes // 2
+        step = e.isa.lanes if end.transposed and not rest else e.isa.lanes // 2
 
         computed = list(self.computed(_known(factors.rows)))
 
         def some(first: Value, chosen: Sequence[int]) -> None:
             if self._through:
                 places = (computed.index(factors.rows[number] or 0) for number in chosen)
-                sums = load_rows(e, self.multiply, kept, [i64(at) for at in places], vectors)
+                sums = load_rows(e, self.multiply, buffer, [i64(at) for at in places], vectors)
             else:
                 offset = e.mul(first, vectors * zero.type.count)
-                start = e.element(kept, offset, self.multiply.accumulator)
+                start = e.element(buffer, offset, self.multiply.accumulator)
                 sums = Tile.load(e, start, zero.type, len(chosen), vectors)
             if rest:
                 sums = accumulate(e, sums, factors.of_rows(chosen), rest)

@@ -11,10 +11,10 @@ from dnnl import Arg, InnerProductDesc, MatmulDesc, PrimitiveAttr, PrimitiveDesc
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
-from dnnl.kernels.product.pack.decompressed import Decompressing
-from dnnl.kernels.product.pack.on_the_fly import Making
-from dnnl.kernels.product.pack.repacked import Moving
-from dnnl.kernels.product.pack.unpacked import Unpacking
+from dnnl.kernels.product.pack.decompressed import DecompressedPacking
+from dnnl.kernels.product.pack.on_the_fly import PanelPacking
+from dnnl.kernels.product.pack.repacked import RepackedPacking
+from dnnl.kernels.product.pack.unpacked import UnpackedPacking
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (
@@ -48,17 +48,17 @@ def _attr(
     return attr
 
 
-def _making(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> Making | None:
+def _packing(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> PanelPacking | None:
     conf: Any = PrimitiveDesc(desc, ENGINE, attr).plan.recipe.conf
-    making: Making | None = conf.made
-    return making
+    packing: PanelPacking | None = conf.packing
+    return packing
 
 
-def _verify_made(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> None:
+def _verify(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> None:
     """Panels are made on the way to a right result; scaled weights are rounded to bf16."""
-    making = _making(desc, attr)
-    assert isinstance(making, Decompressing)
-    scaled = making.quantization != Quantization()
+    packing = _packing(desc, attr)
+    assert isinstance(packing, DecompressedPacking)
+    scaled = packing.quantization != Quantization()
     verify(desc, attr, "normal", rounded=(Arg.SRC, Arg.WEIGHTS) if scaled else (Arg.SRC,))
 
 
@@ -84,7 +84,7 @@ def test_values(
 ) -> None:
     """Each type with scales and zero points of each kind."""
     with config.override("max_cpu_isa", isa):
-        _verify_made(matmul_desc((rows, 96, 70), types), _attr(scales, zero_points))
+        _verify(matmul_desc((rows, 96, 70), types), _attr(scales, zero_points))
 
 
 @narrow_rows
@@ -95,7 +95,7 @@ def test_tails(isa: str, k: int, n: int, weights: str) -> None:
     """Columns that fill no vector or panel, words that fill no block of a matrix unit, sums in
     several blocks."""
     with config.override("max_cpu_isa", isa):
-        _verify_made(matmul_desc((19, k, n), ("bf16", weights, "f32")), _attr(GROUPS, GROUPS))
+        _verify(matmul_desc((19, k, n), ("bf16", weights, "f32")), _attr(GROUPS, GROUPS))
 
 
 @narrow_rows
@@ -103,7 +103,7 @@ def test_tails(isa: str, k: int, n: int, weights: str) -> None:
 def test_many_rows(isa: str, rows: int) -> None:
     """Blocks of rows make the same panels again."""
     with config.override("max_cpu_isa", isa):
-        _verify_made(matmul_desc((rows, 512, 40), ("bf16", "s4", "f32")), _attr(LARGE))
+        _verify(matmul_desc((rows, 512, 40), ("bf16", "s4", "f32")), _attr(LARGE))
 
 
 @narrow_rows
@@ -112,10 +112,10 @@ def test_bf16_needs_no_leave_where_nothing_is_rounded(isa: str) -> None:
     exact, rounded = _attr(COLUMNS, mode="strict"), _attr(LARGE, mode="strict")
     with config.override("max_cpu_isa", isa):
         for weights in ("s4", "u8", "f4_e2m1"):
-            _verify_made(matmul_desc((20, 64, 48), ("bf16", weights, "f32")), exact)
-            assert _making(matmul_desc((20, 64, 48), ("bf16", weights, "f32")), rounded) is None
+            _verify(matmul_desc((20, 64, 48), ("bf16", weights, "f32")), exact)
+            assert _packing(matmul_desc((20, 64, 48), ("bf16", weights, "f32")), rounded) is None
             src = "f32" if weights != "f4_e2m1" else "f16"
-            assert _making(matmul_desc((20, 64, 48), (src, weights, "f32")), exact) is None
+            assert _packing(matmul_desc((20, 64, 48), (src, weights, "f32")), exact) is None
 
 
 @narrow_rows
@@ -126,7 +126,7 @@ def test_powers_of_two_round_nothing(isa: str, weights: str, rows: int) -> None:
     desc, attr = matmul_desc((rows, 96, 70), ("bf16", weights, "f32")), _attr(None, mode="strict")
     attr.set_scales(Arg.WEIGHTS, *LARGE, "e8m0")
     with config.override("max_cpu_isa", isa):
-        assert (_making(desc, attr) is None) == (rows < 6)
+        assert (_packing(desc, attr) is None) == (rows < 6)
         verify(desc, attr, "normal")
 
 
@@ -137,7 +137,7 @@ def test_types_of_values(isa: str, types: tuple[str, str]) -> None:
     desc = matmul_desc((9, 64, 96), ("bf16", "u4", "f32"))
     zero_points = GROUPS if types[1] != "f16" else None
     with config.override("max_cpu_isa", isa):
-        _verify_made(desc, _attr(LARGE, zero_points, types=types))
+        _verify(desc, _attr(LARGE, zero_points, types=types))
 
 
 @narrow_rows
@@ -148,7 +148,7 @@ def test_batches_of_epilogues(isa: str) -> None:
     attr.post_ops.append_sum(0.5)
     desc = matmul_desc((10, 64, 48), ("bf16", "s4", "bf16"), bias="f32", batch=(3,))
     with config.override("max_cpu_isa", isa):
-        _verify_made(desc, attr)
+        _verify(desc, attr)
 
 
 @narrow_rows
@@ -159,7 +159,7 @@ def test_inner_product(isa: str, values: Values) -> None:
     turned = (1, ()) if mask == 2 else (3, groups[::-1])
     desc = inner_product_desc((12, 96), 50, ("bf16", "s4", "f32"), bias="f32")
     with config.override("max_cpu_isa", isa):
-        _verify_made(desc, _attr(turned, turned))
+        _verify(desc, _attr(turned, turned))
 
 
 @narrow_rows
@@ -169,7 +169,7 @@ def test_blocks_of_src_have_words_of_padding(isa: str, types: tuple[str, str]) -
     for weights in ("any", "ab"):
         desc = inner_product_desc((12, 24), 50, (*types, "f32"), ("aB16b", weights, "plain"))
         with config.override("max_cpu_isa", isa):
-            assert _making(desc, _attr()) is None
+            assert _packing(desc, _attr()) is None
             verify(desc, _attr())
 
 
@@ -195,7 +195,7 @@ def test_other_layouts_are_copied(isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         for layout in ("plain", "reversed"):
             desc = matmul_desc((40, 64, 48), ("bf16", "s4", "f32"), ("plain", layout, "plain"))
-            assert _making(desc, _attr(LARGE)) is None
+            assert _packing(desc, _attr(LARGE)) is None
             verify(desc, _attr(LARGE), "normal", rounded=(Arg.SRC, Arg.WEIGHTS))
 
 
@@ -204,7 +204,7 @@ def test_info_tells_of_panels(isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         desc = matmul_desc((40, 64, 48), ("bf16", "s4", "f32"))
         told = PrimitiveDesc(desc, ENGINE, _attr(LARGE)).info().factors
-    assert told.endswith("threads make panels of bf16 of s4")
+    assert told.endswith("threads pack panels of bf16 from s4")
 
 
 _BYTES = sorted({"sse41", "avx2", "avx512_core_vnni", "avx512_core_amx"} & {*ISAS})
@@ -222,7 +222,7 @@ def test_bytes(isa: str, types: tuple[str, str], sizes: Dims) -> None:
             matmul_desc(sizes, (*types, "f32"), bias="f32", batch=(3,)),
             inner_product_desc((rows, terms), columns, (*types, "s8")),
         ):
-            assert isinstance(_making(desc, PrimitiveAttr()), Unpacking)
+            assert isinstance(_packing(desc, PrimitiveAttr()), UnpackedPacking)
             verify(desc)
 
 
@@ -236,7 +236,7 @@ def test_bytes_in_segments(isa: str, rows: int, types: tuple[str, str]) -> None:
         attr.set_scales(Arg.SRC, 3, (1, 64))
         with config.override("max_cpu_isa", isa):
             desc = matmul_desc((rows, 768, 70), (*types, "f32"))
-            assert isinstance(_making(desc, attr), Unpacking)
+            assert isinstance(_packing(desc, attr), UnpackedPacking)
             verify(desc, attr, "normal")
 
 
@@ -295,7 +295,7 @@ def test_rows_with_pages_of_their_own(isa: str, sizes: Dims) -> None:
     with config.override("max_cpu_isa", isa):
         desc = matmul_desc(sizes, ("f32",) * 3, ("plain",) * 3)
         info = PrimitiveDesc(desc, ENGINE).info(1)
-        assert info.factors.endswith("threads make panels of f32")
+        assert info.factors.endswith("threads pack panels of f32")
         assert " panels meet" in info.block
         verify(desc)
         verify(inner_product_desc((20, sizes[1]), sizes[2], ("f32",) * 3, ("plain", "ba", "plain")))
@@ -305,5 +305,5 @@ def test_rows_with_pages_of_their_own(isa: str, sizes: Dims) -> None:
 @pytest.mark.parametrize("layout", ["plain", "reversed"])
 def test_weights_are_not_copied(layout: str) -> None:
     desc = matmul_desc((64, 96, 70), ("f32", "f32", "f32"), ("plain", layout, "plain"))
-    assert isinstance(_making(desc, PrimitiveAttr()), Moving)
+    assert isinstance(_packing(desc, PrimitiveAttr()), RepackedPacking)
     assert PrimitiveDesc(desc, ENGINE).scratchpad_desc.size == 0

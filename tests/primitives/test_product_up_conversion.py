@@ -32,7 +32,7 @@ LINES = {
 @each_line(LINES)
 def test_results(kind: str, line: str, level: str) -> None:
     for conf in judged(kind, line, level):
-        assert conf.widened is not None
+        assert conf.up_converted is not None
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_src_that_stays_as_it_is(why: str, line: str) -> None:
     (case,) = Interpreter().cases(["--matmul", *line.split()])
     with config.override("max_cpu_isa", LEVELS[-1]):
         pd = create(case, OPERATIONS["matmul"]).pd
-        assert conf_of(pd).widened is None, why
+        assert conf_of(pd).up_converted is None, why
 
 
 def test_bands_of_a_chain_stay_bands() -> None:
