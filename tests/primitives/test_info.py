@@ -83,7 +83,7 @@ def test_every_level_tells_its_instruction_and_its_own_peak(isa: str) -> None:
         info = matmul()
         assert info.implementation == f"brgemm:{isa}"
         assert info.factors.startswith("u8 by s8 to s32 by ")
-        assert ("widened" in info.factors) == (not isa.endswith("vnni"))
+        assert ("up-converted" in info.factors) == (not isa.endswith("vnni"))
         assert info.limits is not None
         assert info.limits.operations > 1e8
 

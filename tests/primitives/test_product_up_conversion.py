@@ -1,4 +1,4 @@
-"""Products of bytes by instructions that multiply 16 bits: src is widened once, before."""
+"""Products of bytes by instructions that multiply 16 bits: src is up-converted once, before."""
 
 from __future__ import annotations
 

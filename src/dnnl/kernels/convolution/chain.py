@@ -1,8 +1,9 @@
 """A 1x1 convolution and the depthwise one behind it, in one kernel.
 
-The result of the first, the *intermediate*, is quantized to a type of its own, and nobody else
-reads it. Where layouts allow it, parts of it are computed, used and forgotten in the cache of a
-thread (`convolution_chain_bands`); else it lies in the scratchpad, and the two are phases.
+The result of the first, the *intermediate*, is quantized to a type of its own and read by the
+second only. If layouts allow it, parts of it are computed and consumed in the cache of a thread
+(`chain_bands`). Otherwise it is stored in the scratchpad, and the two convolutions are separate
+phases.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ _QUANTIZATION = Arg.SCALES | Arg.ZERO_POINTS
 
 @dataclass(frozen=True)
 class Chain:
-    """The two problems, each with the arguments that it would have by itself; ``number`` is that of
-    the depthwise convolution among the post-ops."""
+    """The two problems, each with the arguments that it would have alone. ``number`` is the index
+    of the depthwise convolution among the post-ops."""
 
     first: ConvolutionProblem
     second: ConvolutionProblem
     number: int
 
     def argument(self, own: int) -> int:
-        """What the second convolution's ``own`` argument is called in the chain: its src is the
+        """The argument of the chain for the second convolution's ``own`` argument; its src is the
         dst of the first."""
         if own >= _POST_OP:
             return own + (self.number + 1) * _POST_OP
@@ -53,7 +54,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class ChainConf:
-    """A chain with every layout decided, done in ``bands``, or in phases of which ``first`` are the
+    """A chain with every layout decided: in ``bands``, or as phases of which ``first`` are the
     earlier ones. ``scratchpad`` is in bytes."""
 
     chain: Chain
@@ -63,19 +64,19 @@ class ChainConf:
 
 
 class _OfSecond(Arguments):
-    """The arguments of a chain as its second convolution calls them."""
+    """The arguments of a chain as its second convolution names them."""
 
     def __init__(self, chain: Chain, every: Arguments) -> None:
         super().__init__()
         self._chain, self._every = chain, every
 
     def slot(self, argument: int) -> int:
-        """The place of the argument that is meant."""
+        """The slot of the argument in the chain."""
         return self._every.slot(self._chain.argument(argument))
 
 
 def split(given: Quantization) -> tuple[Quantization, Quantization]:
-    """What is said of the arguments of the first convolution, and of those of the second."""
+    """The quantization of the first convolution, and that of the second."""
 
     def of_first(specs: Specs) -> Specs:
         return tuple((arg, spec) for arg, spec in specs if not arg & Arg.POST_OP_DW)
@@ -92,7 +93,7 @@ def split(given: Quantization) -> tuple[Quantization, Quantization]:
 
 
 def resolve(chain: Chain, isa: Isa) -> Chain:
-    """Decide the layouts that are ``any``; weights lie as the bands read them."""
+    """Decide the layouts that are ``any``; weights get the layout that the bands read."""
     first = convolution.resolve_activations(chain.first, isa)
     second = depthwise.resolve(replace(chain.second, src=first.dst), isa)
     if first.weights.format_kind is FormatKind.any:
@@ -132,7 +133,7 @@ def _at_offset(desc: MemoryDesc, begin: int) -> MemoryDesc:
 
 
 def build(conf: ChainConf, isa: Isa) -> Kernel:
-    """The bands, or the phases of one convolution and then those of the other."""
+    """The bands, or the phases of the two convolutions."""
     module, arguments = Module("convolution", isa), Arguments()
     chain = conf.chain
     if conf.bands is not None:

@@ -1,8 +1,8 @@
 """A 1x1 convolution and the depthwise one behind it, a part of the intermediate at a time.
 
-The second convolution mixes no channels, so that a part of the channels needs nothing of the
-others. A work item is a part of them in a band of rows of dst, and the rows of the intermediate
-below its windows lie in memory of the thread, which its second-level cache holds::
+The second convolution mixes no channels, so that parts of the channels are independent. A work item
+is a part of the channels in a band of rows of dst. The rows of the intermediate that its windows
+read are stored in memory of the thread, sized for its second-level cache::
 
     src, all channels        intermediate            dst
     +------------+           +------------+
@@ -11,11 +11,11 @@ below its windows lie in memory of the thread, which its second-level cache hold
     |            |           |   border   |          +------------+
     +------------+           +------------+
 
-Rows that two bands need are computed twice. Where a whole image has room there is one band.
+Rows that two bands need are computed twice. If the cache holds a whole image, there is one band.
 
-Both convolutions are written as for a single band of a single part, as functions that an item calls
-with the addresses of its own parts of the tensors. Bands near the upper and the lower end have
-other rows in padding, and functions of their own.
+Both convolutions are written as functions for one part of one band, which a work item calls with
+the addresses of its parts of the tensors. Bands near the upper and the lower end miss other rows,
+and have functions of their own.
 """
 
 from __future__ import annotations
@@ -54,29 +54,29 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpPrelu
 
 _VECTORS = 4
-"""Vectors of channels that make a part worth its own reading of src."""
+"""The least vectors of channels for which a part pays for reading src again."""
 _MOST_VECTORS = 128
-"""Vectors of channels that a part has unless it has all."""
+"""The most vectors of channels of a part, unless it has all."""
 _MOST_BORDERS = 16
-"""Bands near the border, which are looked at one by one."""
+"""The most bands near the border, which are examined one by one."""
 _ITEMS = 8
-"""With fewer items than these images are cut into bands, if ..."""
+"""With fewer items, images are cut into bands, if ..."""
 _ROWS = 16
-"""... bands keep so many rows, beside which computing borders twice costs little."""
+"""... bands have at least as many rows, so that computing borders twice costs little."""
 _POINTER = 8
 _LINE = 64
 _CHANNELS = 0b10
-"""The mask of what varies along the channels of an activation and along nothing else."""
+"""The mask of what varies along the channels of an activation only."""
 
 Shift = tuple[MemoryDesc, tuple[Affine, ...]]
-"""A tensor as a whole, and the index at which an item's part begins."""
+"""A whole tensor, and the index at which the part of an item begins."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """``count`` neighbouring bands that are alike, from band ``first`` on: each computes ``above``
-    rows of the intermediate, the first one from row ``begin`` on, and of these ``rows`` rows of
-    dst. Above them lie ``padding`` rows that are none."""
+    """``count`` consecutive bands of the same shape, from band ``first`` on. Each computes
+    ``above`` rows of the intermediate, those of the first band from row ``begin`` on, and from
+    these ``rows`` rows of dst. ``padding`` rows above them are padding."""
 
     first: int
     count: int
@@ -88,8 +88,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Bands:
-    """A chain cut into bands of at most ``rows`` rows of dst and parts of ``channels`` channels;
-    ``first`` computes the most rows of the intermediate that any of them needs, ``between``."""
+    """A chain cut into bands of at most ``rows`` rows of dst and parts of ``channels`` channels.
+    ``between`` is the largest part of the intermediate, and ``first`` the convolution that computes
+    it."""
 
     rows: int
     channels: int
@@ -99,8 +100,8 @@ class Bands:
 
 
 def open_weights(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) -> MemoryDesc:
-    """The weights of the first convolution, whose layout is open, as the bands read them; still
-    open where there are no bands."""
+    """The layout of the first convolution's weights, which is ``any``, that the bands read;
+    unchanged if there are no bands."""
     if not _divisible(first, second):
         return first.weights
     part = _part(replace(first, post_ops=()), _channels(first, isa), 1)
@@ -109,7 +110,7 @@ def open_weights(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa
 
 
 def plan_bands(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) -> Bands | None:
-    """The bands of a chain whose layouts are decided; None where it cannot be cut into them."""
+    """The bands of a chain whose layouts are decided; None if it cannot be cut into bands."""
     if isa.device is not None or not _divisible(first, second):
         return None
     channels = _channels(first, isa)
@@ -119,7 +120,7 @@ def plan_bands(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) 
         return None
     most = max(run.above for run in runs)
     part = _part(first, channels, most)
-    if len(runs) == 1:  # the pixels of an image are one line
+    if len(runs) == 1:  # the pixels of an image form one line
         part = convolution.flatten(part)
     conf = convolution.plan(part, isa, whole=False)
     if conf.scratchpad or conf.copy_out is not None:
@@ -132,7 +133,7 @@ def plan_bands(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) 
 
 
 def _affine(first: ConvolutionProblem, second: ConvolutionProblem, bands: Bands) -> bool:
-    """Whether parts begin where an affine form says, and share no blocks."""
+    """Whether the parts begin at affine offsets and share no blocks."""
     axes = _Axes.of(bands, first)
     shifts = [
         shift
@@ -151,7 +152,7 @@ def _affine(first: ConvolutionProblem, second: ConvolutionProblem, bands: Bands)
 
 
 def _divisible(first: ConvolutionProblem, second: ConvolutionProblem) -> bool:
-    """Whether nothing but the channels of dst, images and rows tells one part from another."""
+    """Whether parts differ only in channels of dst, images and rows."""
     plain = all((s.kernel, s.stride, s.padding) == (1, 1, 0) for s in first.space)
     if first.grouped or not plain or first.dst.has_zero_dim or second.dst.has_zero_dim:
         return False
@@ -169,7 +170,7 @@ def _masks(given: Quantization) -> list[int]:
 
 
 def _channels(first: ConvolutionProblem, isa: Isa) -> int:
-    """The channels of a part: some vectors of them, or all where these are no whole vectors."""
+    """The channels of a part: some vectors of them, or all if these do not fill vectors."""
     vectors, rest = divmod(first.outputs, isa.lanes)
     if rest:
         return first.outputs
@@ -178,7 +179,7 @@ def _channels(first: ConvolutionProblem, isa: Isa) -> int:
 
 
 def _rows(first: ConvolutionProblem, second: ConvolutionProblem, channels: int, isa: Isa) -> int:
-    """The rows of dst in a band: those whose windows half of the second-level cache holds."""
+    """The rows of dst in a band: those whose windows fit in half of the second-level cache."""
     h, w = second.space[1:]
     row = w.src * channels * first.dst.data_type.size
     held = max(h.kernel, isa.caches.l2 // 2 // row)
@@ -191,7 +192,7 @@ def _rows(first: ConvolutionProblem, second: ConvolutionProblem, channels: int, 
 
 
 def _runs(h: Spatial, rows: int) -> tuple[Run, ...]:
-    """Bands of ``rows`` rows of dst; none where too many of them are near the border."""
+    """Runs of bands of ``rows`` rows of dst; empty if too many bands are near the border."""
 
     def band(number: int) -> tuple[int, int, int, int]:
         begin, end = number * rows, min(h.dst, (number + 1) * rows)
@@ -211,7 +212,7 @@ def _runs(h: Spatial, rows: int) -> tuple[Run, ...]:
 
 
 def _cut(desc: MemoryDesc, dims: tuple[int, ...]) -> MemoryDesc:
-    """A part of a tensor, with the places of the whole; what is broadcast stays so."""
+    """A part of a tensor, with the strides of the whole; broadcast dimensions stay so."""
     if desc.is_zero:
         return desc
     cut = [1 if have == 1 else size for have, size in zip(desc.dims, dims, strict=True)]
@@ -225,7 +226,7 @@ def _cut_entries(entries: tuple[PostOp, ...], dims: tuple[int, ...]) -> tuple[Po
 
 
 def _part(first: ConvolutionProblem, channels: int, rows: int) -> ConvolutionProblem:
-    """The first convolution of one part of the channels, in so many rows."""
+    """The first convolution for one part of the channels and ``rows`` rows."""
     width = first.space[2].src
     dims = (1, channels, rows, width)
     between = MemoryDesc(dims, first.dst.data_type, first.dst.tag)
@@ -245,7 +246,7 @@ def _part(first: ConvolutionProblem, channels: int, rows: int) -> ConvolutionPro
 
 
 def _second_part(second: ConvolutionProblem, bands: Bands, run: Run) -> ConvolutionProblem:
-    """The second convolution of one part of the channels, in the bands of a run."""
+    """The second convolution for one part of the channels, in the bands of a run."""
     between = bands.between
     src = _cut(between, (1, bands.channels, run.above, between.dims[3]))
     dims = (1, bands.channels, run.rows, second.dst.dims[3])
@@ -264,7 +265,7 @@ def _second_part(second: ConvolutionProblem, bands: Bands, run: Run) -> Convolut
 
 @dataclass(frozen=True, eq=False)
 class _Axes:
-    """What an item is: an image, a band, a part of the channels."""
+    """The axes of a work item: image, band, part of the channels."""
 
     image: Axis
     band: Axis
@@ -286,8 +287,8 @@ def _shifts(
     run: Run,
     of_second: Callable[[int], int],
 ) -> dict[int, Shift]:
-    """Where the parts of an item begin, by the arguments of the chain; ``of_second`` is what those
-    of the second convolution are called there."""
+    """Where the parts of an item begin, by argument of the chain. ``of_second`` maps the arguments
+    of the second convolution to those of the chain."""
     n, c = Affine.of(axes.image), Affine.of(axes.part, bands.channels)
     step = bands.rows * second.space[1].stride
     row = Affine.of(axes.band, step) + (run.begin - run.first * step)
@@ -314,7 +315,7 @@ def _shifts(
 def _attributes(
     problem: ConvolutionProblem, places: Mapping[int, tuple[Affine, ...]]
 ) -> dict[int, Shift]:
-    """The tensors of attributes; ``places`` are where those that they belong to begin."""
+    """The tensors of attributes; ``places`` are the begins of the tensors that they belong to."""
     tensors = {
         int(Arg.SRC): problem.src,
         int(Arg.WEIGHTS): problem.weights,
@@ -345,8 +346,8 @@ def emit_bands(
     renamed: Callable[[Arguments], Arguments],
     of_second: Callable[[int], int],
 ) -> Phase:
-    """Write the one phase of a chain. ``renamed`` are the arguments of a chain as the second
-    convolution calls them, ``of_second`` what it calls one."""
+    """Write the one phase of a chain. ``renamed`` gives the arguments of a chain as the second
+    convolution names them, ``of_second`` maps one of them."""
     own, isa = Arguments(), module.isa
     tile = bands.first.blocking.tile
     name = f"convolution__{bands.between.data_type}__{tile.rows}x{tile.vectors * isa.lanes}"
@@ -372,7 +373,8 @@ def emit_bands(
 
 @dataclass(frozen=True)
 class _Called:
-    """What the bands of a run call: where their parts begin, and the second convolution."""
+    """The functions that the bands of a run call: where their parts begin, and the second
+    convolution."""
 
     run: Run
     shifts: Mapping[int, Shift]
@@ -380,10 +382,12 @@ class _Called:
 
 
 class _BandWriter:
-    """Writes what an item does: two calls with the addresses of its parts in a list like that of
-    the kernel's arguments. ``computes`` is the first convolution, of all rows that ``between`` has.
-    The thread's memory holds the intermediate, the scratch of the calls, its address, and the list
-    behind that."""
+    """Writes a work item: two calls with the addresses of its parts, in a list like that of the
+    kernel's arguments.
+
+    ``computes`` is the first convolution, for all rows that ``between`` has. The memory of the
+    thread holds the intermediate, the scratch of the calls, its address, and the list behind that.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Transposed convolution: every element of src spreads its weighted value over dst.
+"""Transposed convolution: every element of src adds its weighted value to several elements of dst.
 
-It is computed the other way round, each element of dst from what reaches it (`conv_residues`), so
-that it takes the layouts, copies and tiles that a convolution has.
+It is computed in gather form, each element of dst from the elements of src that contribute to it
+(`residues`), so that it shares the layouts, copies and tiles of convolution.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from dnnl.kernels.product.loops import phases
 
 @dataclass(frozen=True, kw_only=True)
 class DeconvolutionProblem(ConvolutionProblem):
-    """A forward deconvolution: in ``space``, the strides and dilations of src and the taps are
-    distances in dst."""
+    """A forward deconvolution: in ``space``, strides and dilations are distances in dst."""
 
     @property
     def step(self) -> tuple[int, int]:
-        """The pixels of a residue are neighbours in src, and a stride apart in dst."""
+        """The pixels of a residue are consecutive in src, and a stride apart in dst."""
         return 1, self.space[2].stride
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """One convolution for all residues of the stride that are alike."""
+        """One convolution for all residues of the same sizes."""
         found = []
         for chosen in product(*(parts(space) for space in self.space)):
             (d, h, w), (in_d, in_h, in_w) = zip(*chosen, strict=True)
@@ -64,7 +63,7 @@ def build(conf: ConvolutionConf, isa: Isa) -> Kernel:
 
 
 def build_depthwise(conf: depthwise.DepthwiseConf, isa: Isa) -> Kernel:
-    """One nest over the elements of dst that folds over the elements of src that reach each."""
+    """One nest over the elements of dst that sums the elements of src that contribute to each."""
     problem = conf.problem
     spatial = problem.dst.padded_dims[2:]
     sizes = (*(1,) * (3 - len(spatial)), *spatial)
@@ -74,7 +73,7 @@ def build_depthwise(conf: depthwise.DepthwiseConf, isa: Isa) -> Kernel:
 
 
 def _walk(space: Spatial, size: int, name: str) -> Walk:
-    """One dimension of dst, which has the ``size`` with its padding."""
+    """One dimension of dst, of ``size`` elements with its padding."""
     dim = Window(size, space.src, space.kernel, space.stride, space.dilation, space.padding)
     each = containing(dim, name)
     inside = Bound(each.element, space.dst)

@@ -1,4 +1,4 @@
-"""Lay tensors side by side along one dimension: a copy for each, to its own place in dst."""
+"""Concatenate tensors along one dimension: a copy of each to its place in dst."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def configure(
     dst: MemoryDesc,
     attributes: Attributes,
 ) -> ConcatConf | Refusal:
-    """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
-    is done to them."""
+    """Accept any layouts of types of whole bytes. Without attributes, elements of equal types are
+    copied bit by bit."""
     arguments = {Arg.multiple_src(number): src for number, src in enumerate(srcs)}
     refusal = refuse_types(*srcs, dst, allowed=WHOLE_BYTES)
     refusal = refusal or attributes.refuse(arguments, dst) or _refuse_sums(attributes)
@@ -53,8 +53,8 @@ def _refuse_sums(attributes: Attributes) -> Refusal | None:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one source covers of dst, from ``begin`` on: ``region`` describes it in whole blocks, of
-    which the first ``shift`` elements belong to the sources before and all from ``end`` on to those
+    """What one source covers of dst, from ``begin`` on. ``region`` describes it in whole blocks:
+    the first ``shift`` elements belong to the sources before, those from ``end`` on to the sources
     behind."""
 
     number: int
@@ -66,7 +66,7 @@ class _Part:
 
 
 def build(conf: ConcatConf, isa: Isa) -> Kernel:
-    """One phase where all sources can take turns, else one for each."""
+    """One phase if all sources can be interleaved, else one for each."""
     module = Module("concat", isa)
     arguments = Arguments()
     nests = [_copy(conf, part, arguments) for part in _parts(conf)]
@@ -128,8 +128,7 @@ def _copy_nest(
     dst: Operand,
     arguments: Arguments,
 ) -> Nest:
-    """One source with its ``index``, which goes to its own part of dst, from ``begin`` on along the
-    axis."""
+    """The copy of one source at ``index``, to its part of dst from ``begin`` on along the axis."""
     argument, desc = Arg.multiple_src(number), conf.srcs[number]
     src = Operand(arguments.slot(argument), desc, tuple(index))
     given = Sources(conf.attributes, {argument: src}, arguments)
@@ -150,7 +149,7 @@ def build_open(conf: ConcatConf, isa: Isa) -> Kernel:
 
 
 def _nests(conf: ConcatConf, arguments: Arguments) -> Iterator[Nest]:
-    """A copy for each source to its place in dst, which is known if its size is."""
+    """A copy of each source to its place in dst, which is known if its size is."""
     place = 0
     for number, src in enumerate(conf.srcs):
         axes = letters(src.dims)

@@ -1,4 +1,4 @@
-"""Fetch slices or elements along one axis, in the order that indices say."""
+"""Gather slices or elements along one axis by indices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_BITS = {8: I8, 16: I16, 32: I32, 64: I64}
 
 @dataclass(frozen=True)
 class GatherConf:
-    """dst[.., j, ..] = src[.., indices[j], ..] along ``axis``; indices of elements have the
+    """dst[.., j, ..] = src[.., indices[j], ..] along ``axis``. Indices of elements have the
     dimensions of dst."""
 
     axis: int
@@ -38,12 +38,12 @@ def configure(
     refusal = refuse_types(indices, allowed=INDICES)
     refusal = refusal or refuse_types(src, dst, allowed=WHOLE_BYTES)
     if refusal is None and src.data_type is not dst.data_type:
-        refusal = Refusal(Reason.DATA_TYPE, f"{src.data_type} to {dst.data_type}: bits are moved")
+        refusal = Refusal(Reason.DATA_TYPE, f"{src.data_type} to {dst.data_type}: bits are copied")
     return refusal or GatherConf(axis, src, indices, dst)
 
 
 def build(conf: GatherConf, isa: Isa) -> Kernel:
-    """One nest. No loop walks the axis of src: indices say where on it an element is."""
+    """One nest. No loop goes over the axis of src: indices give the position on it."""
     arguments = Arguments()
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)

@@ -1,4 +1,4 @@
-"""Put the elements along one dimension in another order: that of a matrix that is transposed."""
+"""Permute the elements along one dimension as the transposition of a matrix does."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dnnl.kernels.shared.types import WHOLE_BYTES, core_of, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
-# So many rows that lie in turns in dst are written together.
+# The most rows that are interleaved in dst and stored together.
 _MOST_INTERLEAVED = 6
 
 
 @dataclass(frozen=True)
 class ShuffleConf:
     """dst[u + v * rows] = src[u * columns + v] along ``axis``, with u below ``rows`` and v below
-    ``columns``, and with ``attributes``; the gradient is the same the other way round."""
+    ``columns``, and with ``attributes``. The gradient is the inverse permutation."""
 
     rows: int
     columns: int
@@ -38,12 +38,12 @@ class ShuffleConf:
 
     @property
     def arguments(self) -> tuple[Arg, Arg]:
-        """What is read and what is written."""
+        """The argument that is read, and the one that is written."""
         return (Arg.SRC, Arg.DST) if self.forward else (Arg.DIFF_DST, Arg.DIFF_SRC)
 
     @property
     def interleaved(self) -> bool:
-        """Whether a few rows of src lie in turns in dst, and nothing else does."""
+        """Whether a few rows of src are interleaved in a dst that is contiguous along them."""
         few, dst = 1 < self.rows <= min(_MOST_INTERLEAVED, self.columns), self.dst
         plain = not dst.inner_blocks and dst.padded_dims == dst.dims
         return few and plain and dst.strides[self.axis] == 1
@@ -58,15 +58,15 @@ def configure(
     *,
     forward: bool,
 ) -> ShuffleConf | Refusal:
-    """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
-    is done to them."""
+    """Accept any layouts of types of whole bytes. Without attributes, elements of equal types are
+    copied bit by bit."""
     refusal = refuse_types(src, dst, allowed=WHOLE_BYTES) or attributes.refuse({Arg.SRC: src}, dst)
     if refusal is not None:
         return refusal
     rows, columns = src.dims[axis] // group_size, group_size
     if not forward:
         rows, columns = columns, rows
-    if columns == 1:  # as it is, like a single row
+    if columns == 1:  # the identity, as with a single row
         rows, columns = columns, rows
     return ShuffleConf(rows, columns, axis, src, dst, attributes, forward)
 
@@ -126,7 +126,7 @@ def build(conf: ShuffleConf, isa: Isa) -> Kernel:
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    """The numbers of the rows that one iteration moves an element of, and that of the column."""
+    """The rows of which one iteration copies an element, and the column."""
 
     rows: tuple[Affine, ...]
     column: Affine
@@ -144,8 +144,8 @@ def _interleaved_walk(conf: ShuffleConf) -> _Walk:
 
 
 def _walk(conf: ShuffleConf) -> _Walk:
-    """Each row at each column, of which there are so many that dst's padding is walked as well.
-    Axes are cut where blocks end, if blocks hold whole rows or columns or these whole blocks."""
+    """Each row at each column; columns extend over dst's padding. Axes are split at block
+    boundaries, if blocks hold whole rows or columns, or rows and columns hold whole blocks."""
     rows, columns = conf.rows, conf.columns
     width = max(columns, -(-conf.dst.padded_dims[conf.axis] // max(1, rows)))
     if rows == 1:
@@ -157,8 +157,9 @@ def _walk(conf: ShuffleConf) -> _Walk:
 
 
 def _boundaries(blocks: Sequence[int], extent: int, across: Sequence[int], apart: int) -> set[int]:
-    """Where an axis of so many neighbours in one tensor, which lie ``apart`` in the other one, is
-    to be cut for the blocks of the first and those ``across`` it."""
+    """Where an axis is split: it has ``extent`` consecutive elements in one tensor, which are
+    ``apart`` in the other one. ``blocks`` are those of the first tensor, ``across`` those of the
+    other."""
     own = {size for size in blocks if extent % size == 0}
     every = own | {size // apart for size in across if apart and size % apart == 0}
     return every if divide_each_other(every) else own

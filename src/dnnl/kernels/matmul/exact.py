@@ -18,13 +18,13 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 _TYPES = frozenset({DataType.s32, DataType.u32, DataType.s64, DataType.u64})
-# Registers of neighbouring columns, whose sums do not wait for each other.
+# Registers of consecutive columns, as independent sums.
 _REGISTERS = 4
 
 
 @dataclass(frozen=True)
 class ExactMatmulConf:
-    """dst = src x weights, whose batch is broadcast where it has size 1."""
+    """dst = src x weights; batch dimensions of size 1 are broadcast."""
 
     src: MemoryDesc
     weights: MemoryDesc
@@ -49,7 +49,7 @@ def _added(e: Emitter, a: Values, b: Values) -> Values:
 
 
 def _batch(desc: MemoryDesc, index: list[Affine]) -> tuple[Affine, ...]:
-    """The index of the matrices; one of size 1 is the same for all."""
+    """The index of the matrices; dimensions of size 1 are broadcast."""
     pairs = zip(desc.dims, index, strict=False)
     return tuple(form if extent != 1 else ZERO for extent, form in pairs)
 

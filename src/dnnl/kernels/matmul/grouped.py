@@ -1,13 +1,13 @@
-"""Products of matrices in groups, whose sizes only the execution knows: mixtures of experts.
+"""Grouped matrix products whose group sizes are known at execution only: mixtures of experts.
 
     groups of rows    dst[rows of g] = src[rows of g] x weights[g]
     groups of terms   dst[g] = src[columns of g] x weights[rows of g]
 
-One kernel serves all sizes of groups. A work item is a panel of columns of one group: it reads from
-two offsets what the group has, and walks its rows in tiles, the last of which get lower and lower.
+One kernel serves all group sizes. A work item is a panel of columns of one group: it reads the two
+offsets of the group, and computes its rows in tiles of decreasing height.
 
-Nobody has checked the offsets. They are held inside of the tensors, and a group that ends before it
-begins is empty: wrong ones give wrong results and touch nothing else.
+Offsets are not validated. They are clamped to the tensors, and a group that ends before it begins
+is empty: wrong ones give wrong results and access nothing else.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ from dnnl.types.memory_desc import MemoryDesc
 
 @dataclass(frozen=True)
 class GroupedMatmulConf:
-    """``product`` of matrices with three dimensions, in which what all groups share has size 1,
-    and how many ``groups`` there are: of rows, or of the terms of sums if ``of_terms``."""
+    """``product`` is of matrices with three dimensions, of which the first is 1 for tensors that
+    all groups share. ``groups`` is the number of groups: of rows, or of terms of the sums if
+    ``of_terms``."""
 
     product: ProductConf
     groups: int
@@ -70,8 +71,8 @@ def resolve(problem: ProductProblem, isa: Isa, groups: int) -> ProductProblem:
 def configure(
     problem: ProductProblem, isa: Isa, groups: int, *, of_terms: bool
 ) -> GroupedMatmulConf | Refusal:
-    """Plan a product whose layouts are all decided; src, weights, bias and dst have three
-    dimensions, the first of which is 1 where the groups lie behind each other."""
+    """Plan a product whose layouts are all decided. src, weights, bias and dst have three
+    dimensions; the first is 1 if groups are stored one behind the other."""
     refusal = product_conf.refuse_matrices(problem)
     if refusal is not None:
         return refusal
@@ -80,8 +81,8 @@ def configure(
     src, weights = (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights)
     if of_terms:
         if problem.src.data_type.is_integer or problem.weights.data_type.is_integer:
-            return Refusal(Reason.DATA_TYPE, "integers in groups of terms; floats have such")
-        if problem.src.data_type is not DataType.f64:  # a group may begin between two k of a word
+            return Refusal(Reason.DATA_TYPE, "integers in groups of terms; it takes floats")
+        if problem.src.data_type is not DataType.f64:  # a group may begin within a K group
             wide = {n: getattr(problem, n).with_data_type("f32") for n in ("src", "weights")}
             problem = replace(problem, **wide, narrow=DataType.f32)
     terms = problem.src.dims[-1]
@@ -95,15 +96,15 @@ def _shape(isa: Isa, problem: ProductProblem, groups: int) -> Shape:
     shared = problem.weights.dims[0] == 1
     average = problem.src.dims[-2] if shared else -(-problem.src.dims[-2] // groups)
     panels = partial(_panels, isa, average)
-    # Groups of any number of rows are multiplied by vectors: no line is long enough for more.
+    # Groups of any number of rows are multiplied by vectors, not by a matrix unit.
     return replace(matmul.shape(isa), panels=panels, line=lambda _: 0, simple=True)
 
 
 def _panels(
     isa: Isa, average: int, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, ones: bool
 ) -> Panels:
-    """Weights in rows stay as they are if whole panels lie in them and most groups are one tile:
-    each row of a panel is in a line of its own, and few of those stay in a cache."""
+    """Row-major weights are read in place if they consist of whole panels and most groups are one
+    tile: each row of a panel is in a cache line of its own, and few of these stay in a cache."""
     vectors = max(2, dot.group)
     _, k, n = weights.dims
     whole = k % dot.group == 0 and n % (vectors * isa.lanes) == 0 and isa.lanes > 1
@@ -117,7 +118,7 @@ def _panels(
 
 
 def build(conf: GroupedMatmulConf, isa: Isa) -> Kernel:
-    """The copies in, the sums that correct bytes, the products."""
+    """The copies in, the sums that compensate bytes, the products."""
     arguments, module, product = Arguments(), Module("matmul", isa), conf.product
     phases = emit_copies(module, "matmul", product.copies_in, arguments, product.dequantized)
     phases.extend(product_phases.emit_sums(module, product, arguments))
@@ -194,12 +195,12 @@ class _GroupedWriter:
             self._rows(env, first, last, self._level(i64(0), whole))
 
     def _level(self, first: Value, last: Value) -> Level:
-        """The terms of the sums."""
+        """The loop over K."""
         steps = self.src_form.stride(self.k), self.weights_form.stride(self.k)
         return Level(first, last, *steps)
 
     def _ends(self, group: Value) -> tuple[Value, Value]:
-        """Where a group begins and ends, inside of the tensor."""
+        """The begin and the end of a group, clamped to the tensor."""
         e = self.e
         most = i64(self.terms if self.conf.of_terms else self.rows)
 
@@ -213,7 +214,7 @@ class _GroupedWriter:
         return first, offset(group)
 
     def _heights(self) -> Iterator[int]:
-        """The rows of tiles: as many as registers hold, and the powers of two below."""
+        """The heights of tiles: the most that registers hold, and the powers of two below."""
         highest = self.tile.rows
         yield highest
         for power in reversed(range((highest - 1).bit_length())):
@@ -234,7 +235,7 @@ class _GroupedWriter:
             begin = whole
 
     def _prefetch(self) -> Prefetch | None:
-        """What a tile asks for of panels that lie one behind the other."""
+        """The software prefetch of a tile, if panels are stored one behind the other."""
         form, bits = self.weights_form, self.multiply.b.bits
         step = form.stride(self.k) * bits // 8
         if form.stride(self.columns.panel) * bits // 8 != step * self.k.extent:
@@ -242,7 +243,7 @@ class _GroupedWriter:
         return Prefetch(i64(PREFETCH_DISTANCE), step)
 
     def _tile(self, env: Env, height: int, level: Level) -> None:
-        """One register tile: all products, then its end."""
+        """One register tile: all products, then its epilogue."""
         e, vectors = self.e, self.columns.vector
         env = {**env, self.places[0]: i64(0), self.places[1]: i64(0)}
         step = self.src_form.stride(self.row)

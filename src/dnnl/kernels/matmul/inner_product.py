@@ -37,8 +37,8 @@ def _shape(isa: Isa) -> Shape:
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
-    """The summed dimensions as src has them in memory, outermost first; those of size 1, which lie
-    anywhere, before all others."""
+    """The summed dimensions in the memory order of src, outermost first; those of size 1, whose
+    strides are arbitrary, before all others."""
     return tuple(
         sorted(range(1, src.ndims), key=lambda dim: (src.dims[dim] != 1, -src.strides[dim], dim))
     )
@@ -51,12 +51,12 @@ def _block(src: MemoryDesc) -> int:
 
 
 def _innermost(src: MemoryDesc) -> int:
-    """The dimension whose elements are side by side."""
+    """The dimension whose elements are contiguous."""
     return 1 if _block(src) else _order(src)[-1]
 
 
 def _line(src: MemoryDesc) -> int:
-    """How many elements of a sum are side by side."""
+    """The number of contiguous elements of a sum."""
     block = _block(src)
     if block and src.strides[1] == block:
         return src.padded_dims[1]
@@ -64,7 +64,7 @@ def _line(src: MemoryDesc) -> int:
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, _: bool) -> Panels:
-    """Panels of a tile's output channels, each with all that is summed in one stream."""
+    """Panels of a tile's output channels, each with all of K in one stream."""
     if isinstance(dot, PackedMultiply) and dot.column_stride:
         return Panels(weights, 1)
     step = src.strides[0] * src.data_type.size
@@ -81,8 +81,8 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, _: bo
 
 
 def _walkable(src: MemoryDesc, dot: Multiply) -> bool:
-    """Whether all offsets of src are affine in channel blocks, with blocks of channels only, all of
-    which belong to src as a whole, and whether those that are side by side are whole groups."""
+    """Whether src can be read in place: all offsets are affine, blocks are of channels only and
+    belong to src as a whole, and contiguous elements are whole K groups."""
     sizes = block_boundaries(src, 1)
     whole = not sizes or src.padded_dims[1] % sizes[-1] == 0
     if not (len(src.inner_blocks) == len(sizes) <= 1 and whole):
@@ -95,7 +95,7 @@ def _walkable(src: MemoryDesc, dot: Multiply) -> bool:
 
 
 def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
-    """Row-major, or groups of neighbouring channels, behind each other as the channels are."""
+    """Row-major, or channels in K groups."""
     src = src.with_data_type(dot.a)
     if dot.group == 1:
         return plain(src)
@@ -103,12 +103,12 @@ def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
 
 
 def _plain(dst: MemoryDesc) -> bool:
-    """Whether dst has neither blocks nor padding to be kept zero."""
+    """Whether dst has neither blocks nor padding."""
     return not dst.inner_blocks and dst.dims == dst.padded_dims
 
 
 def _column_stride(weights: MemoryDesc) -> int:
-    """How far the weights of output channels lie apart, if each has them side by side, else 0."""
+    """The stride of output channels in weights that are contiguous along K, else 0."""
     plain = weights.format_kind is FormatKind.blocked and _plain(weights) and weights.ndims == 2
     if not plain or weights.strides[1] != 1:
         return 0

@@ -50,13 +50,13 @@ from dnnl.types.post_ops import PostOpPrelu
 from dnnl.types.scales import ScaleSpec
 from dnnl.types.tag import FormatTag
 
-# Vectors side by side for which weights in rows are worth reading as they are.
+# The least vectors of a row for which row-major weights are read in place.
 _LEAST_RUN = 2
 
 
 def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
-    """Decide the layouts that are ``any``: src, dst and bias row-major, weights in panels, as are
-    packed ones."""
+    """Decide the layouts that are ``any``: src, dst and bias row-major, weights in panels, packed
+    ones too."""
     given = problem.weights
     encoding = packed(given)
     one = given.format_kind is FormatKind.any and given.dims[-1] == 1
@@ -71,7 +71,7 @@ def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
 
 @lru_cache(maxsize=64)
 def shape(isa: Isa) -> Shape:
-    """What `product_conf.plan` asks of matrices."""
+    """What `product_conf.plan` needs to know about matrices."""
     return Shape(
         _walkable,
         _packed,
@@ -84,8 +84,8 @@ def shape(isa: Isa) -> Shape:
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, ones: bool) -> Panels:
-    """Panels of a tile's columns, each with all of k in one stream; weights that few rows meet stay
-    as they are."""
+    """Panels of a tile's columns, each with all of K in one stream. Weights that few rows use are
+    read in place."""
     if isinstance(dot, PackedMultiply) and dot.column_stride:
         return Panels(weights, 1)
     wide = _in_place_vectors(isa, src, weights, dot, ones)
@@ -97,7 +97,7 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, ones:
 
 
 def panels_of(weights: MemoryDesc, dot: Multiply, isa: Isa, vectors: int) -> MemoryDesc:
-    """Weights in panels of so many vectors."""
+    """Weights in panels of ``vectors`` vectors."""
     weights = weights.with_data_type(dot.b)
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
     width, group = vectors * isa.lanes, dot.group
@@ -109,8 +109,8 @@ def panels_of(weights: MemoryDesc, dot: Multiply, isa: Isa, vectors: int) -> Mem
 def _in_place_vectors(
     isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, ones: bool
 ) -> int:
-    """How many vectors wide a tile of all rows of src should be to read row-major weights once, in
-    long runs and without tails; 0 where there are more rows, or no such tile."""
+    """The width in vectors of a tile that has all rows of src and reads row-major weights in place,
+    once, in long runs and without tails; 0 if M is too large or there is no such tile."""
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
     rows = src.dims[-2]
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
@@ -136,7 +136,7 @@ def _in_place_vectors(
 
 
 def _column_stride(weights: MemoryDesc) -> int:
-    """How far columns without gaps lie apart, 0 for other matrices."""
+    """The stride of columns that are contiguous along K, 0 for other matrices."""
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
     if not plain or weights.inner_blocks or weights.strides[-2] != 1:
         return 0
@@ -162,7 +162,7 @@ def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
 
 
 def _plan_packed(problem: ProductProblem, isa: Isa, weights: Argument) -> ProductConf | Refusal:
-    """Plan a product of packed weights, which are expanded into those of ``problem``."""
+    """Plan a product of packed weights, which are decoded to those of ``problem``."""
     refusal = refuse_packed(isa, weights[1])
     if refusal is not None:
         return refusal
@@ -177,14 +177,14 @@ def _plan_packed(problem: ProductProblem, isa: Isa, weights: Argument) -> Produc
         return decoded
     changing = needs_floats(problem, factors, known)
     if changing and segments_of(problem, factors, known, terms, dot) is None:
-        rule = "scales and zero points that packed weights would have to be copied for"
+        rule = "scales and zero points for which packed weights would have to be copied"
         return Refusal(Reason.ATTRIBUTE, rule)
     return product_conf.plan(problem, isa, src, weights, terms, known, decoded)
 
 
 def column_major(problem: ProductProblem) -> bool:
-    """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows.
-    Weights that become floats when they are loaded stay where that is done."""
+    """Whether to compute the transposed product: dst is contiguous along columns, and nothing else
+    depends on rows. Not for weights that are converted to floats as they are loaded."""
     dst = problem.dst
     if becomes_floats(problem):
         return False
@@ -201,7 +201,7 @@ def column_major(problem: ProductProblem) -> bool:
 
 
 def _in_columns(src: MemoryDesc) -> bool:
-    """Whether a matrix of floats has neighbours in a column."""
+    """Whether a matrix of floats is contiguous along columns only."""
     plain = src.format_kind is FormatKind.blocked and not src.inner_blocks
     return src.data_type.is_float and plain and src.strides[-2] == 1 and src.strides[-1] != 1
 
@@ -227,7 +227,7 @@ def transposed(problem: ProductProblem) -> ProductProblem:
 
 
 def transposed_desc(desc: MemoryDesc) -> MemoryDesc:
-    """The descriptor of the transposed matrices; the zero one as it is."""
+    """The descriptor of the transposed matrices; the zero descriptor stays."""
     if desc.is_zero:
         return desc
     last = desc.ndims - 1
@@ -235,15 +235,16 @@ def transposed_desc(desc: MemoryDesc) -> MemoryDesc:
 
 
 def _transposed_spec(spec: ScaleSpec, first: int) -> ScaleSpec:
-    """The values of the transposed matrix, whose dimensions are ``first`` and the next one."""
+    """The scales or zero points of the transposed matrix, whose dimensions are ``first`` and the
+    next one."""
     low, high = spec.mask >> first & 1, spec.mask >> (first + 1) & 1
     mask = spec.mask & ((1 << first) - 1) | high << first | low << (first + 1)
     return replace(spec, mask=mask, groups=spec.groups[::-1])
 
 
 def _affine(desc: MemoryDesc) -> bool:
-    """Whether offsets are affine in single steps along the last two dimensions, and there is no
-    padding to be kept zero."""
+    """Whether offsets are affine in single steps along the last two dimensions, without padding
+    that must stay zero."""
     if not desc.inner_blocks:
         return desc.dims == desc.padded_dims
     index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
@@ -251,15 +252,15 @@ def _affine(desc: MemoryDesc) -> bool:
 
 
 def _walkable(src: MemoryDesc, dot: Multiply) -> bool:
-    """Whether the product reads src as it is: single elements anywhere, groups of k side by side,
-    with nothing behind the last one."""
+    """Whether the product reads src in place: single elements at any stride, or contiguous K groups
+    without a remainder."""
     if dot.group == 1:
         return _affine(src)
     return _affine(src) and src.strides[-1] == 1 and src.dims[-1] % dot.group == 0
 
 
 def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
-    """Rows of whole groups."""
+    """Rows of whole K groups."""
     *rows, k = (*LETTERS[: src.ndims],)
     depth = f"{k.upper()}{dot.group}{k}" if dot.group > 1 else k
     return src.with_data_type(dot.a).with_tag(FormatTag("".join(rows) + depth))
@@ -328,7 +329,7 @@ def _products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Produc
 
 
 def _batch_index(desc: MemoryDesc, outer: list[Affine]) -> tuple[Affine, ...]:
-    """The batch part of an operand's index: dimensions of size 1 stay where they are."""
+    """The batch part of an operand's index; dimensions of size 1 are broadcast."""
     return tuple(
         form if extent != 1 else ZERO for extent, form in zip(desc.dims, outer, strict=False)
     )

@@ -1,13 +1,13 @@
-"""Products of matrices whose sizes and strides only the execution knows, by one kernel.
+"""Matrix products with run-time sizes and strides, by one kernel.
 
-The code knows types, the numbers of dimensions, and which elements are neighbours; the rest is read
-from a block of words that each execution brings::
+The code depends on types, the number of dimensions, and on which dimensions are contiguous. All
+else is read from a block of launch parameters, 64 bits each::
 
-    what `LaunchParameter` names
-    of src and weights: where they begin, and the steps along lines and k; weights in panels have a
-    step from panel to panel
-    of each tensor at the end of a tile: where it begins, and the steps along rows and columns
-    (extent, step in src, weights and each of those tensors) of each dimension of the batch
+    those of `LaunchParameter`
+    for src and for weights: offset, and the strides along lines and k; weights in panels have the
+    stride of panels
+    for each operand of the epilogue: offset, and the strides along rows and columns
+    for each batch dimension: extent, and the strides in src, weights and those operands
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
-_WIDEST = 4  # vectors of a panel
+_WIDEST = 4  # the widest panel, in vectors
 
 
 class LaunchParameter(IntEnum):
-    """The first words of a block."""
+    """The first launch parameters."""
 
     UNITS = 0  # blocks of dst
     ROWS = 1
     COLUMNS = 2
     PANELS = 3
-    K_GROUPS = 4  # of a line: groups of k
+    K_GROUPS = 4  # of a line
     TERMS = 5  # of a sum: k
     BLOCK_ROWS = 6
     BLOCK_PANELS = 7
@@ -59,8 +59,8 @@ class LaunchParameter(IntEnum):
     PARTS = 9  # of a sum
     SRC_ORDER = 10
     WEIGHTS_ORDER = 11
-    VECTORS = 12  # whether all tensors at the end of a tile have columns for neighbours
-    WEIGHTS_IN_PLACE = 13  # whether weights in rows are read where they lie
+    VECTORS = 12  # whether the operands of the epilogue are contiguous along columns
+    WEIGHTS_IN_PLACE = 13  # whether row-major weights are read in place
     TILE_ROWS = 14  # at most
     TILE_COLUMNS = 15
 
@@ -70,9 +70,8 @@ HEAD = len(LaunchParameter)
 
 @dataclass(frozen=True)
 class OpenMatmulConf:
-    """A product; ``src`` is what is broadcast, which is the weights of one that is
-    ``transposed_desc``. Weights lie in panels, or in any plain layout; panels are ``vectors``
-    wide."""
+    """A product. ``src`` is the operand that is broadcast: the weights, if the product is
+    ``transposed``. Weights are in panels, or in any plain layout; panels are ``vectors`` wide."""
 
     src: Argument
     weights: Argument
@@ -89,7 +88,7 @@ class OpenMatmulConf:
 
 @dataclass(frozen=True, eq=False)
 class Tensors:
-    """The tensors of a configuration: the element of each at a place of the product."""
+    """The operands of a configuration, by their index at a place of the product."""
 
     src: Operand
     weights: Operand
@@ -102,13 +101,13 @@ class Tensors:
 
     @property
     def ends(self) -> tuple[Operand, ...]:
-        """Those at the end of a tile."""
+        """The operands of the epilogue."""
         return self.finish.operands
 
 
 def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
-    """Decide the layouts that are ``any``: weights whose sizes are known are in panels, if rows of
-    dst are; all others are row-major."""
+    """Decide the layouts that are ``any``: weights of known sizes get panels if dst is row-major;
+    all others are row-major."""
     weights = problem.weights
     problem = with_plain_layouts(problem)
     if weights.format_kind is not FormatKind.any:
@@ -121,14 +120,14 @@ def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
 
 
 def _dot(problem: ProductProblem, isa: Isa) -> Multiply | None:
-    """How vectors multiply src and weights. Beside a matrix unit, which takes fixed sizes alone,
-    they are slower with pairs of bf16 than with f32."""
+    """The dot-product kind on vectors. A matrix unit takes fixed sizes only; beside one, vectors
+    are slower with pairs of bf16 than with f32."""
     types = problem.src.data_type, problem.weights.data_type
     return dot_of(isa, *types, problem.narrow, grouped=isa.matrix is None)
 
 
 def configure(problem: ProductProblem, isa: Isa) -> OpenMatmulConf | Refusal:
-    """Accept a product whose layouts are decided (see `resolve`) and plain, but for weights."""
+    """Accept a product whose layouts are decided (see `resolve`) and plain, except for weights."""
     refusal = _refuse(problem, isa)
     if refusal is not None:
         return refusal
@@ -144,7 +143,7 @@ def configure(problem: ProductProblem, isa: Isa) -> OpenMatmulConf | Refusal:
         return refusal
     vectors = _vectors(problem.weights, dot, isa)
     if vectors is None:
-        return Refusal(Reason.LAYOUT, f"{given.weights} beside run-time sizes")
+        return Refusal(Reason.LAYOUT, f"{given.weights} with run-time sizes")
     bare = problem.bias.is_zero and not problem.post_ops
     return OpenMatmulConf(
         (ids[0], problem.src),
@@ -166,7 +165,7 @@ def _refuse(problem: ProductProblem, isa: Isa) -> Refusal | None:
     if refusal is not None:
         return refusal
     if problem.quantization.computed is not None:
-        rule = "scales of DST that the library computes beside run-time sizes"
+        rule = "scales of DST that the library computes, with run-time sizes"
         return Refusal(Reason.ATTRIBUTE, rule)
     operands = [desc for entry in problem.post_ops for _, desc in entry.operands]
     plain = (problem.src, problem.dst, problem.bias, *operands)
@@ -174,21 +173,21 @@ def _refuse(problem: ProductProblem, isa: Isa) -> Refusal | None:
 
 
 def _refuse_sums(problem: ProductProblem, factors: tuple[int, int]) -> Refusal | None:
-    """A refusal of scales and zero points that cannot be left to the end of a sum."""
+    """A refusal of scales and zero points that cannot be applied at the end of a sum."""
     given = problem.quantization.of_arguments(factors)
     if given.zero_points and not multiplies_integers(
         problem.src.data_type, problem.weights.data_type
     ):
-        return Refusal(Reason.ATTRIBUTE, "zero points beside a float and run-time sizes")
-    depths = {factors[0]: 1, factors[1]: 2}  # how far k is from the end
+        return Refusal(Reason.ATTRIBUTE, "zero points of floats with run-time sizes")
+    depths = {factors[0]: 1, factors[1]: 2}  # the position of k, from the end
     for arg, spec in (*given.scales, *given.zero_points):
         if spec.mask >> (problem.dst.ndims - depths[arg]) & 1:
-            return Refusal(Reason.ATTRIBUTE, "scales along k beside run-time sizes")
+            return Refusal(Reason.ATTRIBUTE, "scales along k with run-time sizes")
     return None
 
 
 def _vectors(weights: MemoryDesc, dot: Multiply, isa: Isa) -> int | None:
-    """How wide the panels of weights are; None if these lie in blocks that are none."""
+    """The width of the panels of weights in vectors; None if weights have other blocks."""
     if not weights.inner_blocks:
         known = weights.dims[-1] != RUNTIME_DIM
         return choose_vectors(isa, weights.dims[-1] if known else 4 * isa.lanes, 0, dot.span)
@@ -201,15 +200,16 @@ def _vectors(weights: MemoryDesc, dot: Multiply, isa: Isa) -> int | None:
 
 
 def _same_blocks(given: MemoryDesc, wanted: MemoryDesc) -> bool:
-    """Whether two layouts are alike within a matrix."""
+    """Whether two layouts are the same within a matrix."""
     return (given.inner_blocks, given.strides[-2]) == (wanted.inner_blocks, wanted.strides[-2])
 
 
 def shared(conf: OpenMatmulConf) -> OpenMatmulConf:
-    """The configuration of all descriptions with the same code."""
+    """The configuration that all descriptions with the same code share."""
 
     def some(desc: MemoryDesc) -> MemoryDesc:
-        """The descriptor with all open but dims of 1, and which elements are neighbours."""
+        """The descriptor with everything open but dimensions of 1, and which dimension is
+        contiguous."""
         if desc.is_zero:
             return desc
         dims = [1 if extent == 1 else RUNTIME_DIM for extent in desc.dims]
@@ -246,7 +246,7 @@ def _known(conf: OpenMatmulConf, descs: Mapping[int, MemoryDesc]) -> OpenMatmulC
 
 
 def tensors(conf: OpenMatmulConf, arguments: Arguments) -> Tensors:
-    """The tensors of a product and their places."""
+    """The operands of a product."""
     *batch_dims, rows, columns = conf.dst.dims
     batch = tuple(Axis(extent, "batch") for extent in batch_dims)
     row, column, depth = Axis(rows, "m"), Axis(columns, "n"), Axis(conf.src[1].dims[-1], "k")
@@ -294,12 +294,12 @@ def tensors(conf: OpenMatmulConf, arguments: Arguments) -> Tensors:
 
 
 def scratch(conf: OpenMatmulConf, isa: Isa, of: Tensors) -> ThreadScratch:
-    """What a thread has memory for."""
+    """The scratch memory of a thread."""
     return ThreadScratch.of(isa, conf.multiply, conf.vectors, ones=of.finish.needs_column_sums)
 
 
 def sizes(conf: OpenMatmulConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
-    """What the code needs to know of an execution on memories of these descriptors, by argument."""
+    """The launch parameters of an execution on memories of these descriptors, by argument."""
     known = _known(conf, descs)
     found = tensors(known, Arguments())
     here, group = scratch(conf, isa, found), conf.multiply.group
@@ -351,7 +351,7 @@ def sizes(conf: OpenMatmulConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Si
 
 
 def _steps(operand: Operand, of: Tensors, axes: tuple[Axis, Axis]) -> list[int]:
-    """Where an operand begins, its steps along two axes and along the batch."""
+    """The offset of an operand, its strides along two axes and along the batch."""
     if operand.desc.inner_blocks:
         desc = operand.desc
         outer = (
@@ -371,7 +371,7 @@ def _order(steps: Sequence[int]) -> Order:
 
 
 def orders(desc: MemoryDesc, depth: int) -> tuple[Order, ...]:
-    """The orders that a factor may have whose k are dimension ``depth``, -1 or -2."""
+    """The orders that an operand may have whose k is dimension ``depth``, -1 or -2."""
     if desc.strides[depth] == 1:
         return (Order.DEPTH,)
     if desc.strides[-3 - depth] == 1:
@@ -380,12 +380,12 @@ def orders(desc: MemoryDesc, depth: int) -> tuple[Order, ...]:
 
 
 def reads_in_place(conf: OpenMatmulConf) -> bool:
-    """Whether there is code for weights in rows that are multiplied where they lie."""
+    """Whether there is code that reads row-major weights in place."""
     _, weights = conf.weights
     in_rows = Order.LINES in orders(weights, -2)
     return not conf.panels and in_rows and weights.data_type is conf.multiply.b
 
 
 def varies_along_columns(operand: Operand) -> bool:
-    """Whether an operand goes on from column to column."""
+    """Whether an operand varies along columns."""
     return operand.desc.ndims > 1 and operand.desc.dims[-1] != 1

@@ -1,8 +1,8 @@
-"""What of a product is kept where when its sizes are known at execution only.
+"""Cache blocking of a matrix product with run-time sizes.
 
-The room that a thread has is laid out when the code is written, for blocks of any size up to a
-limit; how large they are is decided for each execution. A *block* is so many rows of src and panels
-of weights for a part of the k, both packed or where they lie, and the sums that belong to them.
+The scratch memory of a thread is laid out at code generation, for blocks up to a limit; block sizes
+are chosen for each execution. A *block* is some rows of src and panels of weights for a part of K,
+packed or in place, with their sums.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from dnnl.codegen.product.brgemm import TileShape, max_rows
 from dnnl.codegen.product.multiply import Multiply
 
 _LINE = 64  # bytes
-_MOST_K_GROUPS = 1024  # of a block of k
+_MOST_K_GROUPS = 1024  # the most K groups of a block
 _LEAST_K_GROUPS = 128
-# Weights that few rows meet stay in rows: a page of the rows of so many words is read side by side.
+# Row-major weights that few rows use are read in place: a page each of the rows of 8 K groups at a
+# time.
 _PAGE = 4096
 _PAGE_K_GROUPS = 8
-_WIDE = 4  # vectors of a tile that reads them
+_WIDE = 4  # the width of tiles that read them, in vectors
 _FEW_TILES = 2
 
 
 @dataclass(frozen=True)
 class ThreadScratch:
-    """The memory of a thread for a way to multiply and panels of ``vectors`` vectors.
+    """The scratch memory of a thread for a dot-product kind and panels of ``vectors`` vectors.
 
-    ``rows`` and ``k_groups`` are the most that a block has; rows are ``pitch`` words apart, which
-    spreads them over the sets of a cache. The other sizes are in bytes: ``panels`` is what all
-    panels of a block take, ``sums`` what its tiles take.
+    ``rows`` and ``k_groups`` are the most that a block has. The row stride is ``pitch`` K groups,
+    which spreads rows over the sets of a cache. The other sizes are in bytes: ``panels`` for all
+    panels of a block, ``sums`` for its tiles.
     """
 
     tile: TileShape
@@ -47,7 +48,7 @@ class ThreadScratch:
 
     @staticmethod
     def of(isa: Isa, dot: Multiply, vectors: int, *, ones: bool) -> ThreadScratch:
-        """Src, weights and sums take at most a quarter of the second-level cache each."""
+        """src, weights and sums take at most a quarter of the second-level cache each."""
         quarter = isa.caches.l2 // 4
         tile = TileShape(max_rows(isa, vectors * dot.span, dot.parts, ones=ones), vectors)
         k_group_bytes, column_bytes = dot.group * dot.a.size, dot.group * dot.b.size
@@ -75,12 +76,12 @@ class ThreadScratch:
 
     @property
     def pitch(self) -> int:
-        """How far rows are apart, in words."""
+        """The row stride in K groups."""
         return self.k_groups + self.lanes + _LINE // self.k_group_bytes
 
     @property
     def lines(self) -> int:
-        """How many rows there is room for: what is written are whole squares."""
+        """The rows that are allocated: stores are of whole squares."""
         return -(-self.rows // self.lanes) * self.lanes
 
     @property
@@ -91,8 +92,8 @@ class ThreadScratch:
 
 @dataclass(frozen=True)
 class Extents:
-    """The sizes of an execution: matrices, rows, columns, words and terms of a sum. Weights may lie
-    in panels, or with neighbours ``in_rows``."""
+    """The sizes of an execution: batch, M, N, and K in K groups and in terms. Weights are in
+    ``panels``, or row-major (``in_rows``)."""
 
     batch: int
     rows: int
@@ -105,8 +106,8 @@ class Extents:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A block has at most so many rows, panels for a tile, and words; ``threads`` is for how many
-    there is work. Weights may be multiplied ``in_place``, in rows."""
+    """The most rows, panels (of a tile's width) and K groups of a block. ``threads`` is the number
+    of threads that there is work for. Row-major weights may be read ``in_place``."""
 
     tile: TileShape
     rows: int
@@ -117,7 +118,7 @@ class Blocks:
 
 
 def choose_blocks(isa: Isa, scratch: ThreadScratch, size: Extents) -> Blocks:
-    """The blocks of an execution: sums are computed in as few parts as there is room for."""
+    """The blocks of an execution, with as few K blocks as the scratch memory allows."""
     work = size.batch * size.rows * size.columns * max(1, size.terms) // work_items.MULTIPLY_ADDS
     threads = max(1, work // work_items.LEAST_WORK)
     wanted = min(work_items.FEW_ITEMS, threads)
@@ -140,7 +141,7 @@ def choose_blocks(isa: Isa, scratch: ThreadScratch, size: Extents) -> Blocks:
     def items() -> int:
         return size.batch * -(-max(1, size.rows) // rows) * -(-total // panels)
 
-    cheap = size.panels or parts == 1  # then blocks of rows share packed weights
+    cheap = size.panels or parts == 1  # blocks of rows then share packed weights
     while items() < wanted and cheap and rows > 2 * tile.rows:
         rows = _even(rows, rows - 1, tile.rows)
     while items() < wanted and panels > 1:
@@ -149,7 +150,7 @@ def choose_blocks(isa: Isa, scratch: ThreadScratch, size: Extents) -> Blocks:
 
 
 def _in_place(scratch: ThreadScratch, size: Extents, threads: int) -> Blocks:
-    """Weights in rows that few rows of src meet: pieces of some rows, again and again."""
+    """Row-major weights that few rows of src use: pieces of some rows at a time."""
     tile = scratch.wide
     width = tile.vectors * scratch.lanes
     total = max(1, size.columns // width)
@@ -161,17 +162,17 @@ def _in_place(scratch: ThreadScratch, size: Extents, threads: int) -> Blocks:
 
 
 def _with_sums(scratch: ThreadScratch, tile: TileShape, rows: int) -> int:
-    """How many panels there is room for beside the sums of so many rows."""
-    cells = (tile.rows + 1) * tile.vectors * scratch.cell  # a row of ones included
+    """The panels for which there is scratch memory for the sums of ``rows`` rows."""
+    cells = (tile.rows + 1) * tile.vectors * scratch.cell  # including a row of ones
     return max(1, scratch.sums // (-(-rows // tile.rows) * cells))
 
 
 def _padded(k_groups: int, lanes: int) -> int:
-    """The words of a panel with room for whole squares."""
+    """The K groups of a panel, rounded up to whole squares."""
     return -(-k_groups // lanes) * lanes
 
 
 def _even(count: int, most: int, step: int) -> int:
-    """The size of parts of at most ``most``, a multiple of ``step``, that are about as large."""
+    """The size of parts of at most ``most``, a multiple of ``step``, of about equal size."""
     parts = max(1, -(-count // max(step, most)))
     return max(step, -(-count // parts // step) * step)

@@ -1,15 +1,14 @@
-"""Packing the factors of a product whose sizes only the execution knows.
+"""Packing of the operands of a matrix product with run-time sizes.
 
-What a work item multiplies is first copied into memory of its thread, where distances are the same
-for all sizes. A factor is a number of *lines*, rows of src or columns of weights, of *words*, each
-a group of neighbouring k::
+A work item copies its operands into scratch memory of its thread, where strides do not depend on
+the sizes. An operand is *lines*, rows of src or columns of weights, of K groups::
 
-    rows     line 0 | w0 w1 w2 ...            panels    k 0 | line 0, line 1, ...  a panel's width
-             line 1 | w0 w1 w2 ...                      k 1 | line 0, line 1, ...
+    rows     line 0 | g0 g1 g2 ...            panels    k 0 | line 0, line 1, ...  a panel's width
+             line 1 | g0 g1 g2 ...                      k 1 | line 0, line 1, ...
 
-A factor is read by vectors along k or along the lines, wherever its elements are neighbours; where
-they are neighbours in neither, one by one. What lies the other way is transposed in registers. A
-word that ends behind the last k is filled up with zeros.
+An operand is read by vectors along k or along the lines, whichever is contiguous, else element by
+element. The other order is obtained by transposition in registers. A K group that ends behind the
+last k is padded with zeros.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from dnnl.codegen.ir.transpose import transpose_registers
 from dnnl.types.dtype import DataType
 
 Across = Callable[[Value, Value, Callable[[Value, Value], Value]], None]
-"""What writes words of a vector of lines: those from a line and a word on, which its last parameter
+"""Writes K groups of a vector of lines, from a line and a K group on, which its last parameter
 reads."""
 
 
 class Order(IntEnum):
-    """Which elements of a factor are neighbours."""
+    """The contiguous dimension of an operand."""
 
-    DEPTH = 0  # those along k
-    LINES = 1  # those of neighbouring lines
+    DEPTH = 0  # along k
+    LINES = 1  # across lines
     NONE = 2
 
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a factor that is packed: ``lines`` of ``k_groups`` words, of which ``depth`` k
-    exist. ``pointer`` is where it begins, distances are in elements."""
+    """The part of an operand that is packed: ``lines`` lines of ``k_groups`` K groups, of which
+    ``depth`` k exist. ``pointer`` is its address, strides are in elements."""
 
     pointer: Value
     lines: Value
@@ -51,8 +50,8 @@ class Part:
 
 
 class Packer:
-    """Writes the packing of one factor of type ``given`` into words of ``group`` elements of type
-    ``held``."""
+    """Writes the packing of an operand of type ``given`` into K groups of ``group`` elements of
+    type ``held``."""
 
     def __init__(self, e: Emitter, given: DataType, held: DataType, group: int) -> None:
         self.e, self._given, self._held, self._group = e, given, held, group
@@ -63,14 +62,14 @@ class Packer:
 
     @property
     def k_group(self) -> Type:
-        """The type by which words are addressed."""
+        """The type by which K groups are addressed."""
         return self._element
 
     def rows(
         self, part: Part, orders: tuple[Order, ...], order: Value, to: Value, pitch: int
     ) -> None:
-        """Write the lines one behind the other, ``pitch`` words apart. What is written behind the
-        last word and the last line are whole vectors and whole squares."""
+        """Write the lines one behind the other, ``pitch`` K groups apart. Stores are of whole
+        vectors and whole squares."""
 
         def along_depth() -> None:
             def line(number: Value) -> None:
@@ -102,8 +101,8 @@ class Packer:
         vectors: int,
         panel: Value,
     ) -> None:
-        """Write panels of ``vectors`` vectors of lines, ``panel`` words apart. What is written
-        behind the last word and the last line are whole squares and whole panels."""
+        """Write panels of ``vectors`` vectors of lines, ``panel`` K groups apart. Stores are of
+        whole squares and whole panels."""
         e, lanes = self.e, self._lanes
         width = vectors * lanes
 
@@ -139,8 +138,8 @@ class Packer:
         along_depth: Callable[[], None],
         across: Mapping[Order, tuple[Across, int]],
     ) -> None:
-        """Write the code of all ``orders`` that there may be; ``order`` says which one there is.
-        ``across`` is what does a number of words of a vector of lines."""
+        """Write the code of all possible ``orders``; ``order`` selects one at run time. ``across``
+        writes some K groups of a vector of lines."""
 
         def run(one: Order) -> Values:
             if one is Order.DEPTH:
@@ -164,7 +163,7 @@ class Packer:
         across: Across,
         step: int,
     ) -> None:
-        """Vectors of lines, word by word: those that are there as a whole without masks."""
+        """Vectors of lines, K group by K group; full ones without masks."""
         e, lanes = self.e, self._lanes
         whole_lines = e.b.and_(part.lines, i64(-lanes))
         whole_k_groups = e.b.sdiv(part.depth, i64(self._group * step))
@@ -187,7 +186,7 @@ class Packer:
 
         some((i64(0), whole_k_groups), (i64(0), whole_lines), whole=True)
 
-        # What is left are the last lines of all words and the last words of the other lines.
+        # The remainder: the last lines of all K groups, and the last K groups of the other lines.
         def rest(k_group: Value) -> None:
             first = e.b.select(e.b.icmp_signed("<", k_group, whole_k_groups), whole_lines, i64(0))
             some((k_group, e.add(k_group, i64(1))), (first, part.lines), whole=False)
@@ -209,7 +208,7 @@ class Packer:
         self.e.loop(i64(0), part.lines, of_line, step=self._lanes, unroll=False, name="lines")
 
     def _each_vector(self, part: Part, line: Value, to: Value) -> None:
-        """The words of a line, vector by vector."""
+        """The K groups of a line, vector by vector."""
 
         def one(k_group: Value) -> None:
             value = self._along_depth(part, line, k_group)
@@ -219,7 +218,7 @@ class Packer:
         self.e.loop(i64(0), part.k_groups, one, step=step, unroll=False, name="word")
 
     def _along_depth(self, part: Part, line: Value, k_group: Value) -> Value:
-        """A vector of neighbouring words of a line, the k of which are neighbours; zeros behind the
+        """A vector of consecutive K groups of a line that is contiguous along k; zeros behind the
         last k."""
         e, count = self.e, self._lanes * self._group
         first = e.mul(k_group, self._group)
@@ -244,8 +243,8 @@ class Packer:
     def _along_lines(
         self, part: Part, order: Order, line: Value, k_group: Value, *, whole: bool
     ) -> Value:
-        """The same word of a vector of lines; unless they are there as a ``whole``, any value for
-        lines behind the last one, and zeros behind the last k."""
+        """The same K group of a vector of lines. Unless they are ``whole``, lines behind the last
+        one have any value, and k behind the last one are zero."""
         e, lanes = self.e, self._lanes
         mask = None if whole else vector.first_lanes(e, e.b.sub(part.lines, line), lanes)
         packed: Value = None
@@ -264,10 +263,10 @@ class Packer:
     def _elements(
         self, part: Part, order: Order, line: Value, k: Value, mask: vector.Mask, *, whole: bool
     ) -> Value:
-        """The element k of a vector of lines, in the type that is held."""
+        """Element k of a vector of lines, in the packed type."""
         e, lanes = self.e, self._lanes
         exists = None if whole else e.b.icmp_signed("<", k, part.depth)
-        if exists is not None:  # with no k at all there is no word
+        if exists is not None:  # without any k there is no K group
             k = e.smaller(k, e.b.sub(part.depth, i64(1)))
         place = e.add(e.b.mul(line, part.line_step), e.b.mul(k, part.depth_step))
         kind = vector.vector_type(self._stored, lanes)

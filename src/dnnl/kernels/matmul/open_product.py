@@ -1,13 +1,12 @@
-"""The phase of a product whose sizes only the execution knows.
+"""The compute phase of a matrix product with run-time sizes.
 
-A work item is a block of dst. For each part of its sums it packs src, and weights that are not in
-panels, into memory of its thread; a register tile then meets all panels of the block::
+A work item is a block of dst. For each K block it packs src, and weights that are not in panels,
+into scratch memory of its thread; a register tile then meets all panels of the block::
 
-    unit  ->  part of k  ->  pack  ->  tile of rows  ->  panel  ->  products  ->  end
+    unit  ->  part of k  ->  pack  ->  tile of rows  ->  panel  ->  products  ->  epilogue
 
-A tile has as many rows as are left, up to the most that registers hold: there is code for each
-number. Its sums go through memory, where those of a part wait for the next one, and where one code
-for all heights finishes them row by row.
+There is code for tiles of several heights. Sums go through memory: partial sums stay there between
+K blocks, and one epilogue for all heights reads them row by row.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ from dnnl.runtime.image import Phase
 
 @dataclass(frozen=True)
 class _Unit:
-    """A block of dst: its numbers of rows and panels, the columns from its first one on, and where
-    its part of each tensor begins."""
+    """A block of dst: its numbers of rows and panels, the columns from its first one on, and the
+    offset of its part in each tensor."""
 
     rows: Value
     panels: Value
@@ -57,7 +56,7 @@ class _Unit:
 def emit_open_product(
     module: Module, symbol: str, conf: OpenMatmulConf, tensors: Tensors, slot: int
 ) -> Phase:
-    """Write the phase ``symbol``, whose words are the argument ``slot``."""
+    """Write the phase ``symbol``, whose launch parameters are the argument ``slot``."""
     given = [op for op in tensors.ends if op is not tensors.row_sums]
     operands = (tensors.src, tensors.weights, *given)
     phase = PhaseFunction(module, symbol, (slot, *(operand.slot for operand in operands)))
@@ -136,7 +135,7 @@ class _OpenProductWriter:
         )
 
     def _divide_scratch(self, phase: PhaseFunction, operands: Sequence[Operand]) -> None:
-        """Divide the memory of the thread."""
+        """Divide the scratch memory of the thread."""
         e, isa = self.e, self.e.isa
         self._scratch = own = scratch(self.conf, isa, self.tensors)
         size = (own.lines + 1) * own.pitch * own.k_group_bytes
@@ -151,7 +150,7 @@ class _OpenProductWriter:
             self._pointers[self.tensors.row_sums] = row_sums
 
     def units(self, begin: Value, end: Value) -> None:
-        """The units of work that belong to the items ``begin`` to ``end``."""
+        """The units of work of the items ``begin`` to ``end``."""
         e, b = self.e, self.e.b
         total = self._head[LaunchParameter.UNITS]
         first, last = (b.udiv(b.mul(total, item), i64(SHARES)) for item in (begin, end))
@@ -163,7 +162,7 @@ class _OpenProductWriter:
             wanted = (here.src, here.rows), (here.weights, here.panels)
             fresh = []
             for (place, count), before, held in zip(wanted, packed[::2], packed[1::2], strict=True):
-                # A factor that is broadcast has all of its blocks in one place.
+                # All blocks of a broadcast operand are at the same place.
                 other = b.or_(b.icmp_signed("!=", place, before), b.icmp_signed(">", count, held))
                 fresh.append(b.or_(several, other))
             e.loop(
@@ -228,7 +227,7 @@ class _OpenProductWriter:
         )
 
     def _part(self, unit: _Unit, number: Value, fresh: Sequence[Value]) -> None:
-        """One part of the sums of a block."""
+        """One K block."""
         e, b, head = self.e, self.e.b, self._head
         k_group = b.mul(number, head[LaunchParameter.BLOCK_K_GROUPS])
         k_groups = e.smaller(
@@ -254,7 +253,7 @@ class _OpenProductWriter:
         )
 
     def _pack_src(self, unit: _Unit, stretch: Stretch) -> None:
-        """Copy the part of src, and add its terms to the sums of the rows."""
+        """Pack the part of src, and add its terms to the row sums."""
         dot, given = self.conf.multiply, self.conf.src[1]
         packer = Packer(self.e, given.data_type, dot.a, dot.group)
         part = self._factor(self.tensors.src, self._src, unit.src, unit.rows, stretch)
@@ -274,7 +273,7 @@ class _OpenProductWriter:
         return Part(where, lines, stretch.k_groups, stretch.depth, steps.first, steps.second)
 
     def _weights_of(self, unit: _Unit, stretch: Stretch, fresh: Value) -> tuple[Value, Value]:
-        """Where the panels of a part begin, and how far they are apart, in elements."""
+        """The address of the panels of a K block, and their stride in elements."""
         e, b, dot, own = self.e, self.e.b, self.conf.multiply, self._scratch
         _, element = dot.element
         if self.conf.panels:
@@ -312,7 +311,7 @@ class _OpenProductWriter:
         return base, step
 
     def _sum_rows(self, sums: Value, rows: Value, stretch: Stretch) -> None:
-        """Add the terms of a part to the sums of the rows."""
+        """Add the terms of a K block to the row sums."""
         e, b, dot, own = self.e, self.e.b, self.conf.multiply, self._scratch
         kind = vector.vector_type(I32, own.lanes)
         zero = vector.splat_constant(kind, 0)

@@ -1,4 +1,4 @@
-"""A register tile of a product whose sizes only the execution knows: its products and its end."""
+"""A register tile of a matrix product with run-time sizes: its products and its epilogue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dnnl.kernels.matmul.open_blocks import ThreadScratch
 
 @dataclass(frozen=True)
 class Steps:
-    """Where a tensor begins and its steps along the two axes of a matrix and along the batch."""
+    """The offset of a tensor, and its strides along the axes of a matrix and along the batch."""
 
     base: Value
     first: Value
@@ -33,8 +33,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The part of the k that a block multiplies: its number, its first word, and how many words
-    and k there are."""
+    """A K block: its number, its first K group, and how many K groups and k it has."""
 
     number: Value
     k_group: Value
@@ -43,16 +42,16 @@ class Stretch:
 
 
 def _heights(most: int) -> list[int]:
-    """The numbers of rows for which there is code; those between are rounded up."""
+    """The heights for which there is code; those in between are rounded up."""
     return sorted({1, most, *range(2, most, 2)})
 
 
 class Tiles:
-    """Writes tiles: their sums are in memory between their parts, and there the code for their ends
-    finds them, whatever their heights are.
+    """Writes tiles. Sums are stored in memory between K blocks, where one epilogue for all heights
+    reads them.
 
-    ``pointers`` are the addresses of the tensors at the ends, ``steps`` say how they lie. Weights
-    that are multiplied where they lie go on ``along`` elements further for each k.
+    ``pointers`` are the addresses of the operands of the epilogue, ``steps`` their strides. Weights
+    that are read in place have the k stride ``along``, in elements.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Tiles:
     def multiply(
         self, pointers: tuple[Value, Value], buffer: Value, height: Value, stretch: Stretch
     ) -> None:
-        """Add the products of a part to the sums of a tile."""
+        """Add the products of a K block to the sums of a tile."""
         e, own, dot = self.e, self._scratch, self._conf.multiply
 
         def panels() -> Values:
@@ -112,8 +111,7 @@ class Tiles:
         e.branch(self._reads_in_place, rows_of_weights, panels)
 
     def _by_height(self, height: Value, run: Callable[[int], None], heights: Sequence[int]) -> None:
-        """Run the code for the least of some heights that a tile has room in: full tiles are found
-        first."""
+        """Run the code of the least height that fits a tile; full tiles are checked first."""
 
         def one(rows: int) -> Values:
             run(rows)
@@ -138,11 +136,11 @@ class Tiles:
     def _products(
         self, factors: Factors, step: int | Value, buffer: Value, rows: int, stretch: Stretch
     ) -> None:
-        """Add the products of a part to the sums of a tile of so many ``rows``, where weights go
-        on ``step`` elements further for each word."""
+        """Add the products of a K block to the sums of a tile of ``rows`` rows; ``step`` is the K
+        group stride of weights in elements."""
         e, own, dot = self.e, self._scratch, self._conf.multiply
         offsets: list[int | None] = [n * own.pitch * dot.group for n in range(rows)]
-        if self._finish.needs_column_sums:  # before the rows, of which there may be too many
+        if self._finish.needs_column_sums:  # rows are rounded up, so ones come first
             offsets.insert(0, None)
         zero = Tile.of(dot.zero(e), len(offsets), len(factors.vectors))
         kind = zero.cells[0].type
@@ -157,7 +155,7 @@ class Tiles:
         accumulate(e, Tile(zero.vectors, cells), factors, [level]).store(e, buffer)
 
     def end(self, buffer: Value, height: Value, places: Values, columns: Value) -> None:
-        """Finish the sums of a tile of which so many ``columns`` exist, row by row."""
+        """Run the epilogue of a tile of ``columns`` columns, row by row."""
         e, lanes, size = self.e, self._scratch.lanes, self._head[LaunchParameter.TILE_COLUMNS]
         accumulator = self._conf.multiply.accumulator
         first = size if self._finish.needs_column_sums else i64(0)
@@ -201,8 +199,8 @@ class Tiles:
         lanes: int,
         left: Value | None,
     ) -> None:
-        """Finish a vector of a row, which lies beside those of a row of ones; only so many columns
-        exist as are ``left``, if that is given."""
+        """Run the epilogue for a vector of a row, whose column sums are those of the row of ones.
+        Only ``left`` columns exist, if that is given."""
         e = self.e
         kind = vector.vector_type(self._conf.multiply.accumulator, lanes)
 

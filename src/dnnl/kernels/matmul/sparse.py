@@ -1,13 +1,13 @@
-"""Products of a sparse matrix and a dense one: sums over the elements that each row of src stores.
+"""Products of a sparse matrix and a dense one: sums over the stored elements of each row of src.
 
     csr  row m stores the elements pointers[m] .. pointers[m + 1] - 1
-    coo  a first phase finds these pointers, as the elements are sorted by rows
+    coo  a first phase computes these pointers, as the elements are sorted by rows
 
-Vectors lie along the columns of the dense matrix, so an element is loaded once for many of them.
-Where they lie along rows, as with a single column, each lane walks its own row.
+Vectors go along the columns of the dense matrix, so that each stored element is loaded once for
+many columns. If they go along rows, as with a single column, each lane processes its own row.
 
-Nobody has checked the indices. Pointers are held inside of the buffers and columns inside of the
-dense matrix: wrong ones give wrong results and touch nothing else.
+Indices are not validated. Pointers are clamped to the buffers and columns to the dense matrix:
+wrong ones give wrong results and access nothing else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dnnl.types.post_ops import PostOp
 
 Term = Callable[[Point, Value], tuple[Value, Value]]
 TYPES = WIDE_FLOATS | SMALL_FLOATS
-# Registers of neighbouring columns for which an element is loaded once.
+# Registers of consecutive columns for which an element is loaded once.
 _REGISTERS = 8
 
 
@@ -55,14 +55,14 @@ class SparseMatmulConf:
 
 
 def refuse_sparse(conf: SparseMatmulConf, isa: Isa) -> Refusal | None:
-    """Why a product with one sparse factor cannot be generated, or None."""
+    """Why a product with one sparse operand cannot be generated, or None."""
     given = [desc for desc in (conf.src, conf.weights, conf.dst, conf.bias) if not desc.is_zero]
     refusal = refuse_types(*given, allowed=TYPES)
     if refusal is None and isa.device is not None:
         refusal = Refusal(Reason.ISA, f"sparse matrices on the device {isa.name}")
     f64 = {desc.data_type is DataType.f64 for desc in (conf.src, conf.weights, conf.dst)}
     if refusal is None and len(f64) > 1:
-        refusal = Refusal(Reason.DATA_TYPE, "f64 beside another type")
+        refusal = Refusal(Reason.DATA_TYPE, "f64 and another type")
     return refusal or refuse(conf.post_ops, conf.dst)
 
 
@@ -77,14 +77,14 @@ def configure(conf: SparseMatmulConf, isa: Isa) -> SparseMatmulConf | Refusal:
 
 
 def _pointers(conf: SparseMatmulConf) -> Argument:
-    """Where the kernel finds the pointers to rows."""
+    """Where the kernel finds the row pointers."""
     if isinstance(conf.src.encoding, Csr):
         return Arg.part(Arg.SRC, 2), conf.src.buffers[2]
     return Arg.SCRATCHPAD, MemoryDesc((conf.src.dims[0] + 1,), DataType.s32)
 
 
 def build(conf: SparseMatmulConf, isa: Isa) -> Kernel:
-    """The pointers, where they have to be found, and one nest."""
+    """The row pointers, if they must be computed, and one nest."""
     arguments, module = Arguments(), Module("matmul", isa)
     phases = []
     if isinstance(conf.src.encoding, Coo):
@@ -112,7 +112,7 @@ def _product(conf: SparseMatmulConf, isa: Isa, arguments: Arguments) -> Nest:
     epilogue = Epilogue(conf.post_ops, dst, arguments)
 
     def term(point: Point, place: Value) -> tuple[Value, Value]:
-        """A stored element and the weights that it meets."""
+        """A stored element and the weights that it multiplies."""
         at = point.at({stored: place})
         met = at.at({found: clamped(point.e, at.lookup(where), terms - 1)})
         return at.load(values), met.load(weights)
@@ -168,8 +168,8 @@ def _sum(point: Point, first: Value, last: Value, nnz: int, term: Term) -> Value
 
 
 def clamped(e: Emitter, value: Value, most: int) -> Value:
-    """A number, or one in each lane, that is at most ``most``. Signed 32 bits below zero come as
-    large numbers."""
+    """A number, or one in each lane, that is at most ``most``. Negative signed 32-bit numbers
+    arrive as large numbers."""
     limit: Value = i64(most)
     if value.type != I64:
         limit = vector.splat_constant(value.type, most)
@@ -184,7 +184,7 @@ def bias_of(conf: SparseMatmulConf, arguments: Arguments, dst: Operand) -> Opera
 
 
 def _emit_pointers(module: Module, conf: SparseMatmulConf, arguments: Arguments) -> Phase:
-    """Write the phase that finds the first stored element of each row, by bisection."""
+    """Write the phase that finds the first stored element of each row by binary search."""
     desc = conf.src.buffers[1]
     (nnz,), count = desc.dims, conf.src.dims[0] + 1
     slots = arguments.slot(Arg.part(Arg.SRC, 1)), arguments.slot(Arg.SCRATCHPAD)
@@ -194,7 +194,7 @@ def _emit_pointers(module: Module, conf: SparseMatmulConf, arguments: Arguments)
 
     def item(row: Value) -> None:
         wanted = e.b.trunc(row, I32)
-        found: Value = i64(0)  # so many elements are known to lie in rows above
+        found: Value = i64(0)  # the number of elements known to be in rows above
         for power in reversed(range(nnz.bit_length())):
             more = e.add(found, i64(1 << power))
             last = e.add(clamped(e, more, nnz), i64(-1))

@@ -1,16 +1,17 @@
-"""Products of a dense matrix and a sparse one: every stored element is added to a column of sums.
+"""Products of a dense matrix and a sparse one: every stored element is accumulated into a column of
+sums.
 
-Vectors lie along the rows of src, which are copied so that a block of rows has the elements of one
-k behind each other. One work item has a block; its sums lie column by column, so that an element
-(k, n) is one multiplication and addition of vectors in memory::
+Vectors go along the rows of src, which is copied so that the elements of one k are contiguous
+within a block of rows. A work item has a block; its sums are stored column by column, so that an
+element (k, n) is one multiply-add of vectors in memory::
 
     src          [rows / W][k][W]
     sums         [rows / W][n][W]     n of the element: sums[n] += src[k] * value
 
-A last phase finishes the sums and stores them in the layout of dst.
+A last phase applies the epilogue to the sums and stores them in the layout of dst.
 
-Nobody has checked the indices: elements that lie outside of the matrix are left out, pointers are
-held inside of the buffers.
+Indices are not validated: elements outside of the matrix are skipped, pointers are clamped to the
+buffers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _REGISTERS = 4
 
 @dataclass(frozen=True)
 class SparseWeightsConf:
-    """``product`` with ``src``, what it is copied to, and ``sums`` in the scratchpad."""
+    """``product`` with the copy of src, and ``sums`` in the scratchpad."""
 
     product: SparseMatmulConf
     src: Argument
@@ -68,7 +69,7 @@ def configure(product: SparseMatmulConf, isa: Isa) -> SparseWeightsConf | Refusa
 
 
 def build(conf: SparseWeightsConf, isa: Isa) -> Kernel:
-    """The copy of src, the sums, and what finishes them."""
+    """The copy of src, the sums, and their epilogue."""
     arguments, module = Arguments(), Module("matmul", isa)
     phases = emit_copies(module, "matmul", conf.copies, arguments)
     phases.append(_emit_sums(module, conf, arguments))
@@ -87,7 +88,7 @@ def build(conf: SparseWeightsConf, isa: Isa) -> Kernel:
 
 
 def _emit_sums(module: Module, conf: SparseWeightsConf, arguments: Arguments) -> Phase:
-    """Write the phase that adds the stored elements up, a block of rows an item."""
+    """Write the phase that accumulates the stored elements; a work item is a block of rows."""
     weights, isa = conf.product.weights, module.isa
     slots = [arguments.slot(Arg.part(Arg.WEIGHTS, number)) for number in range(3)]
     scratch = arguments.slot(Arg.SCRATCHPAD)
@@ -101,7 +102,7 @@ def _emit_sums(module: Module, conf: SparseWeightsConf, arguments: Arguments) ->
 
 
 class _Columns:
-    """Writes how the sums of one block of rows are made."""
+    """Writes the sums of one block of rows."""
 
     def __init__(
         self, e: Emitter, conf: SparseWeightsConf, buffers: list[Value], scratch: Value
@@ -147,7 +148,7 @@ class _Columns:
         e.loop(i64(0), i64(self._k), row, unroll=False, name="k")
 
     def _one_by_one(self, src: Value, sums: Value) -> None:
-        """Elements that each tell their k."""
+        """Elements that store their k."""
         e = self._e
 
         def element(place: Value) -> None:
@@ -159,7 +160,7 @@ class _Columns:
         e.loop(i64(0), i64(self._nnz), element, unroll=False, name="stored")
 
     def _add(self, sums: Value, place: Value, column: Value, rows: Callable[[], Value]) -> None:
-        """Add ``rows`` times a stored element to the sums of its column, if there is such."""
+        """Add ``rows`` times a stored element to the sums of its column, if that exists."""
         e = self._e
 
         def into() -> Values:
@@ -180,17 +181,17 @@ class _Columns:
         return vector.splat(e, vector.only(e, core), self._conf.width)
 
     def _index(self, buffer: int, place: Value) -> Value:
-        """A number of a buffer of indices, as i64; those below zero are large."""
+        """An element of a buffer of indices, as i64; negative ones are large."""
         e = self._e
         where = e.element(self._buffers[buffer], place, I32)
         return e.b.zext(e.b.load(where, typ=I32, align=4), I64)
 
     def _block(self, part: Argument, number: Value, extent: int) -> Value:
-        """Where the vectors of one block begin."""
+        """The address of the vectors of one block."""
         e = self._e
         first = e.add(e.mul(number, extent * self._conf.width), i64(part[1].offset0))
         return e.opaque(e.element(self._scratch, first, self._core))
 
     def _vector(self, block: Value, number: Value) -> Value:
-        """Where a vector of a block lies."""
+        """The address of a vector of a block."""
         return self._e.element(block, self._e.mul(number, self._conf.width), self._core)

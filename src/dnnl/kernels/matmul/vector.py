@@ -1,8 +1,8 @@
-"""Products of a matrix and a vector, and of two vectors, in floats: folds along k.
+"""Matrix-vector and vector-vector products of floats: reductions along k.
 
-Tiles of a product have a row for each row of src and vectors of columns. With one column, nearly
-all of each vector would be idle. Here vectors lie along whatever is contiguous: k, rows or columns.
-A long k is cut into parts that are shared out, in how many follows from the sizes alone.
+Tiles of a product have a row for each row of src and vectors of columns. With one column most lanes
+would be idle. Here vectors go along whatever is contiguous: k, rows or columns. A long k is split
+into parts that threads share; their number depends on the sizes only.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 _NONE = MemoryDesc.zero()
-# Fewer terms are as fast by tiles.
+# With fewer terms tiles are as fast.
 _LEAST_TERMS = 64
-# Rows that fill a cache line are read faster by tiles, which go along several of them at once.
+# The row length in bytes from which tiles, which read several rows at once, are faster.
 _LONG_ROW = 64
 
 
 @dataclass(frozen=True)
 class VectorProductConf:
-    """dst = post_ops(src x weights + bias), a batch of products one of whose factors is a vector;
-    sums of parts lie in the ``scratchpad``, which has so many bytes, as ``partial``."""
+    """dst = post_ops(src x weights + bias), a batch of products with a vector as one operand.
+    ``partial`` are the sums of parts in the ``scratchpad``, which is in bytes."""
 
     src: MemoryDesc
     weights: MemoryDesc
@@ -54,7 +54,7 @@ def configure(
     post_ops: tuple[PostOp, ...],
     isa: Isa,
 ) -> VectorProductConf | Refusal:
-    """Accept plain layouts of floats where k is long and vectors do not have to gather."""
+    """Accept plain layouts of floats if k is long and vectors need no gather."""
     refusal = refuse_types(src, weights, dst, allowed=WIDE_FLOATS)
     refusal = refusal or refuse_tensors(src, weights, bias, dst) or refuse(post_ops, dst)
     if refusal is not None:
@@ -75,7 +75,7 @@ def configure(
 
 
 def _in_order(src: MemoryDesc, weights: MemoryDesc) -> bool:
-    """Whether the matrix is dense along k, or else in short rows."""
+    """Whether the matrix is contiguous along k, or along short rows."""
     if weights.dims[-1] == 1:
         (row, k), length, kind = src.strides[-2:], src.dims[-2], src.data_type
     else:
@@ -84,7 +84,7 @@ def _in_order(src: MemoryDesc, weights: MemoryDesc) -> bool:
 
 
 def build(conf: VectorProductConf, isa: Isa) -> Kernel:
-    """The fold, in parts where that is worth it."""
+    """The reduction, in parts if that pays off."""
     module, arguments = Module("matmul", isa), Arguments()
     fold = _fold(conf, arguments)
     slot = -1 if conf.partial.is_zero else arguments.slot(Arg.SCRATCHPAD)

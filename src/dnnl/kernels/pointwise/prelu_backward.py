@@ -1,4 +1,5 @@
-"""Gradients of a prelu: of src, and of its weights, which collect what shares them."""
+"""Gradients of a prelu: of src, and of its weights, which sum over the elements that share a
+weight."""
 
 from __future__ import annotations
 
@@ -27,11 +28,11 @@ _CACHED = 1024
 
 @dataclass(frozen=True)
 class PreluBackwardConf:
-    """diff_src = diff_dst where src > 0, else diff_dst * weights; diff_weights is the sum of
-    src * diff_dst over those elements of a weight that are not positive.
+    """diff_src = diff_dst where src > 0, else diff_dst * weights; diff_weights is the sum of src *
+    diff_dst over the elements of a weight that are not positive.
 
-    ``partial`` results of sums lie in the ``scratchpad`` of that many bytes, and so do the
-    ``totals``, where diff_weights has padding along a dimension that is summed over.
+    ``partial`` sums are in the ``scratchpad``, which is in bytes. So are the ``totals``, if
+    diff_weights has padding along a dimension that is summed over.
     """
 
     src: MemoryDesc
@@ -83,7 +84,7 @@ def _with_scratchpad(conf: PreluBackwardConf, isa: Isa) -> PreluBackwardConf:
 
 
 def build(conf: PreluBackwardConf, isa: Isa) -> Kernel:
-    """One fold over all that shares a weight, which makes diff_src on its way."""
+    """One reduction over the elements that share a weight, which also computes diff_src."""
     module, arguments = Module("prelu_backward", isa), Arguments()
     entry = symbol("prelu_backward", [conf.src, conf.diff_src, conf.diff_weights], isa)
     fold = _fold(conf, arguments)
@@ -98,7 +99,7 @@ def build(conf: PreluBackwardConf, isa: Isa) -> Kernel:
 
 
 def _fold(conf: PreluBackwardConf, arguments: Arguments) -> Fold:
-    """The sums of diff_weights. diff_src is stored with each term of a sum, or where it has padding
+    """The sums of diff_weights. diff_src is stored with each term of a sum; if it has padding,
     behind each part of the sums, while that is in a cache."""
     axes = letters(conf.src.dims)
     index = tuple(Affine.of(axis) for axis in axes)

@@ -30,7 +30,7 @@ from dnnl.types.kinds import RUNTIME_DIM, Alg
 from dnnl.types.memory_desc import MemoryDesc
 
 _NONE = MemoryDesc.zero()
-_CACHED = 256  # decisions that are remembered for descriptions that come again
+_CACHED = 256  # cached plans
 _WHOLE = frozenset({Alg.reduction_sum, Alg.reduction_mean, Alg.reduction_max, Alg.reduction_min})
 _LARGER = frozenset({Alg.reduction_norm_lp_max, Alg.reduction_norm_lp_power_p_max})
 _ROOTS = frozenset({Alg.reduction_norm_lp_max, Alg.reduction_norm_lp_sum})
@@ -41,12 +41,12 @@ Combine = Callable[[Emitter, Value, Value], Value]
 
 @dataclass(frozen=True)
 class ReductionConf:
-    """dst = src reduced along the dimensions ``reduces``, of which dst has one element, with
+    """dst = src reduced along the dimensions ``reduces``, along which dst has size 1, with
     ``attributes``.
 
-    Where a part of the reduction is a work item, ``partial`` results lie in the ``scratchpad``,
-    which has that many bytes. So do the results before all else, as ``total``, where blocks of dst
-    pad a dimension that is reduced.
+    If several work items share a reduction, ``partial`` results are in the ``scratchpad``, whose
+    size is in bytes. So are the results before conversion, as ``total``, if blocks of dst pad a
+    reduced dimension.
     """
 
     alg: Alg
@@ -62,23 +62,23 @@ class ReductionConf:
 
     @property
     def reduced(self) -> dict[int, int]:
-        """The extent of each dimension that is reduced."""
+        """The extent of each reduced dimension."""
         return {dim: self.src.dims[dim] for dim in self.reduces}
 
     @property
     def exact(self) -> bool:
-        """Whether integers become integers, by sums or comparisons in s32."""
+        """Whether integers are reduced to integers, by sums or comparisons in s32."""
         whole = self.alg in _WHOLE and not self.attributes.quantizes(Arg.SRC)
         return whole and self.src.data_type.is_integer and self.dst.data_type.is_integer
 
     @property
     def held(self) -> DataType:
-        """The type of what is accumulated."""
+        """The type of the accumulator."""
         return _S32 if self.exact else computed_in(self.src, self.dst)
 
     @property
     def norm(self) -> bool:
-        """Whether powers of magnitudes are added up."""
+        """Whether powers of magnitudes are summed."""
         return "norm" in self.alg.name
 
 
@@ -101,7 +101,7 @@ def configure(
 
 
 def _with_open_scratchpad(conf: ReductionConf) -> ReductionConf:
-    """The configuration with the room that it takes for all sizes, if it reduces any."""
+    """The configuration with the scratchpad for all run-time sizes, if it reduces any dimension."""
     if not conf.reduces:
         return conf
     scratchpad = Scratchpad()
@@ -111,7 +111,7 @@ def _with_open_scratchpad(conf: ReductionConf) -> ReductionConf:
 
 @lru_cache(_CACHED)
 def _with_scratchpad(conf: ReductionConf, isa: Isa) -> ReductionConf:
-    """The configuration with the room that it takes. Planning takes a millisecond."""
+    """The configuration with its scratchpad; cached, as planning takes a millisecond."""
     scratchpad = Scratchpad()
     if any(conf.dst.padded_dims[dim] > 1 for dim in conf.reduced):
         _, total = scratchpad.take(MemoryDesc(conf.dst.dims, conf.held))
@@ -124,10 +124,11 @@ def _with_scratchpad(conf: ReductionConf, isa: Isa) -> ReductionConf:
 
 
 def build(conf: ReductionConf, isa: Isa) -> Kernel:
-    """A fold, shared out where that is worth it; then the results where they are apart."""
+    """A reduction, shared among threads if that pays off; then the conversion of separate
+    totals."""
     module, arguments = Module("reduction", isa), Arguments()
     own = _Reducer(conf, arguments)
-    # The slot of what is not there is named by nobody.
+    # -1: no partial results.
     slot = -1 if conf.partial.is_zero else arguments.slot(Arg.SCRATCHPAD)
     entry = symbol("reduction", [conf.src, conf.dst], isa)
     phases = emit_fold(module, entry, own.fold, (slot, conf.partial))
@@ -153,7 +154,7 @@ OPEN = OpenKernel("reduction", _nests, {"src": Arg.SRC, "dst": Arg.DST})
 
 
 class _Reducer:
-    """The tensors of a reduction, and what is done at one point of them."""
+    """The operands of a reduction, and its steps."""
 
     def __init__(self, conf: ReductionConf, arguments: Arguments) -> None:
         self._conf = conf
@@ -172,7 +173,7 @@ class _Reducer:
 
     @property
     def fold(self) -> Fold:
-        """The reduction, to dst or to where its results wait."""
+        """The reduction to dst, or to the separate totals."""
         parallel, reduced = self._parallel, tuple(self._reduced.values())
         total, result = self.total, self._result
         if total is None:
@@ -193,7 +194,7 @@ class _Reducer:
         return Fold(parallel, reduced, self._given.operands, (total,), self._reduction, store_total)
 
     def finished(self, total: Operand) -> Nest:
-        """What makes dst of the results that wait."""
+        """The conversion of separate totals to dst."""
 
         def body(point: Point) -> None:
             self._finish(point, point.load_stored(total))
@@ -253,7 +254,7 @@ class _Reducer:
         return f32.power(point.e, f32.absolute(point.e, self._load(point)), self._conf.p)
 
     def _finish(self, point: Point, total: Value) -> None:
-        """Store what becomes of a result."""
+        """Convert a total, and store it."""
         e, conf = point.e, self._conf
         if self._bare:
             point.store_stored(self._result.dst, total)
@@ -269,7 +270,7 @@ class _Reducer:
         self._result.store(point, total)
 
     def _settled(self, point: Point, total: Value) -> Value:
-        """The norm out of the sum of powers."""
+        """The norm of a sum of powers."""
         e, conf = point.e, self._conf
         if conf.alg in _LARGER:
             total = vector.maximum(e, total, point.constant(conf.eps))
@@ -283,7 +284,7 @@ class _Reducer:
 
     @property
     def _bare(self) -> bool:
-        """Whether the sum of integers is dst as it is."""
+        """Whether sums of integers are stored in dst unchanged."""
         conf = self._conf
         plain = conf.attributes.plain and conf.alg is not Alg.reduction_mean
         return conf.exact and plain and conf.dst.data_type is _S32
@@ -295,8 +296,8 @@ def _reduction(
     term: Callable[[Point], Value],
     data_type: DataType,
 ) -> Reduction:
-    """What combines the terms of all iterations; those that do not count are left out, or where
-    numbers are loaded as floats, load what is ``neutral``."""
+    """Combine the terms of all iterations. Masked-off iterations are skipped; for floats they load
+    the ``neutral`` element."""
 
     def step(point: Point, result: Value) -> Values:
         return (combine(point.e, term(point), result),)

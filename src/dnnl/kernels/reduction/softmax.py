@@ -1,4 +1,4 @@
-"""Softmax along one dimension: three passes over each row, which a cache holds."""
+"""Softmax along one dimension: three passes over each row, which stays in a cache."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
-# The largest numbers of the types that are computed in.
+# The largest finite numbers of the accumulation types.
 _LARGEST = {DataType.f32: 2.0**128 - 2.0**104, DataType.f64: sys.float_info.max}
 
 
 @dataclass(frozen=True)
 class SoftmaxConf:
     """dst = softmax of src along ``axis``, or its logarithm, with ``attributes``. A row of -inf
-    gives NaN if ``undefined``, else zeros (-inf of the logarithm)."""
+    gives NaN if ``undefined``, else zeros (-inf for the logarithm)."""
 
     alg: Alg
     axis: int
@@ -85,12 +85,12 @@ def _nests(conf: SoftmaxConf, arguments: Arguments) -> Iterator[Nest]:
         result.outputs,
         row.body,
         numbers=result.numbers,
-        reads_dst=row.keep or result.reads_dst,
+        reads_dst=row.in_dst or result.reads_dst,
         registers=result.registers,
         reduction_unroll=1 if drops else REDUCTION_UNROLL,
         unroll=1 if drops else UNROLL,
         core=core_of(conf.src, conf.dst),
-        uses_row_buffer=row.puts_by,
+        uses_row_buffer=row.buffers_row,
     )
 
 
@@ -98,21 +98,22 @@ OPEN = OpenKernel("softmax", _nests, {"src": Arg.SRC, "dst": Arg.DST})
 
 
 class _Row:
-    """The passes over one row, or over as many rows side by side as a vector has lanes."""
+    """The passes over one row, or over as many rows in parallel as a vector has lanes."""
 
     def __init__(self, conf: SoftmaxConf, given: Sources, result: Result) -> None:
         self.given, self.result, self.dst = given, result, result.dst
         self.log = conf.alg is Alg.softmax_log
-        # The exponentials wait in dst for their sum if that holds them without rounding, unless a
-        # post-op still needs what is there; or else, of rows that are not too long, beside it.
+        # The exponentials are stored in dst between the passes if it holds them without rounding
+        # and no post-op reads its previous contents; otherwise, for rows that are not too long, in
+        # a row buffer.
         computed = computed_in(conf.src, conf.dst)
         self.undefined, exact = conf.undefined, conf.dst.data_type is computed
-        # Where no row is to be NaN, the maximum is finite: -inf - -inf is not computed.
+        # If no row may become NaN, the maximum is finite: -inf - -inf is not computed.
         self.least = -inf if conf.undefined else -_LARGEST[computed]
-        self.keep = exact and not self.log and not result.reads_dst
-        self.puts_by = not (self.log or self.keep)
-        # A row is multiplied once, by the reciprocals of the sum and the scale, if nothing comes
-        # between them and the row has one scale.
+        self.in_dst = exact and not self.log and not result.reads_dst
+        self.buffers_row = not (self.log or self.in_dst)
+        # A row is multiplied once, by the product of the reciprocals of the sum and the scale, if
+        # nothing is computed in between and the row has one scale.
         own = conf.attributes
         scale = dict(own.quantization.scales).get(Arg.DST)
         single = scale is None or scale.shape(conf.dst.dims)[conf.axis] == 1
@@ -125,14 +126,14 @@ class _Row:
         def exponential(p: Point) -> Value:
             return math.exp_of_negative(p.e, p.e.b.fsub(self._load(p), peak))
 
-        room = point.row_buffer() if self.puts_by else None
+        row_buffer = point.row_buffer() if self.buffers_row else None
 
         def accumulate(p: Point, total: Value) -> Values:
             term = exponential(p)
-            if self.keep:
+            if self.in_dst:
                 p.store(self.dst, term)
-            elif room is not None:
-                p.buffer_store(room, term)
+            elif row_buffer is not None:
+                p.buffer_store(row_buffer, term)
             return (p.e.b.fadd(total, term),)
 
         (total,) = point.fold((0.0,), accumulate, added)
@@ -142,19 +143,19 @@ class _Row:
         else:
             inverse = point.e.b.fdiv(point.constant(1.0), total)
             if self.at_once:
-                # The reciprocal of the scale does not wait for the sum.
+                # The reciprocal of the scale does not depend on the sum.
                 inverse = point.e.b.fmul(inverse, self.result.unit(point))
 
-        def waiting(p: Point) -> Value:
-            if self.keep:
+        def stored_exponential(p: Point) -> Value:
+            if self.in_dst:
                 return p.load(self.dst)
-            return exponential(p) if room is None else p.buffer_load(room)
+            return exponential(p) if row_buffer is None else p.buffer_load(row_buffer)
 
         def finish(p: Point) -> None:
             if self.log:
                 value = p.e.b.fsub(p.e.b.fsub(self._load(p), peak), logarithm)
             else:
-                value = p.e.b.fmul(waiting(p), inverse)
+                value = p.e.b.fmul(stored_exponential(p), inverse)
             if self.at_once:
                 self.result.store_divided(p, value)
             else:
@@ -163,7 +164,7 @@ class _Row:
         point.each(finish)
 
     def _divisor(self, point: Point, total: Value) -> Value:
-        """The sum, 1 where it is 0."""
+        """The sum, or 1 if it is 0."""
         if self.undefined:
             return total
         zero = point.e.b.fcmp_ordered("==", total, point.constant(0.0))

@@ -31,7 +31,8 @@ _OF_TRUTHS = {Alg.reduction_max: "or", Alg.reduction_min: "and"}
 
 @dataclass(frozen=True)
 class WrappingReductionConf:
-    """dst = src, as elements of the type of dst, reduced where dst has size 1."""
+    """dst = src, converted to the type of dst and reduced along the dimensions in which dst has
+    size 1."""
 
     alg: Alg
     src: MemoryDesc
@@ -39,7 +40,7 @@ class WrappingReductionConf:
 
 
 def configure(alg: Alg, src: MemoryDesc, dst: MemoryDesc) -> WrappingReductionConf | Refusal:
-    """Accept any layouts of integers; extremes of truth values are truth values."""
+    """Accept any layouts of integers; extremes of booleans are booleans."""
     refusal = refuse_types(src, dst, allowed=_TYPES)
     truths = dst.data_type is DataType.boolean
     if refusal is None and alg not in (_OF_TRUTHS if truths else _FUNCTIONS):

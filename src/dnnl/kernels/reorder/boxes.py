@@ -1,15 +1,15 @@
-"""An index space cut into boxes, for kernels that learn sizes and strides at execution.
+"""Index spaces cut into boxes, for kernels with run-time sizes and strides.
 
 On a *box* the offset of every operand is affine: a base, and loops with an extent and a stride in
-each operand. Blocks, tails, padding and groups decide where a space is cut, so that none of them
-is left for the generated code, which only walks boxes. Its *rows*, the iterations of a box's outer
-loops, hold two loops each: the inner one is the ``lane`` loop, along which dst is contiguous if it
-is so along any. How a row is walked is the box's `BoxTraversal`.
+each operand. Blocks, tails, padding and groups determine the cuts, so that the generated code only
+walks boxes. The iterations of a box's outer loops are its *rows*. A row has two loops: the inner
+one is the ``lane`` loop, along which dst is contiguous if it is so along any loop. `BoxTraversal`
+says how rows are traversed.
 
-The generated code reads them from a block of 64-bit words::
+The generated code reads boxes from a block of 64-bit launch parameters::
 
     block   boxes | the most outer loops of any | box ...
-    box     way | zero | rows | outer loops | extents of the row's loops: lane, other
+    box     traversal | zero | rows | outer loops | extents of the row's loops: lane, other
             (base, stride along the lane loop, stride along the other loop) of each view
             (extent, stride in each view) of each outer loop
 """
@@ -30,42 +30,42 @@ from dnnl.codegen.nest.work_items import SHARES
 from dnnl.types.memory_desc import MemoryDesc
 
 HEAD = 6
-"""How many words a box has before those of the views."""
+"""The number of launch parameters of a box before those of the views."""
 _WORK_OF_A_ROW = 4096
-# In elements: how long narrow lines are at the most, and all lines of a row together; and a number
-# of lines that is worth a longer loop.
+# In elements: the longest narrow line, and the size of a row of lines; the number of lines below
+# which a longer loop is preferred.
 _WIDE, _ROW = 256, 4096
 _SHORT = 16
-_LINE = 64  # elements; whole cache lines of any type
-# Rows of squares are read along lines of src that shall stay in the first cache.
+_LINE = 64  # in elements: whole cache lines of any type
+# The width of rows of squares, whose lines of src should stay in the first-level cache.
 _WIDEST_SQUARES = 64
 
 
 class BoxTraversal(IntEnum):
-    """How the rows of a box are walked."""
+    """How the rows of a box are traversed."""
 
     EACH = 0  # element by element
-    LINES = 1  # by vectors along the lane loop: dst and src are contiguous, others too or still
-    SQUARES = 2  # by squares: src is contiguous along the outer loop of the row
+    LINES = 1  # by vectors along the lane loop; dst and src are contiguous
+    SQUARES = 2  # by transposed squares: src is contiguous along the other loop of the row
 
 
 @dataclass(frozen=True)
 class View:
-    """One operand: where it lies, and how many neighbours along each dimension share an element.
-    Along dimensions of which it has a single element all share that."""
+    """One operand: its descriptor, and for each dimension how many consecutive positions share an
+    element. A dimension of size 1 is shared by all."""
 
     desc: MemoryDesc
     groups: tuple[int, ...] = ()
 
     def divisors(self, dim: int) -> tuple[int, ...]:
-        """The sizes of nested blocks or of the group of a dimension, smallest first."""
+        """The sizes of nested blocks, or of the group, of a dimension, smallest first."""
         if self.groups:
             return (self.groups[dim],) if self.groups[dim] > 1 else ()
         return block_boundaries(self.desc, dim)
 
     def steps(self, dim: int, extent: int) -> list[tuple[int, int]]:
-        """(divisor, stride) of the levels of a dimension of the space, innermost first: position
-        ``i`` lies at the sum of ``i // divisor % next divisor * stride``."""
+        """(divisor, stride) of the levels of a dimension, innermost first: position ``i`` is at the
+        sum of ``i // divisor % next divisor * stride``."""
         desc = self.desc
         if desc.dims[dim] == 1 and extent != 1:
             return []
@@ -82,7 +82,7 @@ class View:
 
 @dataclass(frozen=True)
 class BoxLoop:
-    """The extent and the stride in each view."""
+    """The extent, and the stride in each view."""
 
     extent: int
     strides: tuple[int, ...]
@@ -90,7 +90,7 @@ class BoxLoop:
 
 @dataclass(frozen=True)
 class Box:
-    """Points of the space; ``zero`` if they are padding. ``loops`` from outermost to innermost."""
+    """A part of the index space; ``zero`` if it is padding. ``loops`` are outermost first."""
 
     zero: bool
     bases: tuple[int, ...]
@@ -99,7 +99,7 @@ class Box:
 
     @property
     def points(self) -> int:
-        """How many points there are."""
+        """The number of points."""
         return prod(loop.extent for loop in self.loops)
 
 
@@ -107,8 +107,8 @@ _Part = tuple[int, list[tuple[int, int]]]  # start, loops of (extent, unit), out
 
 
 def sizes(views: Sequence[View], lanes: int, square: int) -> Sizes:
-    """The block of words for an execution on ``views``, of which the first is dst and the second
-    src; ``lanes`` are those of a vector, ``square`` those of one that takes part in a square."""
+    """The launch parameters for an execution on ``views``, the first of which is dst and the second
+    src. ``lanes`` is the size of a vector, ``square`` that of a transposed square."""
     boxes = [_arranged(box, views) for box in _cut(views)]
     work = sum(box.points for box in boxes)
     alone = views[0].desc.data_type.bits == 4 and not _own_bytes(boxes)
@@ -126,7 +126,7 @@ def _boundaries(views: Sequence[View], dim: int) -> list[int]:
 
 
 def _cut(views: Sequence[View]) -> Iterator[Box]:
-    """The tensor, then what pads dst."""
+    """The boxes of the tensor, then those of dst's padding."""
     dst = views[0].desc
     if dst.has_zero_dim:
         return
@@ -136,7 +136,7 @@ def _cut(views: Sequence[View]) -> Iterator[Box]:
     own = [_boundaries(views[:1], dim) for dim in ndims]
     for padded in ndims:
         if dst.padded_dims[padded] > dst.dims[padded]:
-            # Padding of dimensions before this one was seen to already.
+            # Padding of earlier dimensions is done already.
             ends = [dst.dims[dim] if dim < padded else dst.padded_dims[dim] for dim in ndims]
             begins = [dst.dims[dim] if dim == padded else 0 for dim in ndims]
             parts = [_parts(begins[dim], ends[dim], own[dim]) for dim in ndims]
@@ -144,7 +144,7 @@ def _cut(views: Sequence[View]) -> Iterator[Box]:
 
 
 def _parts(begin: int, end: int, boundaries: list[int]) -> list[_Part]:
-    """``begin`` to ``end`` in parts on which all offsets are affine."""
+    """``begin`` to ``end`` cut into parts on which all offsets are affine."""
     if any(b % a for a, b in pairwise(boundaries)):
         return _crossing_parts(begin, end, boundaries)
     units = [1, *boundaries]
@@ -163,8 +163,8 @@ def _parts(begin: int, end: int, boundaries: list[int]) -> list[_Part]:
 
 
 def _crossing_parts(begin: int, end: int, boundaries: list[int]) -> list[_Part]:
-    """The loops over a range whose boundaries are no multiples of each other: the runs between any
-    two of them, each of which comes again after their least common multiple."""
+    """The parts of a range whose boundaries are not multiples of each other: the runs between
+    boundaries, each of which repeats with their least common multiple."""
     period = lcm(*boundaries)
     whole = -(-begin // period) * period
     count = (end - whole) // period
@@ -201,7 +201,7 @@ def _boxes(views: Sequence[View], parts: Sequence[Sequence[_Part]], *, zero: boo
 def _piece(
     part: _Part, levels: Sequence[list[tuple[int, int]]]
 ) -> tuple[tuple[int, ...], list[BoxLoop]]:
-    """The place in each view where a part begins, and its loops."""
+    """The offset in each view at which a part begins, and its loops."""
     start, loops = part
     places = tuple(_place(steps, start) for steps in levels)
     results = []
@@ -224,7 +224,7 @@ def _place(steps: list[tuple[int, int]], index: int) -> int:
 
 
 def _arranged(box: Box, views: Sequence[View]) -> Box:
-    """The box with loops merged, in the order of dst, the row's two loops last."""
+    """The box with its loops merged and sorted by strides of dst, the two loops of a row last."""
     used = 1 if box.zero else len(views)
     loops = sorted(box.loops, key=lambda loop: -loop.strides[0])
     loops = _merged(loops, used)
@@ -250,7 +250,7 @@ def _arranged(box: Box, views: Sequence[View]) -> Box:
 
 
 def _merged(loops: list[BoxLoop], used: int) -> list[BoxLoop]:
-    """Neighbours in dst that are neighbours in all other views become one loop."""
+    """Merge loops that are contiguous in all views."""
     done: list[BoxLoop] = []
     for loop in loops:
         outer = done[-1] if done else None
@@ -265,8 +265,8 @@ def _merged(loops: list[BoxLoop], used: int) -> list[BoxLoop]:
 
 
 def _if_aligned(box: Box, tensors: Sequence[View]) -> Box:
-    """The box, to be walked element by element if a vector of 4-bit elements would not begin with
-    a byte."""
+    """The box, traversed element by element if vectors of 4-bit elements would not begin at a
+    byte."""
     for number, view in enumerate(tensors):
         apart = [loop.strides[number] for loop in box.loops if loop.strides[number] != 1]
         if view.desc.data_type.bits == 4 and any(step % 2 for step in (box.bases[number], *apart)):
@@ -275,13 +275,13 @@ def _if_aligned(box: Box, tensors: Sequence[View]) -> Box:
 
 
 def _own_bytes(boxes: Sequence[Box]) -> bool:
-    """Whether no two rows write halves of one byte."""
+    """Whether no two rows write halves of the same byte."""
     return len(boxes) == 1 and boxes[0].traversal is not BoxTraversal.EACH
 
 
 def _shared(box: Box, lanes: int, square: int) -> list[Box]:
-    """The box with its rows cut into shorter ones, where they are too few to be shared out or too
-    wide; what is left over from that is a box of its own."""
+    """The box with its rows split, if they are too few to be shared among threads or too wide; a
+    remainder becomes a box of its own."""
     lane = len(box.loops) - 1
     extent = box.loops[lane].extent
     if box.traversal is not BoxTraversal.SQUARES:
@@ -292,20 +292,21 @@ def _shared(box: Box, lanes: int, square: int) -> list[Box]:
 
 
 def _divided(box: Box, step: int) -> list[Box]:
-    """The box with the outer loop of its rows cut, into multiples of ``step``."""
+    """The box with the outer loop of its rows split into multiples of ``step``."""
     along = len(box.loops) - 2
     return _split(box, along, max(step, box.loops[along].extent // _missing(box) // step * step))
 
 
 def _missing(box: Box) -> int:
-    """In how many pieces each row should be cut, so that there are enough to share out."""
+    """The number of pieces into which each row should be split, so that there are enough work
+    items."""
     wanted = min(SHARES, box.points // _WORK_OF_A_ROW)
     return max(1, -(-wanted // prod(loop.extent for loop in box.loops[:-2])))
 
 
 def _with_long_rows(box: Box, lanes: int) -> list[Box]:
-    """The box with rows that suit vectors, which walk them column by column: wide lines become
-    rows of lines of one vector, and narrow ones come as many together as a cache keeps."""
+    """The box with rows that suit vectors, which traverse them column by column: wide lines become
+    rows of lines of one vector, narrow lines are grouped as far as a cache holds them."""
     *outer, along, lane = box.loops
     if box.traversal is not BoxTraversal.LINES:
         return [box]
@@ -322,8 +323,8 @@ def _with_long_rows(box: Box, lanes: int) -> list[Box]:
 
 
 def _split(box: Box, place: int, size: int, outside: int = -2) -> list[Box]:
-    """The loop at ``place`` in pieces of ``size``, the loop over them put before that at
-    ``outside``; and the rest."""
+    """Split the loop at ``place`` into pieces of ``size``; the loop over the pieces is inserted
+    before the one at ``outside``. A remainder becomes a box of its own."""
     loop = box.loops[place]
     if loop.extent < 2 * size:
         return [box]

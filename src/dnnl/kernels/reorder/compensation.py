@@ -1,4 +1,4 @@
-"""Sums of weights that a reorder has just written, stored behind them."""
+"""Compensation: sums of weights that a reorder has just written, stored behind them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _GROUP = 4
 
 
 def emit_compensation(module: Module, weights: MemoryDesc, slot: int) -> list[Phase]:
-    """Write a phase for each mask of the compensation of the weights at ``slot``, if they have
-    any. It reads the weights, padding included, and needs them complete."""
+    """Write a phase for each mask of the compensation of the weights at ``slot``, if they have any.
+    It runs after all weights, padding included, are written."""
     masks = weights.compensation.masks if weights.compensation is not None else {}
     phases = []
     for mask in dict.fromkeys(masks.values()):
@@ -30,7 +30,7 @@ def emit_compensation(module: Module, weights: MemoryDesc, slot: int) -> list[Ph
 
 def _sums(weights: MemoryDesc, slot: int, mask: int, kinds: list[str]) -> Nest:
     as_s32 = _as_s32(weights, mask)
-    # Sums over the padding are right, since it is zero, and need no masks.
+    # Padding is zero, so that sums may include it and need no masks.
     axes = letters((as_s32 or weights).padded_dims)
     index = tuple(Affine.of(axis) for axis in axes)
     parallel_index = tuple(
@@ -54,8 +54,8 @@ def _sums(weights: MemoryDesc, slot: int, mask: int, kinds: list[str]) -> Nest:
 
 
 def _as_s32(weights: MemoryDesc, mask: int) -> MemoryDesc | None:
-    """The weights with their padding as s32, four neighbours each that are summed up; None where
-    neighbours are kept apart, or do not come in fours."""
+    """The weights and their padding viewed as s32: four contiguous bytes that are summed; None if
+    contiguous bytes are not summed, or are no multiple of four."""
     strides = [
         stride if count > 1 else 0
         for stride, count in zip(weights.strides, weights.outer_dims, strict=True)

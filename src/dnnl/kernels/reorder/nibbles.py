@@ -1,12 +1,12 @@
-"""Reorder to 4-bit elements of which rows share bytes.
+"""Reorder to 4-bit elements whose rows share bytes.
 
-A row with an odd number of elements ends in the middle of a byte, and the next one begins there:
-no vector could be stored without its neighbours. So dst is first written in the scratchpad, in its
-own layout with a byte for each element, and then packed as one line:
+A row with an odd number of elements ends in the middle of a byte, where the next one begins:
+vectors cannot be stored independently. So dst is first written to the scratchpad, in its own layout
+with a byte for each element, and then packed as one line:
 
     src  --walk dst-->  bytes, low halves are codes  --line-->  dst
 
-Where a post-op adds what was in dst, that is unpacked into the scratchpad before.
+If a post-op reads the previous contents of dst, these are unpacked into the scratchpad before.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class NibblesConf:
 
     @property
     def scratchpad(self) -> int:
-        """The bytes of temporary memory."""
+        """In bytes."""
         return self.codes[1].size
 
 
 def configure(conf: reorder.ReorderConf, isa: Isa) -> NibblesConf | None:
-    """The way through the scratchpad, or None where dst is better written at once."""
+    """The reorder by codes in the scratchpad, or None if dst can be written directly."""
     dst = conf.dst
     if dst.data_type.bits != 4 or dst.has_zero_dim:
         return None
-    # What lies in gaps is not this tensor's to write, nor is the other half of a first byte.
+    # Gaps, and the other half of a first byte, must not be written.
     if not dst.is_dense(padded=True) or dst.offset0 % 2:
         return None
     if not shares_bytes(isa, reorder.Copy(conf).nest):

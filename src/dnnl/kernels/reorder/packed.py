@@ -1,8 +1,8 @@
-"""Weights without their zeros (`Packed`), out of dense ones.
+"""Reorder dense weights to weights without zeros (`Packed`).
 
-They are copied into panels first. Then a work item has a stretch of a panel: it writes a bit for
-each element and counts what is not zero; one item adds the counts up, which says where the values
-of each stretch begin; and each stretch moves its own there.
+Weights are copied into panels first. Then a work item is a stretch of a panel: it writes a bit for
+each element and counts the nonzero ones. One item computes the prefix sums of the counts, which are
+the places of the values of each stretch. Each stretch then copies its values there.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class PackedConf:
 
 
 def configure(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> PackedConf | Refusal:
-    """Accept dense weights in any layout, of the type of packed ones whose panels are known."""
+    """Accept dense weights in any layout, of the type of packed weights whose panels are known."""
     if src.encoding is not None or not isinstance(dst.encoding, Packed):
         return Refusal(Reason.LAYOUT, f"{src} to {dst}; dense weights become packed ones")
     if not dst.encoding.columns:
         detail = f"{dst} leaves panels open; a matmul decides on them"
         return Refusal(Reason.LAYOUT, detail)
     if src.data_type is not dst.data_type:
-        rule = "to pack weights changes no type"
+        rule = "packing keeps the data type"
         return Refusal(Reason.DATA_TYPE, f"{src.data_type} to {dst.data_type}; {rule}")
     refusal = refuse_packed(isa, dst)
     if refusal is not None:
@@ -73,7 +73,7 @@ def build(conf: PackedConf, isa: Isa) -> Kernel:
 
 
 class _Stretches:
-    """A phase of which an item is a stretch of a panel."""
+    """A phase whose work items are stretches of panels."""
 
     def __init__(self, module: Module, name: str, conf: PackedConf, arguments: Arguments) -> None:
         parts = [arguments.slot(Arg.part(Arg.TO, number)) for number in range(3)]
@@ -90,11 +90,11 @@ class _Stretches:
 
     @property
     def items(self) -> int:
-        """How many stretches there are."""
+        """The number of stretches."""
         return self.count * self._stretches
 
     def octets(self, item: Value) -> tuple[Value, Value]:
-        """The first eight elements of a stretch, and those behind its last."""
+        """The first group of eight elements of a stretch, and the one behind its last."""
         e = self.e
         panel, number = e.divmod(item, self._stretches)
         k_group = e.mul(number, STRETCH)
@@ -103,16 +103,16 @@ class _Stretches:
         return e.mul(e.add(before, k_group), each), e.mul(e.add(before, end), each)
 
     def elements(self, octet: Value) -> Value:
-        """Where eight elements are."""
+        """The address of eight elements."""
         return self.e.element(self._panels, self.e.mul(octet, _BYTE), I8)
 
     def place(self, number: Value) -> Value:
-        """Where the place of a stretch is kept."""
+        """The address of the place of a stretch."""
         return self.e.element(self.places, number, I64)
 
 
 def _emit_bits(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
-    """Write the phase that finds the bits of each stretch, and counts them."""
+    """Write the phase that computes the bits of each stretch, and counts them."""
     own = _Stretches(module, "bits", conf, arguments)
     e, kind = own.e, vector.vector_type(I8, _BYTE)
 
@@ -133,7 +133,7 @@ def _emit_bits(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
 
 
 def _emit_places(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
-    """Write the phase that adds up the counts of all stretches before each."""
+    """Write the phase that computes the prefix sums of the counts."""
     own = _Stretches(module, "places", conf, arguments)
     e = own.e
 
@@ -152,8 +152,8 @@ def _emit_places(module: Module, conf: PackedConf, arguments: Arguments) -> Phas
 
 
 def _emit_values(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
-    """Write the phase that moves values. Zeros, and what there is no room for, go behind them all:
-    other threads write what follows here."""
+    """Write the phase that copies values. Zeros, and values beyond the capacity, go to the padding
+    behind all values, so that threads do not overwrite each other's values."""
     own = _Stretches(module, "values", conf, arguments)
     e, limit = own.e, i64(conf.encoding.nnz)
 

@@ -27,7 +27,7 @@ _WIDE = 64
 
 @dataclass(frozen=True)
 class ReorderConf:
-    """Both ends of the copy and what happens on the way."""
+    """Source and destination, and the operations in between."""
 
     src: MemoryDesc
     dst: MemoryDesc
@@ -36,7 +36,8 @@ class ReorderConf:
 
     @property
     def adjusts(self) -> tuple[float, float]:
-        """The factors on weights behind which sums are: on those read, and on those written."""
+        """The factors of weights with compensation: for those that are read, and those that are
+        written."""
         src, dst = (
             1.0 if desc.compensation is None else desc.compensation.scale_adjust
             for desc in (self.src, self.dst)
@@ -45,16 +46,16 @@ class ReorderConf:
 
     @property
     def computes(self) -> bool:
-        """Whether anything but a conversion happens on the way."""
+        """Whether anything but a conversion is done."""
         adjusted = self.adjusts != (1, 1)
         return bool(self.post_ops) or self.quantization != Quantization() or adjusted
 
     @property
     def core(self) -> Type:
-        """The type that values have on the way."""
+        """The type of the computation."""
         if not self.computes:
             return convert.bare_core(self.src.data_type, self.dst.data_type)
-        # Elementary functions are those of f32.
+        # Elementary functions exist in f32 only.
         sums = all(isinstance(entry, PostOpSum) for entry in self.post_ops)
         wide = _WIDE in (self.src.data_type.bits, self.dst.data_type.bits)
         return F64 if wide and sums else F32
@@ -69,9 +70,9 @@ def configure(
 
 
 class Copy:
-    """The operands of a reorder, and what is done at each place.
+    """The operands of a reorder, and the computation of one element.
 
-    ``codes`` are bytes to which the codes of a 4-bit dst are written in its stead.
+    ``codes`` are bytes to which the codes of a 4-bit dst are written in its place.
     """
 
     def __init__(self, conf: ReorderConf, codes: Argument | None = None) -> None:
@@ -87,19 +88,19 @@ class Copy:
         self._epilogue = Epilogue(conf.post_ops, self.dst, self.arguments)
         tensors: dict[int, Operand] = {Arg.SRC: self.src, Arg.DST: self.dst}
         self._adjusts, self._core = conf.adjusts, conf.core
-        # Only what is neither computed nor converted is moved as integers.
+        # Without computation and conversion, elements are copied as integers.
         same = conf.src.data_type is conf.dst.data_type
         self._bare = same and conf.core not in (F32, F64)
         self._quantizer = Quantizer(conf.quantization, tensors, self.arguments)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """dst, src, and what is read besides them."""
+        """dst, src, and the other operands."""
         return (self.dst, self.src, *self._epilogue.operands, *self._quantizer.operands)
 
     @property
     def nest(self) -> Nest:
-        """The loops over all places."""
+        """The loops over all elements."""
         return Nest(
             self.axes,
             (),
@@ -126,13 +127,14 @@ def _times(place: Place, value: Value, factor: float) -> Value:
 
 
 def build(conf: ReorderConf, isa: Isa) -> Kernel:
-    """One nest that loads, dequantizes, quantizes and stores; then the sums of what it stored."""
+    """One nest that loads, dequantizes, quantizes and stores; then the compensation of what it
+    stored."""
     copy = Copy(conf)
     module = Module("reorder", isa)
     entry = symbol("reorder", [conf.src, conf.dst], isa)
     nest = copy.nest
     if isa.vector_bits < _LINE_BITS:
-        # No more than a line of src at a time: two in turns take longer where memory is busy.
+        # One line of src at a time: two interleaved ones are slower when memory is busy.
         conversion_group = convert.conversion_group(isa, conf.dst.data_type, conf.core)
         nest = replace(nest, registers=min(conversion_group, _LINE_BITS // isa.vector_bits))
     phase = emit_nest(module, entry, nest)

@@ -1,7 +1,7 @@
-"""The rows of a box: its two innermost loops, walked by vectors, by squares or by elements.
+"""The rows of a box: its two innermost loops, traversed by vectors, by squares or by elements.
 
-Places of operands, and strides, are lists with one value for each of them, dst and src first. Of a
-row the *lane* loop is the inner one; the other one goes from line to line.
+Places of operands, and strides, are lists with one value for each operand, dst and src first. The
+*lane* loop is the inner loop of a row; the other one goes from line to line.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from dnnl.kernels.reorder.reorder import Copy
 
 
 def square_of(isa: Isa, core: Type) -> int:
-    """The rows and columns of a square: 16 columns of elements below 32 bits would leave the
-    registers."""
+    """The size of a square: 16 columns of elements below 32 bits would exceed the registers."""
     lanes, unit = widths(isa, core)
     return lanes if unit <= 4 else unit
 
 
 class Vectors:
-    """Makes vectors of the operands at places that are known when the code runs."""
+    """Creates vectors of the operands at run-time places."""
 
     def __init__(
         self, e: Emitter, core: Type, copy: Copy, pointers: Mapping[Operand, Value]
@@ -48,8 +47,8 @@ class Vectors:
         loaded: Mapping[Operand, Value] | None = None,
         left: Value | None = None,
     ) -> _Place:
-        """A vector along the lane axis that begins at ``places``; an operand for which ``still``
-        holds stays where it is. If ``left`` is given, only so many elements are left there."""
+        """A vector along the lane axis that begins at ``places``. Operands are invariant where
+        ``still`` is true. If ``left`` is given, only as many elements exist."""
         varying = self._varying if lanes > 1 else self.operands
         accesses, env, exists = self._lanes.at(places, lanes, varying, left)
         place = _Place(
@@ -125,8 +124,8 @@ class Row:
         return ()
 
     def _by_columns(self, places: Values, write: Callable[..., None]) -> None:
-        """Run ``write(place, lanes)`` for vectors, if the row is walked so: those at the begin of
-        all lines first."""
+        """Run ``write(place, lanes)`` for vectors, if the row is traversed so: first those at the
+        begin of all lines."""
         e, lanes = self.e, self.vectors.lanes
         whole = self._whole(self.width, lanes)
 
@@ -148,7 +147,7 @@ class Row:
             self._when(self.lines, columns)
 
     def _by_elements(self, places: Values, write: Callable[..., None]) -> None:
-        """Run ``write(place, 1)`` for what vectors and squares leave."""
+        """Run ``write(place, 1)`` for the remainder of vectors and squares."""
         e, b, vectors = self.e, self.e.b, self.vectors
         every = b.not_(b.or_(self.lines, self.squares))
 
@@ -168,7 +167,7 @@ class Row:
 
             e.loop(begin, self.width, each, unroll=False, name="each")
 
-        # Under masks nothing is left.
+        # With masks there is no remainder.
         count = b.select(every, self.length, i64(0)) if e.isa.masked else self.length
         e.loop(i64(0), count, line, unroll=False, name="line")
 
@@ -197,7 +196,7 @@ class Row:
         e.loop(i64(0), length, lines, step=step, unroll=False, name="line")
 
     def _square(self, at: Values) -> Values:
-        """Load lines of src, which lie along the row's outer loop, and transpose them."""
+        """Load lines of src, which go along the row's outer loop, and transpose them."""
         e, vectors, src = self.e, self.vectors, self.vectors.copy.src
 
         def load(row: int, piece: int) -> Value:
@@ -211,8 +210,8 @@ class Row:
         return ()
 
     def _part(self, at: Values, width: Value, length: Value) -> Values:
-        """Transpose the upper left part of a square, ``width`` lanes of ``length`` lines if these
-        are less than its size: by loops over what there is, with the square on the stack."""
+        """Transpose the upper left part of a square, at most ``width`` lanes of ``length`` lines:
+        loops over the existing lines, with the square on the stack."""
         e, vectors, src = self.e, self.vectors, self.vectors.copy.src
         size, unit = vectors.square, vectors.unit
         kind, part = vector_type(vectors.core, size), vector_type(vectors.core, unit)

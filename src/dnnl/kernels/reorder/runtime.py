@@ -1,7 +1,7 @@
-"""Copy a tensor into another layout and type, whatever its sizes: they come with each execution.
+"""Copy a tensor into another layout and type with run-time sizes.
 
-An execution's boxes say all about layouts, so the code depends on the data types and on what is
-done with the values alone: reorders that have these in common share the code, see `shared`.
+The boxes of an execution describe its layouts, so the code depends on the data types and the
+operations only: reorders that have these in common share the code, see `shared`.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ from dnnl.types.post_ops import PostOp, PostOpPrelu
 def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> ReorderConf | Refusal:
-    """Accept any two layouts of any types of which something is known at execution only."""
+    """Accept any two layouts of any types with run-time values."""
     if src.compensation is not None or dst.compensation is not None:
-        return Refusal(Reason.RUNTIME_DIM, "beside a compensation")
+        return Refusal(Reason.RUNTIME_DIM, "with a compensation")
     refusal = refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
     return refusal or ReorderConf(src, dst, post_ops, quantization)
 
 
 def sizes(conf: ReorderConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
-    """What the kernel needs to know of an execution on memories of these descriptors, by
-    argument."""
+    """The launch parameters of an execution on memories of these descriptors, by argument."""
     copy = Copy(conf)
     ids = copy.arguments.ids
     views = [View(descs[ids[operand.slot]], operand.groups) for operand in copy.operands]
@@ -50,7 +49,7 @@ def sizes(conf: ReorderConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes
 
 
 def shared(conf: ReorderConf) -> ReorderConf:
-    """The configuration of all reorders with the same code: lines of any length."""
+    """The configuration that all reorders with the same code share: lines of any length."""
 
     def line(desc: MemoryDesc) -> MemoryDesc:
         return MemoryDesc((RUNTIME_DIM,), desc.data_type, (RUNTIME_DIM,), offset0=RUNTIME_DIM)
@@ -102,8 +101,8 @@ class _Walk:
         self._views = len(vectors.operands)
 
     def box(self, box: Value, begin: Value, end: Value) -> Value:
-        """Walk the part of a box that belongs to the work items ``begin`` to ``end``; the number
-        of the box's words."""
+        """Walk the part of a box that belongs to the work items ``begin`` to ``end``. Returns the
+        number of its launch parameters."""
         e, views = self.e, self._views
         traversal, zero, rows, outer, *row = (self._parameter(box, n) for n in range(HEAD))
         first, last = (e.b.udiv(e.b.mul(rows, item), i64(SHARES)) for item in (begin, end))
@@ -133,7 +132,7 @@ class _Walk:
         return self.e.b.icmp_signed("!=", number, i64(0))
 
     def _loop(self, loops: Value, number: Value) -> tuple[Value, list[Value], Value]:
-        """The extent and the strides of an outer loop, and where its counter is."""
+        """The extent and the strides of an outer loop, and the address of its counter."""
         step = 1 + self._views
         parameters = self.e.element(loops, self.e.mul(number, step), I64)
         extent, *strides = (self._parameter(parameters, n) for n in range(step))
@@ -153,8 +152,7 @@ class _Walk:
         return e.loop(i64(0), outer, step, (row, *bases), unroll=False, name="locate")[1:]
 
     def _advance(self, loops: Value, outer: Value, places: Values) -> Values:
-        """The places of the next row: one step of the innermost outer loop, and where a loop is
-        at its end back to its begin and one step of the next one."""
+        """The places of the next row: the counters are incremented like an odometer."""
         e, b = self.e, self.e.b
 
         def step(done: Value, steps: Value, *places: Value) -> Values:

@@ -1,3 +1,2 @@
-"""What kernels of several operations are made of: accepted types, copies, scratchpads, nests of
-elements at equal indices, and kernels for all sizes.
-"""
+"""What kernels of several operations share: accepted types, copies, scratchpads, pointwise nests,
+and kernels with run-time sizes."""

@@ -40,8 +40,8 @@ def emit_copy(
     stochastic: bool = False,
     requantizes: bool = False,
 ) -> Phase:
-    """Write a phase that copies one argument into another through its ``quantization``, a dropout,
-    post-ops, that of dst and rounding, as values of ``core``. It may be the end of a product, which
+    """Write a phase that copies one argument into another: dequantization, a dropout, post-ops,
+    quantization of dst and rounding, computed in ``core``. As the end of a product it
     ``requantizes``."""
     axes = letters(dst[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
@@ -81,8 +81,8 @@ def emit_copies(
     arguments: Arguments,
     quantization: Quantization = _NONE,
 ) -> list[Phase]:
-    """Write a phase for each copy of an operand into the scratchpad, as what its ``quantization``
-    says that it stands for."""
+    """Write a phase for each copy of an operand into the scratchpad, dequantized by its
+    ``quantization``."""
     phases = []
     for number, (given, part) in enumerate(copies):
         isa = module.isa

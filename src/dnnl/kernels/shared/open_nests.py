@@ -1,9 +1,9 @@
-"""Kernels for all sizes: nests of descriptors with RUNTIME_DIM, and what they read at execution.
+"""Kernels with run-time sizes: nests of descriptors with RUNTIME_DIM, and their launch parameters.
 
-A kernel that makes its nests of a configuration alone serves all sizes with no more said than which
-fields of it are tensors. Its code is written from a configuration in which everything is open, so
-that all descriptions with as many dimensions and the same types share it; what it has to know of an
-execution comes from the same nests, made of the descriptors of the memories.
+A kernel whose nests are functions of its configuration serves all sizes; only the fields that are
+tensors must be named. Its code is generated from a configuration in which everything is open, so
+that all descriptions with the same types and numbers of dimensions share it. The launch parameters
+of an execution come from the same nests, built from the descriptors of the memories.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ Conf = TypeVar("Conf", bound="DataclassInstance")
 
 @dataclass(frozen=True)
 class OpenKernel(Generic[Conf]):
-    """What there is to a kernel for all sizes besides its configurations.
+    """The description of a kernel with run-time sizes.
 
-    ``nests(conf, arguments)`` makes the nests, none of which needs what another one does, and folds
-    that may be in parts; ``behind`` makes nests that are done when all of these are. ``tensors``
-    are the arguments of those fields of a configuration that are descriptors of tensors, or tuples
-    of them, whose arguments count up.
+    ``nests(conf, arguments)`` creates independent nests, and reductions that may be split;
+    ``behind`` creates nests that run after all of these. ``tensors`` maps the fields of a
+    configuration that are descriptors of tensors to their arguments; the arguments of a tuple of
+    descriptors are consecutive.
     """
 
     name: str
@@ -53,7 +53,7 @@ class OpenKernel(Generic[Conf]):
     behind: Callable[[Conf, Arguments], Iterable[Nest]] = lambda _conf, _arguments: ()
 
     def refuse(self, conf: Conf, isa: Isa) -> Refusal | None:
-        """Why a configuration has no code for all sizes."""
+        """Why a configuration has no code for run-time sizes, or None."""
         descs = [desc for _, desc in self._tensors(conf)]
         entries = getattr(conf, "attributes", Attributes()).post_ops
         operands = [desc for entry in entries for _, desc in entry.operands]
@@ -69,7 +69,7 @@ class OpenKernel(Generic[Conf]):
                     yield argument + number, desc
 
     def _replaced(self, conf: Conf, desc_of: Callable[[int, MemoryDesc], MemoryDesc]) -> Conf:
-        """The configuration with other descriptors."""
+        """The configuration with its descriptors replaced."""
         fields: dict[str, object] = {}
         for field, argument in self.tensors.items():
             value = getattr(conf, field)
@@ -87,13 +87,12 @@ class OpenKernel(Generic[Conf]):
         return replace(conf, **fields)
 
     def shared(self, conf: Conf) -> Conf:
-        """The configuration of all descriptions with the same code."""
+        """The configuration that all descriptions with the same code share."""
         return self._replaced(conf, lambda _, desc: _opened(desc))
 
     def sizes(self, conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
-        """What the code needs to know of an execution on memories of these descriptors, by
-        argument."""
-        # What is no argument, as statistics that nobody wants, is not asked for by any nest.
+        """The launch parameters of an execution on memories of these descriptors, by argument."""
+        # Descriptors of what is no argument, as unused statistics, are used by no nest.
         known = self._replaced(conf, descs.get)
         pairs = zip(self._works(known), self._works(self.shared(conf)), strict=True)
         plans = [own for pair in pairs for own in _plans(*pair, isa)]
@@ -107,8 +106,8 @@ class OpenKernel(Generic[Conf]):
         return [*self.nests(conf, arguments), *self.behind(conf, arguments)]
 
     def build(self, conf: Conf, isa: Isa) -> Kernel:
-        """The phases: whatever needs nothing of the others, and then the mergers of parts with what
-        is behind; ``conf`` comes from `shared`."""
+        """The phases: all independent nests, then the mergers of split reductions and the nests
+        behind. ``conf`` comes from `shared`."""
         module, arguments = Module(self.name, isa), Arguments()
         nests, behind = list(self.nests(conf, arguments)), list(self.behind(conf, arguments))
         slot = arguments.slot(SIZES)
@@ -135,7 +134,7 @@ class OpenKernel(Generic[Conf]):
 
 
 def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[OpenPlan, ...]:
-    """The plan of each phase of a nest or fold; its code has been written from ``pattern``."""
+    """The plan of each phase of a nest or reduction whose code was generated from ``pattern``."""
     if isinstance(work, OpenFold):
         assert isinstance(pattern, OpenFold)
         return work.plans(pattern, isa)
@@ -146,40 +145,40 @@ def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[O
 def refuse_open(
     isa: Isa, plain: Iterable[MemoryDesc], blocked: Iterable[MemoryDesc] = ()
 ) -> Refusal | None:
-    """Why tensors of sizes that only the execution knows are not walked: these are ``plain``, or
-    may be ``blocked``, of whole bytes and in a layout that is given."""
+    """Why tensors with run-time sizes are refused, or None. They must be ``plain``, or may be
+    ``blocked``, of whole bytes and with a decided layout."""
     if isa.device is not None:
         return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
     plain = tuple(plain)
     for desc in (*plain, *blocked):
         if desc.format_kind is FormatKind.any:
-            return Refusal(Reason.LAYOUT, f"{desc} beside run-time sizes")
+            return Refusal(Reason.LAYOUT, f"{desc} with run-time sizes")
         if desc.data_type.bits == _NIBBLE:
-            return Refusal(Reason.DATA_TYPE, f"{desc.data_type} beside run-time sizes")
+            return Refusal(Reason.DATA_TYPE, f"{desc.data_type} with run-time sizes")
     for desc in plain:
         if desc.inner_blocks:
-            return Refusal(Reason.LAYOUT, f"{desc} in blocks beside run-time sizes")
+            return Refusal(Reason.LAYOUT, f"{desc} in blocks with run-time sizes")
     return None
 
 
 def refuse_groups(quantization: Quantization) -> Refusal | None:
-    """A refusal of scales that groups share, whose places are no affine forms."""
+    """A refusal of scales by groups, whose offsets are not affine."""
     specs = (*quantization.scales, *quantization.zero_points)
     if any(spec.groups for _, spec in specs):
-        return Refusal(Reason.ATTRIBUTE, "groups of scales beside run-time sizes")
+        return Refusal(Reason.ATTRIBUTE, "groups of scales with run-time sizes")
     return None
 
 
 def with_operands(
     number: int, entry: PostOp, desc_of: Callable[[int, MemoryDesc], MemoryDesc]
 ) -> PostOp:
-    """Post-op ``number`` with the descriptors ``made(argument, desc)`` of its operands."""
+    """Post-op ``number`` with the descriptors ``desc_of(argument, desc)`` of its operands."""
     ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
     return entry.mapped(lambda desc: desc_of(next(ids), desc))
 
 
 def _opened(desc: MemoryDesc) -> MemoryDesc:
-    """The descriptor of all tensors with as many dimensions that are broadcast alike."""
+    """The descriptor of all tensors with as many dimensions and the same broadcast ones."""
 
     def some(values: Sequence[int]) -> list[int]:
         return [1 if extent == 1 else RUNTIME_DIM for extent in values]

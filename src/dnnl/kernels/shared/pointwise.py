@@ -1,4 +1,5 @@
-"""What all kernels share that compute each element of dst from elements at the same index."""
+"""What pointwise kernels share, which compute each element of dst from elements at the same
+index."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def build_nest(
     descs: Sequence[MemoryDesc],
     nests: Callable[[Arguments], Iterable[Nest]],
 ) -> Kernel:
-    """A one-phase kernel of the only one of ``nests``; its symbol tells the types of ``descs``."""
+    """A one-phase kernel of the only one of ``nests``; its symbol contains the types of
+    ``descs``."""
     module, arguments = Module(name, isa), Arguments()
     (nest,) = nests(arguments)
     phase = emit_nest(module, symbol(name, descs, isa), nest)
@@ -51,11 +53,11 @@ def pointwise(
     target: Arg = Arg.DST,
     instructions: int = 1,
 ) -> Nest:
-    """dst = compute(sources) for every element with ``attributes``, where ``compute`` takes about
-    so many ``instructions``.
+    """dst = compute(sources) for every element with ``attributes``. ``compute`` takes about
+    ``instructions`` instructions.
 
     A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
-    The argument of dst is ``target``. Where a tensor is f64, so is the computation.
+    The argument of dst is ``target``. The computation is in f64 if a tensor is.
     """
     axes = letters(dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
@@ -85,5 +87,5 @@ def pointwise(
 
 
 def unroll_factor(instructions: int) -> int:
-    """How many registers do so many instructions side by side."""
+    """The number of registers that a body of ``instructions`` processes together."""
     return UNROLL if instructions > MOST_UNROLLED else 1

@@ -1,4 +1,4 @@
-"""Dividing a kernel's scratchpad among the copies that it makes of its operands."""
+"""Division of a kernel's scratchpad among copies of its operands and temporaries."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dnnl.types.memory_desc import MemoryDesc
 
 Argument = tuple[int, MemoryDesc]
 Relayout = tuple[Argument, Argument]
-"""A tensor where it lies, and where it is to lie in another layout or type."""
+"""A source tensor, and its copy in another layout or type."""
 
 _LINE = 64
 
 
 @dataclass
 class Scratchpad:
-    """Hands out parts; each begins on a cache line of its own. ``size`` is in bytes."""
+    """Allocates parts, each aligned to a cache line. ``size`` is in bytes."""
 
     size: int = 0
     copies: list[Relayout] = field(default_factory=list)
 
     def take(self, desc: MemoryDesc) -> Argument:
-        """The scratchpad argument with the tagged layout ``desc`` moved to a part of its own."""
+        """Allocate a part with the tagged layout ``desc``."""
         begin = 8 * self.size // desc.data_type.bits
         self.size += max(1, -(-desc.size // _LINE)) * _LINE
         tag = desc.tag
-        assert tag is not None, "copies have layouts that a tag spells"
+        assert tag is not None, "copies have layouts with a tag"
         return Arg.SCRATCHPAD, MemoryDesc(desc.dims, desc.data_type, tag, offset0=begin)
 
     def copy(self, source: Argument, desc: MemoryDesc) -> Argument:
-        """Note that ``source`` is to be copied into a new part laid out as ``desc``."""
+        """Allocate a part laid out as ``desc``, and note that ``source`` is to be copied to it."""
         part = self.take(desc)
         self.copies.append((source, part))
         return part

@@ -1,4 +1,4 @@
-"""The data types that kernels take, and what they compute in with them."""
+"""The data types that kernels accept, and the types in which they compute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BYTES = frozenset({DataType.s8, DataType.u8})
 INTEGERS = BYTES | {DataType.s32}
 WHOLE_BYTES = frozenset(kind for kind in DataType if kind.bits >= 8)
 TYPES = WIDE_FLOATS | SMALL_FLOATS | INTEGERS
-"""What forward operations read and write, each tensor in a type of its own."""
+"""The types of tensors of forward operations, each independent of the others."""
 _F32 = frozenset({DataType.f32})
 
 
@@ -32,17 +32,16 @@ def refuse_types(*descs: MemoryDesc, allowed: Collection[DataType] = _F32) -> Re
 def refuse_forward(
     sources: Mapping[int, MemoryDesc], dst: MemoryDesc, attributes: Attributes
 ) -> Refusal | None:
-    """Why a forward operation bound by memory does not take these tensors and attributes, or
-    None."""
+    """Why a memory-bound forward operation refuses these tensors and attributes, or None."""
     refusal = refuse_types(*sources.values(), dst, allowed=TYPES)
     return refusal or attributes.refuse(sources, dst)
 
 
 def computed_in(*descs: MemoryDesc) -> DataType:
-    """What is computed in with these tensors, and kept between phases: f64 where one of them is."""
+    """The type of the computation, and of results between phases: f64 if a tensor is f64."""
     return DataType.f64 if any(desc.data_type is DataType.f64 for desc in descs) else DataType.f32
 
 
 def core_of(*descs: MemoryDesc) -> Type:
-    """The type of a computation with tensors of any float: f64 where one of them is."""
+    """The LLVM type of the computation: f64 if a tensor is f64."""
     return F64 if computed_in(*descs) is DataType.f64 else F32

@@ -1,4 +1,4 @@
-"""Divide each element by a power of the sum of squares around it."""
+"""Local response normalization: divide each element by a power of the sum of squares around it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
-# The powers that two reciprocal roots make, and the least w for which these are estimated: what is
-# less may be denormal.
+# The powers that two reciprocal roots compute, and the least w for which these are estimated:
+# smaller values may be denormal.
 _QUARTERS = (0.25, 0.5, 0.75)
 _MOST_APART, _MOST_REGISTERS = 4, 2
 _LEAST = 2.0**-100
@@ -41,7 +41,7 @@ class Statement:
     k: float
 
     def dims(self, ndims: int) -> range:
-        """The dimensions along which windows lie."""
+        """The dimensions of the windows."""
         return range(1, 2) if self.alg is Alg.lrn_across_channels else range(2, ndims)
 
     def factor(self, ndims: int) -> float:
@@ -120,10 +120,10 @@ Load = Callable[[Point, Operand], Value]
 
 
 class Window:
-    """The elements of tensors of ``dims``, ``axes``, and those around each of them.
+    """The elements of tensors of ``dims``, with ``axes``, and their neighbours.
 
-    A few neighbours along the channels are an operand each, so that which of them exist is known
-    where code is written. Many are one operand, of which each iteration over ``taps`` has one.
+    A few neighbours along the channels are an operand each, so that their bounds are known at code
+    generation. Many are one operand with a loop over ``taps``.
     """
 
     def __init__(self, statement: Statement, dims: tuple[int, ...]) -> None:
@@ -131,7 +131,7 @@ class Window:
         self._dims = statement.dims(len(dims))
         self.axes = letters(dims)
         self._index = tuple(Affine.of(axis) for axis in self.axes)
-        # What lies further away than the other end is never there.
+        # Neighbours beyond the other end never exist.
         half = [min((statement.local_size - 1) // 2, max(0, dims[dim] - 1)) for dim in self._dims]
         self.taps: tuple[Axis, ...] = ()
         self._shifts = [self._index]
@@ -146,7 +146,7 @@ class Window:
             self._shifts = [self._shifted([Affine.of(tap) + -reach for tap, reach in shifts])]
 
     def _shifted(self, shifts: Sequence[Affine]) -> tuple[Affine, ...]:
-        """The index moved along the dimensions of windows."""
+        """The index shifted along the dimensions of windows."""
         index = list(self._index)
         for dim, shift in zip(self._dims, shifts, strict=True):
             index[dim] = index[dim] + shift
@@ -166,7 +166,7 @@ class Window:
         *pairs: tuple[Neighbours, Neighbours],
         load: Load = Point.load_or_zero,
     ) -> Values:
-        """The sums of products over the window around a point of what is ``load``ed."""
+        """The sums of products over the window around a point, of values from ``load``."""
         totals = tuple(point.constant(0.0) for _ in pairs)
         if not self.taps:
             for number in range(len(self._shifts)):
@@ -179,7 +179,7 @@ class Window:
         return point.fold((0.0,) * len(pairs), step, added)
 
     def base(self, point: Point, squares: Value) -> Value:
-        """w, of the sum of squares around a point."""
+        """w, from the sum of squares around a point."""
         factor = point.constant(self._statement.factor(self._ndims))
         return vector.multiply_add(point.e, squares, factor, point.constant(self._statement.k))
 
@@ -190,7 +190,7 @@ class Window:
 
 
 def _more(p: Point, totals: Values, pairs: Sequence[tuple[Operand, Operand]], load: Load) -> Values:
-    """The totals with a product of each pair added, of which one that is not there adds nothing."""
+    """The totals plus a product of each pair; elements outside of the tensor contribute 0."""
     loaded = {operand: load(p, operand) for pair in pairs for operand in pair}
     return tuple(
         vector.multiply_add(p.e, loaded[a], loaded[b], total)
@@ -199,17 +199,17 @@ def _more(p: Point, totals: Values, pairs: Sequence[tuple[Operand, Operand]], lo
 
 
 def lines(isa: Isa, dst: MemoryDesc) -> int:
-    """How many registers to fill side by side: non-temporal stores of parts of a line, with loads
-    between them that miss the cache, would leave the write-combining buffers one by one."""
+    """The number of registers to fill together: non-temporal stores of parts of a line, with
+    cache-missing loads in between, would flush the write-combining buffers one by one."""
     return min(_MOST_REGISTERS, max(1, LINE // (isa.lanes * dst.data_type.size)))
 
 
 def powers(e: Emitter, base: Value, statement: Statement) -> tuple[Value, Callable[[], Value]]:
-    """w^-beta, and what computes 1 / w."""
+    """w^-beta, and a function that computes 1 / w."""
     known = statement.alpha >= 0 and statement.k >= _LEAST and statement.beta in _QUARTERS
     if not known:
         return math.power(e, base, -statement.beta), lambda: math.reciprocal(e, base)
-    # Where squares overflow, the root of infinity would make NaN.
+    # If squares overflow, the root of infinity would give NaN.
     core = DataType.f64 if base.type.element is F64 else DataType.f32
     base = math.at_most(e, base, core.max)
     root = math.reciprocal_root(e, base)

@@ -20,8 +20,8 @@ from dnnl.types.memory_desc import MemoryDesc
 class LrnBackwardConf:
     """diff_src = diff_dst * w^-beta - 2 alpha beta / n * src * sum of diff_dst * workspace.
 
-    The workspace is src * w^(-beta - 1). An element has a part in those results whose windows
-    contain it. Windows reach equally far to both sides, so these are the results in its own.
+    The workspace is src * w^(-beta - 1). The sum goes over the results whose windows contain the
+    element. Windows are symmetric, so these are the results in its own window.
     """
 
     statement: Statement

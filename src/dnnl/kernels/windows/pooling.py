@@ -26,22 +26,22 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
-# With more taps than these several registers: each tap waits for the one before, and those of the
-# next point come too late to fill the time.
+# With many taps several registers are filled together, as the taps of one form a chain of dependent
+# operations.
 _MANY_TAPS, _SIDE_BY_SIDE = 16, 4
-# The numbers of taps are floats on their way.
+# Numbers of taps are computed as floats.
 _MOST_NUMBERED = 2**24
-# What a maximum is without a tap: the least number of any type, once it is converted.
+# The initial maximum: the least number of any type, after conversion.
 _LEAST = -inf
 
 
 @dataclass(frozen=True)
 class PoolingConf:
-    """dst = pooling of src with ``attributes``; one number for each spatial dimension, of which a
+    """dst = pooling of src with ``attributes``. There is one number for each spatial dimension; a
     dilation of 0 is dense.
 
-    Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``. A maximum leaves in
-    ``workspace``, if there is one, which tap of the window it was, the last dimension fastest.
+    Tap k of output o is at ``o * stride + k * (dilation + 1) - padding``. A maximum stores in
+    ``workspace``, if there is one, the number of its tap, with the last dimension fastest.
     """
 
     alg: Alg
@@ -66,8 +66,8 @@ def configure(
     attributes: Attributes,
     workspace: MemoryDesc | None = None,
 ) -> PoolingConf | Refusal:
-    """Accept any window and any layouts of supported types; a workspace, of dst's dims and of u8 or
-    s32, for a maximum only."""
+    """Accept any window and any layouts of supported types. A maximum may have a workspace, with
+    dst's dims, of u8 or s32."""
     conf = PoolingConf(alg, src, dst, kernel, strides, padding, dilations, attributes, workspace)
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     if refusal is None and workspace is not None:
@@ -76,7 +76,7 @@ def configure(
 
 
 def refuse_taps(kernel: tuple[int, ...]) -> Refusal | None:
-    """Why the tap of a maximum cannot be told by its number, or None."""
+    """Why taps cannot be numbered in a workspace, or None."""
     if prod(kernel) <= _MOST_NUMBERED:
         return None
     return Refusal(Reason.SHAPE, f"{prod(kernel)} taps; a workspace numbers {_MOST_NUMBERED}")
@@ -105,7 +105,7 @@ def build(conf: PoolingConf, isa: Isa) -> Kernel:
         form * dim.stride + tap * dim.dilation + -dim.padding
         for form, dim, tap in zip(index[2:], windows, number, strict=True)
     ]
-    bare = frozenset(range(2, len(axes)))  # what pads a block is no tap
+    bare = frozenset(range(2, len(axes)))  # padding of a block is no tap
     src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen), bare=bare)
     given = Sources(conf.attributes, {Arg.SRC: src}, arguments)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(index))
@@ -114,7 +114,7 @@ def build(conf: PoolingConf, isa: Isa) -> Kernel:
     if conf.workspace is not None:
         places.append(Operand(arguments.slot(Arg.WORKSPACE), conf.workspace, tuple(index)))
     tap = Number(tap_number(number, conf.kernel))
-    # Rounded up to whole steps between taps.
+    # Rounded up to whole dilation steps.
     starts = [
         Number(form * -dim.stride + (dim.padding + dim.dilation - 1))
         for form, dim in zip(index[2:], windows, strict=True)
@@ -147,26 +147,27 @@ def build(conf: PoolingConf, isa: Isa) -> Kernel:
 
 
 def _registers(conf: PoolingConf, kernel: tuple[int, ...], isa: Isa) -> int:
-    """As many registers as `registers` says, or twice as many for a single result if that leaves
-    nothing of the channels over: more lines of each row of channels are then read at a time."""
+    """The number of registers as `registers` says; twice as many for a single result if that
+    divides the channels, so that more lines of each row of channels are read at a time."""
     count = registers(kernel)
     even = conf.dst.dims[1] % (2 * count * isa.lanes) == 0
     return 2 * count if count > 1 and even and conf.workspace is None else count
 
 
 def registers(kernel: tuple[int, ...]) -> int:
-    """How many registers to fill side by side, where windows have so many taps."""
+    """The number of registers to fill together for windows of this size."""
     return _SIDE_BY_SIDE if prod(kernel) > _MANY_TAPS else 1
 
 
 def _core(conf: PoolingConf) -> Type:
-    """What windows are compared and summed in: f64 if f32 would not tell their elements apart."""
+    """The type in which windows are compared and summed: f64 if f32 would not distinguish their
+    elements."""
     wide = conf.src.data_type is DataType.s32 and conf.attributes.plain
     return F64 if wide else core_of(conf.src, conf.dst)
 
 
 def _maximum(conf: PoolingConf, given: Sources, point: Point) -> Value:
-    """The maximum of the taps inside, NaN where one is; padding is no value."""
+    """The maximum of the taps inside, NaN if one is; padding is ignored."""
     if conf.src.data_type.is_float:
         return extreme.fold(
             point, lambda p: given.load(p, Arg.SRC), vector.maximum, _LEAST, absent=_LEAST
@@ -185,14 +186,14 @@ def _maximum(conf: PoolingConf, given: Sources, point: Point) -> Value:
 def _maximum_with_place(
     conf: PoolingConf, given: Sources, tap: Number, starts: Sequence[Number], point: Point
 ) -> Values:
-    """The maximum and the number of the first tap that has it, of the last one that is NaN."""
-    # Taps are visited in the order in which src has them.
+    """The maximum, and the number of the first tap that has it, or of the last one that is NaN."""
+    # Taps are visited in the memory order of src.
     steps = zip(conf.src.strides[2:], conf.kernel, strict=True)
     in_order = all(a > b for a, b in pairwise(stride for stride, size in steps if size > 1))
     extremes = extreme.Extreme(point.e, vector.maximum, _LEAST)
 
     def first(e: Emitter, a: Values, b: Values, ordered: bool) -> Value:
-        """The number of a's tap or of b's, which comes later where taps are ``ordered``."""
+        """The number of a's tap or of b's, which is the later one if taps are ``ordered``."""
         better = e.b.fcmp_ordered(">", b[0], a[0])
         if not ordered:
             equal = e.b.fcmp_ordered("==", b[0], a[0])
@@ -217,7 +218,7 @@ def _maximum_with_place(
         number = e.b.select(_is_nan(e, best), number, found)
         return (e.b.select(nothing, _first_inside(conf, starts, point), number),)
 
-    # Seldom a tap is NaN, or none is larger than the least number, which all have then.
+    # Rarely a tap is NaN, or all taps are the least number.
     special = point.e.b.fcmp_unordered("<=", best, point.constant(_LEAST))
     if point.stored is not None:
         special = point.e.b.and_(special, point.stored)
@@ -243,7 +244,7 @@ def _last_nan(given: Sources, tap: Number, point: Point) -> Value:
 
 
 def _first_inside(conf: PoolingConf, starts: Sequence[Number], point: Point) -> Value:
-    """The number of the first tap inside src, of windows that begin so far before it."""
+    """The number of the first tap inside src, for windows that begin before it."""
     e, zero, number = point.e, point.constant(0.0), point.constant(0.0)
     rows = zip(starts, conf.kernel, conf.padding, conf.dilations, strict=True)
     for start, taps, padding, dilation in rows:
@@ -258,7 +259,7 @@ def _first_inside(conf: PoolingConf, starts: Sequence[Number], point: Point) -> 
 
 
 def _average(conf: PoolingConf, given: Sources, point: Point) -> Value:
-    """The sum of the taps inside src by the number of taps, all of them or those inside."""
+    """The sum of the taps inside src, divided by the number of all taps, or of those inside."""
     volume = prod(conf.kernel)
 
     def step(p: Point, total: Value) -> Values:

@@ -1,7 +1,8 @@
-"""The gradient of a pooling: each element of diff_src gathers what the windows around it give back.
+"""The gradient of a pooling, in gather form: each element of diff_src sums over the windows that
+contain it.
 
-A window gives the gradient of its maximum to one tap, or equal shares to all. The windows that
-contain an element follow from its place alone, so that nothing is added in memory.
+A window gives its gradient to the tap of its maximum, or equal shares to all taps. The windows that
+contain an element follow from its position, so that no atomic additions are needed.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from dnnl.types.memory_desc import MemoryDesc
 
 @dataclass(frozen=True)
 class PoolingBackwardConf:
-    """diff_src of a pooling; one number for each spatial dimension, dilation 0 is dense.
+    """diff_src of a pooling. There is one number for each spatial dimension; dilation 0 is dense.
 
-    Tap k of window o lies at ``o * stride + k * (dilation + 1) - padding``. ``workspace`` has the
-    number of the tap that was the maximum; it is the zero descriptor for averages.
+    Tap k of window o is at ``o * stride + k * (dilation + 1) - padding``. ``workspace`` has the
+    number of the tap of the maximum; it is the zero descriptor for averages.
     """
 
     alg: Alg
@@ -48,7 +49,7 @@ class PoolingBackwardConf:
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """The windows along each spatial dimension; what pads a block is an element as well."""
+        """The windows along each spatial dimension; padding of blocks counts as elements."""
         return tuple(
             Window(elements, windows, kernel, stride, dilation + 1, padding)
             for elements, windows, kernel, stride, dilation, padding in zip(
@@ -64,7 +65,7 @@ class PoolingBackwardConf:
 
     @property
     def has_shares(self) -> bool:
-        """Whether windows differ in how many taps share a gradient."""
+        """Whether windows differ in the number of taps that share a gradient."""
         sizes = zip(self.windows, self.diff_src.dims[2:], strict=True)
         hangs = any(
             dim.padding > 0
@@ -76,18 +77,18 @@ class PoolingBackwardConf:
 
     @property
     def shares(self) -> MemoryDesc:
-        """What an element gets of the gradient of each window, where that differs."""
+        """The share of a tap in the gradient of each window, if shares differ."""
         held = computed_in(self.diff_src, self.diff_dst)
         return MemoryDesc(self.diff_dst.dims[2:], held)
 
     @property
     def core(self) -> Type:
-        """What is computed in."""
+        """The type of the computation."""
         return core_of(self.diff_src, self.diff_dst)
 
     @property
     def scratchpad(self) -> int:
-        """The bytes that the shares take."""
+        """The bytes of the shares."""
         return self.shares.size if self.has_shares else 0
 
 
@@ -112,7 +113,7 @@ def configure(
 
 
 def build(conf: PoolingBackwardConf, isa: Isa) -> Kernel:
-    """The shares of windows where they differ, then one nest over diff_src."""
+    """The shares of windows if they differ, then one nest over diff_src."""
     module = Module("pooling", isa)
     arguments = Arguments()
     phases = [_emit_shares(module, conf, arguments)] if conf.has_shares else []
@@ -121,7 +122,7 @@ def build(conf: PoolingBackwardConf, isa: Isa) -> Kernel:
 
 
 def _emit_shares(module: Module, conf: PoolingBackwardConf, arguments: Arguments) -> Phase:
-    """scratchpad[window] = 1 / its taps inside src, or 1 if there are none."""
+    """scratchpad[window] = 1 / the number of its taps inside src, or 1 if there are none."""
     windows = letters(conf.shares.dims)
     taps = tuple(Axis(len(dim.reached), f"k{number}") for number, dim in enumerate(conf.windows))
     seen = tuple(
@@ -144,7 +145,7 @@ def _emit_shares(module: Module, conf: PoolingBackwardConf, arguments: Arguments
 
 
 class _Windows:
-    """What is read of windows, at a place that one operand each is made for."""
+    """The operands that describe windows."""
 
     def __init__(self, conf: PoolingBackwardConf, arguments: Arguments) -> None:
         self.conf = conf
@@ -155,13 +156,13 @@ class _Windows:
 
     @property
     def largest(self) -> bool:
-        """Whether a window gives all to the tap that was the maximum."""
+        """Whether a window gives all to the tap of the maximum."""
         return self.conf.alg is Alg.pooling_max
 
     def operands(
         self, batch: Sequence[Affine], window: Sequence[Affine], inside: Sequence[Bound]
     ) -> tuple[Operand, ...]:
-        """The gradient of a window; then the number of its tap, or the share of each."""
+        """The gradient of a window, and the number of its tap, or the share of each tap."""
         index, inside = (*batch, *window), tuple(inside)
         found = [Operand(slot, desc, index, inside=inside) for slot, desc in self._sources]
         if self._shares is not None:
@@ -170,13 +171,13 @@ class _Windows:
         return tuple(found)
 
     def loaded(self, p: Point, operands: Sequence[Operand]) -> Values:
-        """What each tap gets; of a maximum, what one gets, and the number of that one."""
+        """The gradient of each tap; for a maximum, that of one tap and its number."""
         first, *others = operands
         values = (p.load_or_zero(first), *map(p.load, others))
         return (p.e.b.fmul(*values),) if self._shares is not None else values
 
     def given(self, p: Point, loaded: Values, number: Number) -> Value:
-        """What a window gives to the tap of a number."""
+        """The gradient that a window gives to the tap of a number."""
         value, *taps = loaded
         if not taps:
             return value
@@ -184,7 +185,7 @@ class _Windows:
         return p.e.b.select(chosen, value, p.constant(0.0))
 
     def finished(self, p: Point, total: Value) -> Value:
-        """The gradient of an element from the sum of what it was given."""
+        """The gradient of an element from the sum over its windows."""
         if self.largest or self._shares is not None:
             return total
         return p.e.b.fmul(total, p.constant(1 / prod(self.conf.kernel)))
@@ -200,8 +201,8 @@ def _emit_gradient(module: Module, conf: PoolingBackwardConf, arguments: Argumen
 
 
 def _same_order(diff_src: MemoryDesc, diff_dst: MemoryDesc) -> bool:
-    """Whether vectors lie along the same dimension of both tensors, blocked or not, and no block
-    cuts the image, whose padding would be elements as well."""
+    """Whether both tensors have the same order of dimensions and blocks, and no block cuts the
+    image, as padding would then count as elements."""
     inner = diff_src.inner_blocks
     order = [sorted(range(d.ndims), key=lambda dim: -d.strides[dim]) for d in (diff_src, diff_dst)]
     simple = not inner or (len(inner) == 1 and inner[0][0] < 2)
@@ -209,7 +210,7 @@ def _same_order(diff_src: MemoryDesc, diff_dst: MemoryDesc) -> bool:
 
 
 def _written_out(windows: _Windows, slot: int, dims: Sequence[Blocks]) -> Nest:
-    """Blocks of elements with the windows around each written out."""
+    """Blocks of elements with all windows around each unrolled."""
     conf = windows.conf
     axes = letters(conf.diff_src.dims[:2])
     batch = tuple(map(Affine.of, axes))
@@ -246,7 +247,7 @@ def _written_out(windows: _Windows, slot: int, dims: Sequence[Blocks]) -> Nest:
 
 
 def _summed(conf: PoolingBackwardConf, windows: _Windows, slot: int) -> Nest:
-    """Elements by residues, with the windows around each in a loop."""
+    """Elements by residues, with a loop over the windows around each."""
     axes = letters(conf.diff_src.dims[:2])
     batch = tuple(map(Affine.of, axes))
     around = [containing(dim, f"d{number}") for number, dim in enumerate(conf.windows)]

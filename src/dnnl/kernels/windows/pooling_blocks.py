@@ -1,13 +1,13 @@
-"""Which windows contain the elements of a block, where they are few enough to be written out.
+"""The windows that contain the elements of a block, if they are few enough to be unrolled.
 
-With stride ``s`` the windows around elements ``s * block + 0``, ``s * block + 1``, ... are the same
-for every block, but for how far they lie from it; each is loaded once for all elements of a block::
+With stride ``s`` the windows around elements ``s * block + 0``, ``s * block + 1``, ... are at the
+same distance in every block; each window is loaded once for all elements of a block::
 
     stride 2, kernel 3, padding 1     2 * block      tap 1 of window block
                                       2 * block + 1  tap 2 of it, tap 0 of the next
 
-Where there are fewer windows than that, as in a pooling of the whole image, an element meets each
-of them, as the tap that follows from its place.
+If there are fewer windows than taps, as in a pooling of the whole image, an element is combined
+with every window, as the tap that follows from its position.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest.windows import Window, tap_number
 
 _MOST_TERMS, _MOST_ELEMENTS = 64, 16
-"""What is written out for one block at most: a larger sum is a loop."""
+"""The limits of unrolling for one block; larger sums are loops."""
 
 
 @dataclass(frozen=True, eq=False)
 class Meeting:
     """An element as tap number ``tap`` of the ``window``, if ``inside`` holds. Meetings of one
-    block with one window have the same ``key``."""
+    block with the same window have the same ``key``."""
 
     key: int
     window: Affine
@@ -38,8 +38,8 @@ class Meeting:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """One dimension: the blocks along ``axis``, the index of each element of one, and the windows
-    that each of them meets."""
+    """One dimension: the blocks along ``axis``, the index of each element of a block, and the
+    windows that contain each of them."""
 
     axis: Axis
     elements: tuple[Affine, ...]
@@ -47,7 +47,7 @@ class Blocks:
 
 
 def blocks(dims: Sequence[Window]) -> list[Blocks] | None:
-    """The blocks of each dimension; None where too much would be written out."""
+    """The blocks of each dimension; None if unrolling would be too long."""
     if any(dim.stride > _MOST_ELEMENTS for dim in dims):
         return None
     if prod(map(_terms, dims)) > _MOST_TERMS:
@@ -60,17 +60,17 @@ def blocks(dims: Sequence[Window]) -> list[Blocks] | None:
 
 
 def _terms(dim: Window) -> int:
-    """How many windows the elements of a block meet together."""
+    """The number of windows that the elements of a block share."""
     return dim.windows if _meets_all(dim) else len(dim.reached)
 
 
 def _meets_all(dim: Window) -> bool:
-    """Whether there are so few windows that an element had better meet each of them."""
+    """Whether there are so few windows that each element is combined with all of them."""
     return dim.dilation == 1 and dim.windows * dim.stride < len(dim.reached)
 
 
 def _in_steps(dim: Window, name: str) -> Blocks:
-    """Blocks of as many elements as one window lies behind the next."""
+    """Blocks of as many elements as the stride."""
     axis = Axis(-(-dim.elements // dim.stride), name)
     block = Affine.of(axis)
     places = range(dim.stride)
@@ -89,7 +89,7 @@ def _in_steps(dim: Window, name: str) -> Blocks:
 
 
 def _every_window(dim: Window, name: str) -> Blocks:
-    """Blocks of one element, which meets every window of dense taps."""
+    """Blocks of one element, combined with every window of dense taps."""
     axis = Axis(dim.elements, name)
     element = Affine.of(axis)
 
@@ -103,8 +103,8 @@ def _every_window(dim: Window, name: str) -> Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One window that an element meets: the key of the window, where it lies in each dimension, the
-    number of the tap that the element is, and inside which bounds that is so."""
+    """One window that contains an element: the key of the window, its position in each dimension,
+    the number of the tap, and the bounds inside which it contains the element."""
 
     key: tuple[int, ...]
     window: tuple[Affine, ...]
@@ -115,7 +115,7 @@ class Term:
 def terms(
     dims: Sequence[Blocks], kernel: Sequence[int]
 ) -> list[tuple[tuple[Affine, ...], list[Term]]]:
-    """The elements of a block of all dimensions, the last one fastest, with all that each meets."""
+    """The elements of a block of all dimensions, the last one fastest, with their terms."""
     elements = product(*(range(len(dim.elements)) for dim in dims))
     return [
         (

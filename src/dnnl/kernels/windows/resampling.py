@@ -1,4 +1,5 @@
-"""Elements that are weighted sums of a few others, whose places tables say for each dimension."""
+"""Elements that are weighted sums of a few others, whose positions are in tables for each
+dimension."""
 
 from __future__ import annotations
 
@@ -30,21 +31,21 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.taps import Taps
 
-# So many registers share what is looked up for a pixel.
+# Registers that share the table lookups of a pixel.
 _SIDE_BY_SIDE = 4
-# Elements along an axis, for which a kernel is built in some ten seconds, and all of their taps.
+# The most elements along an axis, for which a kernel is built in some ten seconds, and the most
+# taps.
 _LONGEST = 2**20
 _MOST_TAPS = 2**22
-_CHANNELS = 3  # the mask of batch and channels
+_CHANNELS = 3  # mask of batch and channels
 
 
 @dataclass(frozen=True)
 class ResamplingConf:
-    """dst = the sum of weighted elements of src with ``attributes``: of those that an element is
-    made of by ``taps``, or where there are none, of the nearest one or with ``linear``
-    interpolation of those beside it. In a ``gradient`` they are diff_src and diff_dst, and the
-    elements of which one is a part.
-    """
+    """dst = the weighted sums of elements of src with ``attributes``: those given by ``taps``, or
+    without taps the nearest one, or with ``linear`` interpolation the adjacent ones. In a
+    ``gradient`` src and dst are diff_dst and diff_src, and the sums go over the elements to which
+    one contributes."""
 
     linear: bool
     taps: tuple[Taps, ...]
@@ -72,7 +73,7 @@ class ResamplingConf:
 
     @property
     def copies(self) -> bool:
-        """Whether elements become those of dst as they are."""
+        """Whether elements are copied unchanged."""
         alike = self.src.data_type is self.dst.data_type and self.attributes.plain
         return alike and all(table.taps == 1 and not table.weighted for table in self.dims)
 
@@ -88,7 +89,7 @@ def configure(
     """Accept any two layouts of supported types; those of gradients are floats."""
     longest = max(*src.dims[2:], *dst.dims[2:])
     if longest > _LONGEST:
-        rule = f"at most {_LONGEST}, as the places of all elements are part of the code"
+        rule = f"at most {_LONGEST}, as the positions of all elements are part of the code"
         return Refusal(Reason.SHAPE, f"{longest} elements along an axis; {rule}")
     most = max((each.count * each.elements for each in taps), default=0)
     if most > _MOST_TAPS:
@@ -102,7 +103,7 @@ def configure(
 
 
 def _refuse_masks(attributes: Attributes) -> Refusal | None:
-    """A refusal of scales and zero points that differ between what a sum is made of."""
+    """A refusal of scales and zero points that differ between the terms of a sum."""
     own = attributes.quantization.of_arguments((Arg.SRC,))
     for _, spec in (*own.scales, *own.zero_points):
         if spec.mask > _CHANNELS:
@@ -112,11 +113,11 @@ def _refuse_masks(attributes: Attributes) -> Refusal | None:
 
 
 def build(conf: ResamplingConf, isa: Isa) -> Kernel:
-    """One nest that folds over the taps of each element: along rows by registers of neighbours
-    where that can be, else element by element."""
+    """One nest that sums the taps of each element: along rows by registers of consecutive elements
+    if possible, else element by element."""
     core, axes = _core(conf), letters(conf.dst.dims)
     nest, ids = _nest(conf, core, axes, None)
-    # As many elements that are moved as there are words, since words are picked.
+    # Elements that are copied are extended to 32 bits, the unit of permutations.
     elements = I32 if conf.copies and vector.bits(core) < vector.bits(I32) else core
     row = row_of(isa, conf.dims[-1], axes[-1], conf.src, conf.dst, vector.bits(elements))
     if row is not None:
@@ -131,8 +132,8 @@ def build(conf: ResamplingConf, isa: Isa) -> Kernel:
 def _nest(
     conf: ResamplingConf, core: Type, axes: tuple[Axis, ...], row: Row | None
 ) -> tuple[Nest, tuple[int, ...]]:
-    """The nest over ``axes``, those of dst, of which the last is that of ``row`` if it is given,
-    and its arguments."""
+    """The nest over ``axes``, those of dst, and its arguments. The last axis is that of ``row``, if
+    given."""
     (read, written), arguments = conf.ends, Arguments()
     index = tuple(map(Affine.of, axes))
     spatial = list(zip(conf.dims, axes[2:], conf.src.dims[2:], strict=True))
@@ -173,7 +174,7 @@ def _nest(
         else:
             values = step(point, *[point.constant(-0.0)] * count)
         value = values[0] if row is None else row.summed(point, values)
-        # The weights of all taps sum up to 1.
+        # The weights of an element sum up to 1.
         result.store(point, given.dequantized(point, read, value))
 
     tables = [table for side in (*sides, *(() if row is None else (row,))) for table in side.tables]
@@ -192,7 +193,7 @@ def _nest(
 
 
 def _core(conf: ResamplingConf) -> Type:
-    """What is computed in: f64 where f32 would not tell integers apart."""
+    """The type of the computation: f64 if f32 would not distinguish integers."""
     if conf.copies:
         return bare_core(conf.src.data_type, conf.dst.data_type)
     wide = conf.src.data_type is DataType.s32 and conf.attributes.plain

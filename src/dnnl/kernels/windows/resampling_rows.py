@@ -1,8 +1,8 @@
-"""Rows of an image in another size, made of registers that hold neighbours.
+"""Rows of a resized image, from registers of consecutive elements.
 
-What a vector of dst is made of lies close together in a row of src: in one register of neighbours
-where dst is larger, in a few where it is smaller. These are loaded whole, rows are added up before
-anything is picked out of them, and each tap along the row is a permutation of the sums.
+The sources of a vector of dst are close together in a row of src: in one register if dst is larger,
+in a few if it is smaller. These are loaded as a whole, rows are added up before anything is
+permuted, and each tap along the row is a permutation of the sums.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.taps import Places
 
-# Registers of neighbours; out of more of them it takes as long to pick as to gather.
+# The most registers of consecutive elements; with more, permuting takes as long as gathering.
 _MOST = 4
-_BEYOND = 2**62  # behind all elements
+_BEYOND = 2**62  # beyond all elements
 
 
 class Row:
-    """The last dimension, walked by vectors of ``lanes`` elements of dst along ``axis``: where in a
-    row of ``extent`` elements of src the registers of each begin, and what each tap picks out of
-    these ``parts``."""
+    """The last dimension, walked by vectors of ``lanes`` elements of dst along ``axis``: where the
+    registers of each vector begin in a row of ``extent`` elements of src, and the permutation of
+    these ``parts`` registers for each tap."""
 
     def __init__(self, table: Table, axis: Axis, extent: int, lanes: int) -> None:
         self.found = Axis(extent, f"{axis.name}_found")
         self._gaps, self._lanes = table.gaps, lanes
         begins, self.parts = _stretches(table, lanes)
-        # No register goes beyond the end of the row, but those of rows that are shorter.
+        # No register reads beyond the end of the row, except in shorter rows.
         last = max(0, extent - self.parts * lanes)
         first = np.minimum(np.repeat(begins, lanes)[: axis.extent], last)
         self._there = [max(0, min(lanes, extent - part * lanes)) for part in range(self.parts)]
@@ -50,27 +50,28 @@ class Row:
 
     @property
     def tables(self) -> tuple[Operand, ...]:
-        """What is read besides src."""
+        """The operands besides src."""
         return (self._first, *self._picks, *self._weights)
 
     def start(self, point: Point) -> Value:
-        """The place of src at which the registers of this vector begin."""
+        """The position in src at which the registers of this vector begin."""
         return point.lookup_first(self._first)
 
     def load(self, point: Point, src: Operand) -> list[Value]:
-        """The registers of src as they lie in memory, at a point where the row has its start."""
+        """The registers of src at a point at the start of the row."""
         return [
             point.load_from(src, part * self._lanes, there)
             for part, there in enumerate(self._there)
         ]
 
     def picked(self, point: Point, parts: Sequence[Value]) -> Value:
-        """The elements of registers that are those of dst, each made of one."""
+        """The elements of dst, each of which is one element of the registers."""
         (pick,) = self._picks
         return permuted(point.e, parts, point.load_stored(pick))
 
     def summed(self, point: Point, parts: Sequence[Value]) -> Value:
-        """The sums over the taps along the row, out of registers with those over all others."""
+        """The sums over the taps along the row, from registers with the sums over all other
+        taps."""
         e, total = point.e, None
         for number, pick in enumerate(self._picks):
             value = permuted(e, parts, point.load_stored(pick))
@@ -89,7 +90,7 @@ class Row:
         return total
 
     def fits(self, nest: Nest, isa: Isa) -> bool:
-        """Whether the nest is walked by vectors as they are taken for granted here."""
+        """Whether the vectors of the nest are those that are assumed here."""
         plan = nest.planned(isa)
         lane, offset = plan.vectors.lane, plan.accesses[self._first].offset
         if lane is None or offset is None or plan.vectors.reduced:
@@ -100,8 +101,8 @@ class Row:
 def row_of(
     isa: Isa, table: Table, axis: Axis, src: MemoryDesc, dst: MemoryDesc, bits: int
 ) -> Row | None:
-    """The row, where elements of ``bits`` are neighbours on both sides and few registers hold what
-    a vector of dst is made of."""
+    """The row, if elements of ``bits`` are contiguous on both sides and few registers hold the
+    sources of a vector of dst."""
     lanes = min(isa.vector_bits // bits, 1 << (axis.extent - 1).bit_length())
     plain = all(not desc.inner_blocks and desc.strides[-1] == 1 for desc in (src, dst))
     if not plain or not permutes(isa, bits, lanes):
@@ -111,8 +112,7 @@ def row_of(
 
 
 def _stretches(table: Table, lanes: int) -> tuple[Places, int]:
-    """Where the elements begin of which each vector is made, and how many registers the longest
-    stretch of them fills."""
+    """Where the sources of each vector begin, and how many registers the longest stretch fills."""
     vectors = np.arange(0, table.places.shape[1], lanes)
     seen = table.weights != 0.0 if table.gaps else np.ones(table.places.shape, np.bool_)
     highest = np.where(seen, table.places, -1).max(axis=0)

@@ -1,4 +1,4 @@
-"""Which elements make an element of an image in another size, and with which weights."""
+"""Which elements contribute to an element of a resized image, and with which weights."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.taps import Places, Weights
 
-_TABLE = -1  # the slot of what no argument holds
+_TABLE = -1  # the slot of a table, which is no argument
 
 
 def usual(old: int, new: int, linear: bool) -> tuple[Places, Weights]:
-    """The elements of ``old`` that each element of ``new`` is made of where no taps are given, and
+    """The elements of ``old`` that contribute to each element of ``new`` without given taps, and
     their weights: both [taps, new].
 
-    The place of element ``at`` is ``x = (at + 1/2) * old / new - 1/2``; all is computed with whole
-    numbers, as multiples of 1 / (2 * new). Of one element twice, each tap has half: a weight of 0
-    would make NaN of an infinity.
+    The position of element ``at`` is ``x = (at + 1/2) * old / new - 1/2``, computed in integers as
+    multiples of 1 / (2 * new). If both taps are the same element, each has weight 1/2: a weight of
+    0 would turn an infinity into NaN.
     """
     unit, odd = 2 * new, 2 * np.arange(new, dtype=np.int64) + 1
     if not linear:
@@ -36,8 +36,8 @@ def usual(old: int, new: int, linear: bool) -> tuple[Places, Weights]:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The ``places`` and the ``weights`` of as many taps for each element: [taps, elements]. Where
-    an element has fewer, the weights of others are 0 and ``gaps`` is true."""
+    """The ``places`` and ``weights`` of the taps of each element: [taps, elements]. ``gaps`` says
+    that elements have fewer taps, whose other weights are 0."""
 
     places: Places
     weights: Weights
@@ -45,14 +45,15 @@ class Table:
 
     @staticmethod
     def forward(places: Places, weights: Weights) -> Table:
-        """Those of each element of dst."""
+        """The taps of each element of dst."""
         if (places == places[0]).all():
             places, weights = places[:1], np.ones((1, places.shape[1]))
         return Table(places, weights, False)
 
     @staticmethod
     def backward(places: Places, weights: Weights, old: int) -> Table:
-        """Those of each of ``old`` elements of src: the elements of dst of which it is a part."""
+        """The taps of each of ``old`` elements of src: the elements of dst to which it
+        contributes."""
         new = places.shape[1]
         sources = np.broadcast_to(np.arange(new), places.shape)
         some = weights != 0.0
@@ -70,7 +71,7 @@ class Table:
 
     @property
     def taps(self) -> int:
-        """How many taps an element has."""
+        """The number of taps of an element."""
         return len(self.places)
 
     @property
@@ -80,8 +81,8 @@ class Table:
 
 
 class Side:
-    """One spatial dimension: the axis of what is found there, that of taps, if there are several,
-    and the tables of both as operands, that of weights with elements of ``kind``."""
+    """One spatial dimension: the axis of positions, that of taps if there are several, and the
+    tables of both as operands. The weights have elements of ``kind``."""
 
     def __init__(self, table: Table, axis: Axis, extent: int, kind: DataType) -> None:
         self.found = Axis(extent, f"{axis.name}_found")
@@ -93,7 +94,7 @@ class Side:
 
     @property
     def tables(self) -> tuple[Operand, ...]:
-        """What is read besides src."""
+        """The operands besides src."""
         return (self.places,) if self.weights is None else (self.places, self.weights)
 
 

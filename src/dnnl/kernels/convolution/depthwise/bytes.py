@@ -1,17 +1,18 @@
-"""Depthwise convolution of bytes by an instruction that adds up four products: those of four taps.
+"""Depthwise convolution of bytes by a dot-product instruction that sums four products: those of
+four taps.
 
-The channels that four taps meet are loaded as vectors, and laid side by side within units of 128
-bits, as the weights of the taps are::
+The channels that four taps read are loaded as vectors and interleaved within units of 128 bits, and
+so are the weights of the taps::
 
     tap 0   a0 a1 a2 ..                  a0 b0 c0 d0   a1 b1 c1 d1   ..
     tap 1   b0 b1 b2 ..        ->
     tap 2   c0 c1 c2 ..           x      u0 v0 w0 x0   u1 v1 w1 x1   ..
     tap 3   d0 d1 d2 ..
 
-A panel of channels fills as many registers of sums. Their units are put in order before they are
-stored. Where a tap lies outside of the image its channels are zero. A signed src has 128 added to
-each element, for an instruction that wants it unsigned: that and its zero point are taken off with
-the sums of the weights that an output meets.
+A panel has as many registers of sums as vectors of channels; the sums are reordered before they are
+stored. Taps outside of the image have zero channels. A signed src gets 128 added for an instruction
+that takes unsigned bytes. That and the zero point are compensated by sums of the weights that an
+output reads.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ from dnnl.types.tag import FormatTag
 _TAPS = 4  # taps of an instruction
 _UNIT = 16  # bytes within which neighbours can be interleaved
 _MOST_VECTORS = 4
-_MOST_TAPS = 64  # all of which are written out
+_MOST_TAPS = 64  # all of which are unrolled
 _SIGN = 128
 
 
 class DepthwiseBytesConf(DepthwiseRowsConf):
-    """Bytes, whose activations have no blocks."""
+    """Bytes; activations have no blocks."""
 
     def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
         return _BytesWriter(module, name, self, arguments).phase()
 
 
 def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseBytesConf | None:
-    """The configuration of a depthwise convolution, or None where nests have to do it."""
+    """The configuration of a depthwise convolution, or None if it is left to nests."""
     instruction = next(
         (instruction for instruction in isa.dots if (instruction.a, instruction.b) == ("u8", "s8")),
         None,
@@ -91,22 +92,21 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseBytesConf | None:
 
 
 def _vectors(channels: int, lanes: int) -> int:
-    """How many vectors of them a panel has: as many as units of a register, or a half of them, or
-    one."""
+    """The vectors of a panel: as many as units of a register, half of them, or one."""
     needed = min(-(-channels // lanes), _MOST_VECTORS)
     return 1 << (needed - 1).bit_length()
 
 
 def _in_line(desc: MemoryDesc, dim: int) -> bool:
-    """Whether elements along ``dim`` are neighbours, in a layout without blocks."""
+    """Whether elements along ``dim`` are contiguous, in a layout without blocks."""
     plain = desc.format_kind is FormatKind.blocked and not desc.inner_blocks
     return plain and desc.strides[dim] == 1 and desc.dims == desc.padded_dims
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel that is whole, or the last one: its vectors, the lanes that are channels, and where
-    its sums go."""
+    """A full panel, or the last one: its vectors, the mask of lanes that are channels, and the
+    epilogue of its sums."""
 
     vectors: int
     mask: vector.Mask
@@ -120,9 +120,9 @@ class _Panel:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of outputs of a panel: where it is, the address that its first tap of the first column
-    meets, which taps along depth and height lie ``inside`` the image, and the ``weights`` by fours
-    of taps."""
+    """A row of outputs of a panel: its position, the address that the first tap of the first column
+    reads, flags of taps along depth and height that are ``inside`` the image, and the ``weights``
+    by groups of four taps."""
 
     panel: _Panel
     env: Env
@@ -144,8 +144,8 @@ class _BytesWriter(DepthwiseRowsWriter):
         self.shift = self._shift()
 
     def _shift(self) -> Value | None:
-        """What each element of src is too large by, in all lanes: its zero point, and what makes
-        it unsigned."""
+        """The offset to subtract from each element of src, in all lanes: the zero point, and 128
+        for signed bytes."""
         signed = _SIGN if self.conf.problem.src.data_type is DataType.s8 else 0
         e, lanes = self.e, self.e.isa.lanes
         zero_point = self.tensors.zero_point
@@ -191,7 +191,8 @@ class _BytesWriter(DepthwiseRowsWriter):
         )
 
     def _row(self, panel: _Panel, env: Env) -> None:
-        """One row: outputs whose taps all lie inside the image, between those that miss some."""
+        """One row: outputs whose taps are all inside of the image, and those on both sides that
+        miss some."""
         e, (depth, height, width) = self.e, self.places
         src = self.conf.problem.src
         offset = e.add(i64(src.offset0), e.mul(env[self.walk.batch], src.strides[0]))
@@ -224,7 +225,7 @@ class _BytesWriter(DepthwiseRowsWriter):
         e.loop(i64(0), i64(2), side, unroll=False, name="side")
 
     def _within(self, first: Value, space: Spatial, tap: int) -> Value | None:
-        """Whether a tap lies inside; None where every one does."""
+        """Whether a tap is inside; None if every one is."""
         if not space.padded:
             return None
         at = self.e.add(first, i64(tap * space.dilation))
@@ -249,7 +250,7 @@ class _BytesWriter(DepthwiseRowsWriter):
         return range(0, len(self.taps), _TAPS)
 
     def _interleaved(self, panel: _Panel, rows: list[Value], first: int) -> list[Value]:
-        """Up to four rows from the first on as registers of words."""
+        """Up to four rows, from the first on, interleaved into K groups."""
         e, own = self.e, rows[first : first + _TAPS]
         own += [vector.splat_constant(panel.kind, 0)] * (_TAPS - len(own))
         regs = vector.interleave(e, own, _UNIT)
@@ -257,20 +258,21 @@ class _BytesWriter(DepthwiseRowsWriter):
         return [vector.join(e, regs[n : n + count]) for n in range(0, len(regs), count)]
 
     def _initial(self, row: _Row, inside: list[Value] | None) -> Values:
-        """The sums of nothing, less what src is too large by for those taps that lie inside, all
-        where there is no list of them."""
+        """The initial sums: the compensation of src's offset for the taps that are inside, all of
+        them if ``inside`` is None."""
         e, lanes = self.e, self.e.isa.lanes
         zero = self.conf.multiply.zero(e)
         if self.shift is None:
             return (zero,) * row.panel.vectors
         counts: Values = (zero,) * row.panel.vectors
         for first, weights in zip(self._firsts, row.weights, strict=True):
-            word: Value = I32(0x01010101)
+            ones_of_taps: Value = I32(0x01010101)
             if inside is not None:
-                word = I32(0)
+                ones_of_taps = I32(0)
                 for number, flag in enumerate(inside[first : first + _TAPS]):
-                    word = e.b.or_(word, e.b.select(flag, I32(1 << 8 * number), I32(0)))
-            ones = e.b.bitcast(vector.splat(e, word, lanes), weights[0].type)
+                    one = e.b.select(flag, I32(1 << 8 * number), I32(0))
+                    ones_of_taps = e.b.or_(ones_of_taps, one)
+            ones = e.b.bitcast(vector.splat(e, ones_of_taps, lanes), weights[0].type)
             counts = self._add(counts, [ones] * row.panel.vectors, weights)
         return tuple(e.b.sub(zero, e.b.mul(count, self.shift)) for count in counts)
 
@@ -280,7 +282,7 @@ class _BytesWriter(DepthwiseRowsWriter):
         return tuple(add(self.e, (reg,), (own,), total) for total, reg, own in each)
 
     def _whole(self, row: _Row, x: Value, sums: Values) -> None:
-        """An output whose taps all lie inside."""
+        """An output whose taps are all inside."""
         e = self.e
         begin = self._column(row, x)
         loaded = [
@@ -290,7 +292,7 @@ class _BytesWriter(DepthwiseRowsWriter):
         self._store(row, x, self._sum(row, loaded, sums))
 
     def _partial(self, row: _Row, x: Value) -> None:
-        """An output some of whose taps lie outside, where nothing is loaded."""
+        """An output with taps outside, which are not loaded."""
         e, (_, _, width) = self.e, self.space
         first = e.add(e.mul(x, width.stride), i64(-width.padding))
         across = [self._within(first, width, tap) for tap in range(width.kernel)]
@@ -315,12 +317,12 @@ class _BytesWriter(DepthwiseRowsWriter):
 
     @property
     def _distances(self) -> list[int]:
-        """How far the taps are from the first one, in elements of src."""
+        """The offsets of the taps from the first one, in elements of src."""
         steps = [s.dilation * step for s, step in zip(self.space, self.steps, strict=True)]
         return [sum(k * step for k, step in zip(tap, steps, strict=True)) for tap in self.taps]
 
     def _column(self, row: _Row, x: Value) -> Value:
-        """The address that the first tap of an output meets."""
+        """The address that the first tap of an output reads."""
         step = self.steps[2] * self.space[2].stride
         return self.e.element(row.begin, self.e.mul(x, step), I8)
 
@@ -335,7 +337,7 @@ class _BytesWriter(DepthwiseRowsWriter):
         return sums
 
     def _store(self, row: _Row, x: Value, sums: Values) -> None:
-        """Finish the sums of one output, whose units have not been in the order of channels."""
+        """Reorder the sums of one output by channels, and run the epilogue."""
         in_order = list(sums)
         for _ in range(row.panel.vectors.bit_length() - 1):
             in_order = unzip(self.e, in_order, _UNIT // _TAPS)

@@ -1,6 +1,6 @@
-"""Depthwise convolution: every channel has its own filter, so vectors of channels, or of pixels,
-are multiplied element by element. Where channels lie side by side, rows of outputs are computed at
-a time; elsewhere it is a nest."""
+"""Depthwise convolution: every channel has its own filter, so that vectors of channels, or of
+pixels, are multiplied element by element. If channels are contiguous, rows of outputs are computed
+at a time; otherwise it is a nest."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.tag import FormatTag
 
-# Products of bytes less their zero points, whose sums f32 holds exactly.
+# The most products of bytes with zero points whose sums f32 represents exactly.
 _MOST_EXACT = 2**24 // 255**2
-# Registers of outputs, which share each weight, where there are more taps than so many.
+# With many taps, several registers of outputs share each weight.
 _UNROLL, _MANY_TAPS = 4, 64
 
 
@@ -51,17 +51,17 @@ class DepthwiseConf:
 
     @property
     def scratchpad(self) -> int:
-        """Its bytes: nothing is copied."""
+        """In bytes: nothing is copied."""
         return 0
 
     @property
     def summary(self) -> PlanSummary:
-        """What was decided, for people: products are those of f32, whatever lies in memory."""
+        """The decisions, for `dnnl explain`: products are in f32, whatever the stored types are."""
         return PlanSummary(Multiply(DataType.f32, DataType.f32, 1, FLOATS))
 
 
 def is_depthwise(problem: ConvolutionProblem) -> bool:
-    """Whether every group has one channel on both sides."""
+    """Whether every group has one channel of src and one of dst."""
     return problem.grouped and problem.weights.dims[1:3] == (1, 1)
 
 
@@ -70,7 +70,7 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     problem = resolve_activations(problem, isa)
     if is_depthwise(problem) and problem.weights.format_kind is FormatKind.any:
         letters = "bcdefg"[: problem.weights.ndims - 1]
-        whole = problem.src.data_type in BYTES  # as their activations have channels
+        whole = problem.src.data_type in BYTES  # bytes are channels-last
         blocked = problem.weights.dims[0] >= isa.lanes > 1 and not whole
         tag = f"A{letters}{isa.lanes}a" if blocked else f"{letters}a"
         problem = replace(problem, weights=problem.weights.with_tag(FormatTag(tag)))
@@ -98,16 +98,16 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseConf | Depthwis
 
 
 def _in_rows(problem: ConvolutionProblem, isa: Isa) -> DepthwiseRowsConf | None:
-    """The convolution by rows, if it can be done so."""
+    """The convolution by rows, if there is code for it."""
     by_bytes = convolution_depthwise_bytes.plan(problem, isa)
     return by_bytes or tiles.plan(problem, isa)
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """One spatial dimension: the axes of the outputs, which exist inside ``where`` and are padding
-    outside of ``filled``, and that of their taps; what an iteration is about in each tensor.
-    Elements of src and taps meet inside ``pairs`` only."""
+    """One spatial dimension: the axes of outputs (``parallel``) and of taps (``reduced``), and the
+    index of an iteration in each tensor. Outputs exist inside ``where``, and are padding outside of
+    ``filled``. Elements of src and taps contribute inside ``pairs`` only."""
 
     parallel: tuple[Axis, ...]
     reduced: Axis
@@ -126,7 +126,7 @@ def _walk(space: Spatial, name: str) -> Walk:
 
 
 def build(conf: DepthwiseConf | DepthwiseRowsConf, isa: Isa) -> Kernel:
-    """One nest over the output that folds over the taps, unless rows are computed at a time."""
+    """One nest over the output that sums the taps, unless rows are computed at a time."""
     if isinstance(conf, DepthwiseRowsConf):
         return build_rows(conf, isa)
     return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
@@ -145,7 +145,7 @@ def build_walk(name: str, problem: ConvolutionProblem, walks: Sequence[Walk], is
 
 
 def emit(module: Module, name: str, problem: ConvolutionProblem, arguments: Arguments) -> Phase:
-    """Write the phase ``name`` of a convolution all of whose tensors are read where they are."""
+    """Write the phase ``name`` of a convolution whose tensors are all read in place."""
     in_rows = _in_rows(problem, module.isa)
     if in_rows is None or in_rows.copies_in:
         return emit_walk(module, name, problem, walks_of(problem), arguments)
@@ -166,7 +166,7 @@ def emit_walk(
     pairs = tuple(bound for walk in walks for bound in walk.pairs)
     batch, channel = Affine.of(n), Affine.of(c)
     seen = activation_index(problem.src, batch, (channel,), [walk.src for walk in walks])
-    bare = frozenset(range(2, problem.src.ndims))  # what pads a block is no tap
+    bare = frozenset(range(2, problem.src.ndims))  # padding of a block is no tap
     src = Operand(arguments.slot(Arg.SRC), problem.src, seen, inside=pairs, bare=bare)
     offsets = [walk.tap for walk in walks]
     index = weights_index(problem.weights, True, channel, ZERO, ZERO, offsets)

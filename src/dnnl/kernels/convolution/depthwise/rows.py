@@ -1,7 +1,7 @@
 """What depthwise convolutions share that compute a row of outputs for some vectors of channels.
 
-Channels lie side by side. A work item is a row of a panel of channels: what its taps meet above and
-below is known for all of it, and what lies to the left and the right for all rows.
+Channels are contiguous. A work item is a row of a panel of channels: which taps above and below are
+inside is the same for all of the row, and which ones to the left and the right for all rows.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from dnnl.types.memory_desc import MemoryDesc
 
 @dataclass(frozen=True)
 class DepthwiseRowsConf(ABC):
-    """A problem whose activations have channels side by side, the ``weights`` with their channels
-    side by side, ``vectors`` of which a panel has, and the ``scratchpad`` in bytes."""
+    """A problem whose activations have contiguous channels. ``weights`` have contiguous channels
+    too, a panel has ``vectors`` vectors of them. ``scratchpad`` is in bytes."""
 
     problem: ConvolutionProblem
     weights: Argument
@@ -51,7 +51,7 @@ class DepthwiseRowsConf(ABC):
 
     @property
     def summary(self) -> PlanSummary:
-        """What was decided, for people."""
+        """The decisions, for `dnnl explain`."""
         return PlanSummary(self.multiply, copies_in=self.copies_in)
 
     @abstractmethod
@@ -80,14 +80,14 @@ class RowsWalk:
 
     @property
     def items(self) -> tuple[Axis, ...]:
-        """The axes of a work item, which is a row of a panel."""
+        """The axes of a work item: a row of a panel."""
         return (self.batch, *self.places[:2], self.columns.panel)
 
 
 @dataclass(frozen=True, eq=False)
 class RowsTensors:
-    """What the convolution reads, and what is done with its sums; the zero point of src, if it has
-    one, is taken off before that."""
+    """The operands of the convolution, and the epilogue of its sums. A zero point of src is
+    subtracted before that."""
 
     src: Operand
     weights: Operand
@@ -131,13 +131,13 @@ class RowsTensors:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All that is touched."""
+        """All operands that are accessed."""
         given = () if self.zero_point is None else (self.zero_point,)
         return (self.src, self.weights, *given, *self.finish.operands)
 
 
 class DepthwiseRowsWriter(ABC):
-    """Writes such a convolution."""
+    """Writes a depthwise convolution by rows."""
 
     def __init__(
         self, module: Module, name: str, conf: DepthwiseRowsConf, arguments: Arguments
@@ -176,7 +176,7 @@ class DepthwiseRowsWriter(ABC):
 
 
 def build_rows(conf: DepthwiseRowsConf, isa: Isa) -> Kernel:
-    """The weights in order, and the convolution."""
+    """The copies of weights, and the convolution."""
     module, arguments = Module("depthwise", isa), Arguments()
     phases = emit_copies(module, "depthwise", conf.copies_in, arguments)
     phases.append(conf.emit(module, "depthwise", arguments))
@@ -184,7 +184,7 @@ def build_rows(conf: DepthwiseRowsConf, isa: Isa) -> Kernel:
 
 
 def has_scalar_src_zero_point(problem: ConvolutionProblem) -> bool:
-    """Whether src has one zero point at most, of whole bytes, and weights have none."""
+    """Whether src has at most one zero point, of at least 8 bits, and weights have none."""
     points = dict(problem.quantization.zero_points)
     of_src = points.get(Arg.SRC)
     one = of_src is None or not (of_src.mask or of_src.data_type.bits < 8)
@@ -192,12 +192,12 @@ def has_scalar_src_zero_point(problem: ConvolutionProblem) -> bool:
 
 
 def load_one(e: Emitter, pointer: Value, operand: Operand, core: Type) -> Value:
-    """The single number that an operand has, in all lanes."""
+    """The single element of an operand, in all lanes."""
     row = storage(operand.data_type, core)
     one = e.b.load(pointer, typ=row.element, align=operand.data_type.size)
     return row.to_core(e, vector.splat(e, one, e.isa.lanes))
 
 
 def three(strides: Sequence[int]) -> list[int]:
-    """The steps along depth, height and width, of which the first ones may be missing."""
+    """The strides along depth, height and width; 0 for the missing first ones."""
     return [0] * (3 - len(strides)) + list(strides)

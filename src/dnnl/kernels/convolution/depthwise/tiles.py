@@ -1,16 +1,16 @@
 """Depthwise convolution in f32, several outputs of a row at a time.
 
-A tile has a vector of channels of neighbouring outputs. For each row of taps it loads the weights
-and then one pixel after the other, each of which several outputs meet::
+A tile is a vector of channels of consecutive outputs. For each row of taps it loads the weights,
+then one pixel after the other, each of which contributes to several outputs::
 
     pixels    p0    p1    p2    p3
     outputs   o0 += w0*p0 + w1*p1 + w2*p2
               o1 +=         w0*p1 + w1*p2 + w2*p3
 
-Of a row of taps a tile of 8 outputs loads 10 pixels and 3 weights for 24 multiplications. Rows of
-taps above and below the image are left out by a loop that does not reach them; the first and the
-last tiles of a row, whose taps may lie beside it, are written out for their places. Bytes become
-f32, which holds their sums exactly, once for a tile.
+For a row of three taps a tile of 8 outputs loads 10 pixels and 3 weights for 24 multiplications. A
+loop skips rows of taps above and below the image. The first and the last tiles of a row, whose taps
+may be outside, are unrolled for their positions. Bytes are converted to f32, which represents their
+sums exactly.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 _MOST_PLACES = 8
-_MOST_TAPS = 16  # of a row of them, which is written out
-_MOST_BORDERS = 4  # tiles, which are written out
-_MOST_LINES = 2**12  # multiplications that are written out for them
+_MOST_TAPS = 16  # of a row, which is unrolled
+_MOST_BORDERS = 4  # tiles, which are unrolled
+_MOST_LINES = 2**12  # multiplications that are unrolled for them
 _ITEMS = 64  # at least, where there are so many rows of panels
 
 Meets = dict[int, list[tuple[int, int]]]
-"""Of each pixel of a row that a tile reads, the outputs and the taps that meet there."""
+"""The (output, tap) pairs of each pixel of a row that a tile reads."""
 
 
 @dataclass(frozen=True)
 class DepthwiseTilesConf(DepthwiseRowsConf):
-    """A tile has so many ``places`` side by side."""
+    """A tile has ``places`` consecutive outputs."""
 
     places: int
 
@@ -71,7 +71,7 @@ class DepthwiseTilesConf(DepthwiseRowsConf):
 
 
 def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
-    """The configuration of a depthwise convolution, or None where nests have to do it."""
+    """The configuration of a depthwise convolution, or None if it is left to nests."""
     src, weights, dst = problem.src, problem.weights, problem.dst
     if isa.device is not None or isa.lanes == 1 or dst.has_zero_dim:
         return None
@@ -102,8 +102,8 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
 
 
 def _places(width: Spatial, isa: Isa) -> int | None:
-    """How many outputs of a row a tile has beside the weights of a row of taps; None where too many
-    tiles would have borders."""
+    """The outputs of a tile, which share registers with a row of weights; None if too many tiles
+    would have borders."""
     most = max(2, min(_MOST_PLACES, isa.registers - width.kernel - 2))
     places = -(-width.dst // -(-width.dst // most))
     inner, last = _inner(width, places)
@@ -113,14 +113,14 @@ def _places(width: Spatial, isa: Isa) -> int | None:
 
 
 def _inner(width: Spatial, places: int) -> tuple[int, int]:
-    """The whole tiles whose taps all lie inside of a row, as a half-open range."""
+    """The full tiles whose taps are all inside of a row, as a half-open range."""
     low, high = width.inner
     first = -(-low // places)
     return first, max(first, high // places)
 
 
 def _in_vectors(desc: MemoryDesc, dim: int, isa: Isa) -> bool:
-    """Whether vectors of elements along ``dim`` lie side by side, at affine places."""
+    """Whether vectors of elements along ``dim`` are contiguous, at affine offsets."""
     columns = Columns.of(desc.dims[dim], TileShape(1, 1), isa.lanes)
     index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
     index[dim] = columns.form
@@ -129,7 +129,7 @@ def _in_vectors(desc: MemoryDesc, dim: int, isa: Isa) -> bool:
 
 
 def _whole(desc: MemoryDesc, isa: Isa) -> bool:
-    """Whether nothing is padded but the last vector of channels."""
+    """Whether only the last vector of channels is padded."""
     channels = desc.dims[1]
     wanted = [
         -(-channels // isa.lanes) * isa.lanes if n == 1 else size
@@ -140,9 +140,9 @@ def _whole(desc: MemoryDesc, isa: Isa) -> bool:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of outputs of some panels: where it is, how far its first taps are from the beginning
-    of src, the first tap of depth and of height that lies inside of the image and the one behind
-    the last, the first panel, and the one behind the last."""
+    """A row of outputs of some panels: its position, the ``offset`` of its first tap in src, the
+    ranges of taps of depth and height that are ``inside`` the image, and the range of
+    ``panels``."""
 
     env: Env
     offset: Value
@@ -152,8 +152,8 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel of a row: where it is, the lanes that are channels, and what the first taps meet in
-    src and in weights."""
+    """A panel of a row: its position, the mask of lanes that are channels, and the addresses that
+    the first tap reads in src and in weights."""
 
     env: Env
     mask: vector.Mask
@@ -162,8 +162,8 @@ class _Panel:
 
 
 class _TilesWriter(DepthwiseRowsWriter):
-    """Writes the convolution. Channels last, a work item goes over the panels of a tile before it
-    goes on in the row, so that pixels are read as they lie in memory."""
+    """Writes the convolution. With channels last, a work item computes all panels of a tile before
+    the next tile, so that pixels are read in memory order."""
 
     def __init__(
         self, module: Module, name: str, conf: DepthwiseTilesConf, arguments: Arguments
@@ -207,7 +207,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         self._row(_Row(env, offset, (inside[0], inside[1]), (low, high)))
 
     def _each_panel(self, row: _Row, tile: Callable[[_Panel], None]) -> None:
-        """``tile(panel)`` for the panels of a row."""
+        """Call ``tile(panel)`` for the panels of a row."""
         e, columns, (low, high) = self.e, self.walk.columns, row.panels
 
         def whole(number: Value) -> None:
@@ -241,7 +241,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         return form
 
     def _inside(self, first: Value, space: Spatial) -> tuple[Value, Value]:
-        """The taps that lie inside if the first one is at ``first``."""
+        """The range of taps that are inside, if the first one is at ``first``."""
         e, step = self.e, space.dilation
         if not space.padded:
             return i64(0), i64(space.kernel)
@@ -252,7 +252,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         return low, e.smaller(high, i64(space.kernel))
 
     def _row(self, row: _Row) -> None:
-        """All tiles of a row; those that are inside by a loop."""
+        """All tiles of a row; inner ones in a loop."""
         e, width, places = self.e, self.space[2], self.conf.places
         first, last = _inner(width, places)
         for number in range(first):
@@ -266,7 +266,7 @@ class _TilesWriter(DepthwiseRowsWriter):
             self._at(row, number)
 
     def _at(self, row: _Row, number: int) -> None:
-        """A tile whose place is known, and with it which of its taps lie inside."""
+        """A tile at a known position, for which it is known which taps are inside."""
         width, begin = self.space[2], number * self.conf.places
 
         def inside(output: int, tap: int) -> bool:
@@ -278,7 +278,7 @@ class _TilesWriter(DepthwiseRowsWriter):
     def _tile(
         self, row: _Row, begin: Value, places: int, inside: Callable[[int, int], bool]
     ) -> None:
-        """The outputs of a tile in all panels, with those taps of a row that lie ``inside``."""
+        """The outputs of a tile in all panels, with the taps of a row that are ``inside``."""
         width = self.space[2]
         meets: Meets = {}
         for output, tap in product(range(places), range(width.kernel)):
@@ -317,7 +317,7 @@ class _TilesWriter(DepthwiseRowsWriter):
     def _of_taps(
         self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values
     ) -> Values:
-        """The sums with a row of taps, of pixels from one on and weights from one on."""
+        """The sums with a row of taps: pixels from ``there`` on and weights from ``own`` on."""
         e, results = self.e, list(sums)
         src, weights = self.tensors.src.data_type, self.tensors.weights.data_type
         taps = {tap for met in meets.values() for _, tap in met}

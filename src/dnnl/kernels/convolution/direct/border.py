@@ -1,7 +1,7 @@
-"""A copy of src with a border of zeros, so that every tap of a convolution finds an element.
+"""Zero padding by a copy of src, so that every tap of a convolution reads an element.
 
-A matrix unit multiplies all rows of a tile at each step: it cannot leave out those pixels of which
-a tap lies outside the image.
+A matrix unit multiplies all rows of a tile at each step: it cannot skip pixels whose taps are
+outside of the image.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Space = tuple[Spatial, Spatial, Spatial]
 
 
 NOWHERE = -1
-"""The argument of what lies in no argument."""
+"""The argument id of what is no argument."""
 
 
 @dataclass(frozen=True)
 class Border:
-    """The ``copy`` of ``src``, which has so many zeros in depth, height and width before its first
-    pixel as ``before`` says, and ``sizes`` with all of them. Both have ``pixels`` dimensions of
-    space. Where it can be made in ``rows`` it is; ``in_bands`` is one of a single image that each
-    thread makes as it needs it."""
+    """The padded ``copy`` of ``src``, which has ``before`` zeros in depth, height and width in
+    front of its first pixel, and ``sizes`` in total. Both have ``pixels`` spatial dimensions.
+    ``rows`` is the copy row by row, if it can be done so. With ``in_bands`` the copy is of a single
+    image, and threads write the rows that they need."""
 
     src: Argument
     copy: Argument
@@ -47,7 +47,7 @@ class Border:
     in_bands: bool
 
     def space(self, original: Space) -> Space:
-        """What a convolution of src is as one of the copy."""
+        """The spatial dimensions of a convolution of src as those of one of the copy."""
         d, h, w = (
             replace(own, src=size, padding=own.padding - before)
             for own, size, before in zip(original, self.sizes, self.before, strict=True)
@@ -65,9 +65,9 @@ def take(
     *,
     in_bands: bool,
 ) -> Border | None:
-    """Room for a copy in which all taps of these convolutions lie, with the tag of ``layout``; None
-    if they lie in src itself. Both have ``pixels`` dimensions of space. Where possible it is made
-    ``in_bands``, if that is wanted."""
+    """A padded copy in which all taps of these convolutions are inside, with the tag of ``layout``;
+    None if they are inside of src itself. Both tensors have ``pixels`` spatial dimensions. With
+    ``in_bands`` the copy is per thread if possible."""
     if not any(own.padded for space in spaces for own in space):
         return None
     dims = tuple(zip(*spaces, strict=True))
@@ -75,7 +75,7 @@ def take(
     ends = (max(each[0].src, *(own.last + 1 for own in each)) for each in dims)
     sizes = tuple(border + end for border, end in zip(before, ends, strict=True))
     head = layout.dims[: layout.ndims - pixels]
-    assert layout.tag is not None, "copies have layouts that a tag spells"
+    assert layout.tag is not None, "copies have layouts with a tag"
     desc = MemoryDesc((*head, *sizes[3 - pixels :]), layout.data_type, layout.tag)
     rows = Rows.of(isa, src[1], desc, before[3 - pixels :])
     if in_bands and rows is not None and pixels == 2:
@@ -85,7 +85,7 @@ def take(
 
 
 def emit(module: Module, border: Border, arguments: Arguments) -> Phase:
-    """Write the phase that makes the copy."""
+    """Write the phase that makes the padded copy."""
     isa, (slot, desc) = module.isa, border.copy
     symbol = f"{module.ir.name}_border__{desc.data_type}__{isa.lanes}x1__{isa.name}"
     if border.rows is not None:

@@ -28,7 +28,7 @@ Space = tuple[Spatial, Spatial, Spatial]
 @dataclass(frozen=True)
 class Piece:
     """A convolution of a part of dst with a part of the weights: its sizes, and which outputs and
-    which taps those of ``space`` are. By default all of both."""
+    taps those of ``space`` are. By default all."""
 
     space: Space
     residues: tuple[Residues, Residues, Residues] = (Residues(), Residues(), Residues())
@@ -36,7 +36,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """The axes of a piece, each for depth, height and width, and what an iteration is about: the
+    """The axes of a piece, each for depth, height and width, and the indices of an iteration: the
     pixel ``at`` in dst, the tap ``offsets`` in the weights, the pixel ``src_pixel`` in src."""
 
     residues: Axes
@@ -51,10 +51,10 @@ class Walk:
 class ConvolutionConf(product_conf.ProductConf):
     """A convolution whose layouts the product can walk.
 
-    ``channels`` and ``outputs`` are those of one group; ``pieces`` make up dst. Out of
-    ``channel_sums`` and ``tap_sums``, parts of the scratchpad, ``row_sums`` and ``column_sums`` are
-    added up (`conv_sums`), the latter for all pixels alike unless there are ``borders``. Where src
-    is read as the copy with a ``border``, the sums are those of src all the same.
+    ``channels`` and ``outputs`` are those of one group; ``pieces`` make up dst. ``row_sums`` and
+    ``column_sums`` are computed from ``channel_sums`` and ``tap_sums`` in the scratchpad (`sums`).
+    Column sums are the same for all pixels unless there are ``borders``. If the product reads a
+    padded copy of src (``border``), the sums are still those of src.
     """
 
     groups: int
@@ -79,7 +79,7 @@ class ConvolutionConf(product_conf.ProductConf):
     def src_index(
         self, n: Affine, g: Affine, c: Affine, at: Sequence[Affine]
     ) -> tuple[Affine, ...]:
-        """The index of src for a channel of a group, which may be a dimension of its own."""
+        """The index of src for a channel of a group; groups may be a dimension of their own."""
         src = self.src[1]
         split = src.ndims > self.dst[1].ndims
         channel = (g, c) if split else (g * self.channels + c,)
@@ -95,7 +95,7 @@ class ConvolutionConf(product_conf.ProductConf):
 def activation_index(
     desc: MemoryDesc, n: Affine, channel: tuple[Affine, ...], spatial: Sequence[Affine]
 ) -> tuple[Affine, ...]:
-    """The index of an activation from its three spatial ones, of which it may have fewer."""
+    """The index of an activation from three spatial indices, of which it may have fewer."""
     head = (n, *channel)
     return (*head, *spatial[3 - (desc.ndims - len(head)) :])
 
@@ -103,19 +103,19 @@ def activation_index(
 def weights_index(
     desc: MemoryDesc, groups: bool, g: Affine, o: Affine, i: Affine, taps: Sequence[Affine]
 ) -> tuple[Affine, ...]:
-    """The index of the weights, with the dimension of groups if they have one."""
+    """The index of the weights, with a dimension of groups if they have one."""
     head = (g, o, i) if groups else (o, i)
     return (*head, *taps[3 - (desc.ndims - len(head)) :])
 
 
 def channel_block(src: MemoryDesc) -> int:
-    """How many channels of src are side by side before the next block, 0 if it has no blocks."""
+    """The size of src's channel blocks, 0 without blocks."""
     sizes = block_boundaries(src, 1)
     return sizes[-1] if sizes else 0
 
 
 def walk(piece: Piece) -> Walk:
-    """Walk all outputs and taps of a piece."""
+    """The axes of all outputs and taps of a piece."""
     d, h, w = piece.space
     places = Axis(d.dst, "od"), Axis(h.dst, "oh"), Axis(w.dst, "ow")
     taps = Axis(d.kernel, "kd"), Axis(h.kernel, "kh"), Axis(w.kernel, "kw")
@@ -146,7 +146,7 @@ def _channels(conf: ConvolutionConf) -> tuple[tuple[Axis, ...], tuple[Axis, ...]
 
 
 def products(conf: ConvolutionConf, isa: Isa, arguments: Arguments) -> list[Product]:
-    """What is to be multiplied."""
+    """The products of a convolution, one for each piece."""
     return [_product(conf, piece, isa, arguments) for piece in conf.pieces]
 
 
@@ -179,7 +179,7 @@ def _product(conf: ConvolutionConf, piece: Piece, isa: Isa, arguments: Arguments
     )
     padded = -(-conf.channels // conf.multiply.group) * conf.multiply.group
     depth = Depth(conf.channels, padded)
-    # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.
+    # Behind the last channel is padding, to be zeroed, or the next group, not to be written.
     tail = (columns.inside,) if columns.inside.needed else ()
     return Product(
         (*here.residues, *_order(conf, n, g, columns)),
@@ -204,7 +204,7 @@ def _product(conf: ConvolutionConf, piece: Piece, isa: Isa, arguments: Arguments
 def _bands(
     conf: ConvolutionConf, piece: Piece, batch: Affine, arguments: Arguments
 ) -> Bands | None:
-    """What threads copy before they multiply it."""
+    """The per-thread padded copy of src, if there is one."""
     border = conf.border
     if border is None or border.rows is None or not border.in_bands:
         return None
@@ -214,9 +214,9 @@ def _bands(
 
 
 def _order(conf: ConvolutionConf, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, ...]:
-    """Groups outside. If panels are kept, each image meets all of them before the next one, which
-    reads the weights once an image; or each panel meets all images, which reads src once a panel:
-    what is less."""
+    """The outer axes, groups outermost. If one panel at a time stays in the cache, either each
+    image meets all panels before the next image, which reads the weights once per image, or each
+    panel meets all images, which reads src once per panel: whichever moves fewer bytes."""
     if conf.blocking.places or not conf.blocking.panels:
         return (g, n)
     src, weights = conf.read[1], conf.weights[1]

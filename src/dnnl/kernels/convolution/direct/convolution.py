@@ -1,10 +1,9 @@
 """Convolution on register tiles, for any layouts.
 
-The compute phase broadcasts words of src, of one channel or as many as are multiplied at once, and
-reads whole vectors of weights. So channels of a word must be side by side in src, which may lie in
-any order besides; weights must have neighbouring output channels side by side, and dst is best
-written in vectors of channels. What does not fit is copied to the scratchpad and back by phases of
-its own: weights into panels, src and dst into channels-last order.
+The compute phase broadcasts K groups of src and loads vectors of weights. So the channels of a K
+group must be contiguous in src; otherwise its layout is free. Weights must have contiguous output
+channels, and dst is best stored in vectors of channels. What does not fit is copied to and from the
+scratchpad by phases of their own: weights into panels, src and dst into channels-last order.
 """
 
 from __future__ import annotations
@@ -52,17 +51,18 @@ from dnnl.types.post_ops import PostOp, PostOpPrelu
 from dnnl.types.tag import FormatTag
 
 _PANELS_OF_COPY = 8
-"""Panels that meet pixels for which a copy of them is worth its time."""
+"""The least number of panels for which a compact copy of strided pixels pays off."""
 
 
 def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     """Decide the layouts that are ``any``.
 
-    Activations are channels-last where the first-level cache keeps all rows of a tile, however far
-    apart they are. Where tiles are higher, they get their channels in blocks of a vector, so that a
-    tile reads neighbouring lines; with too few channels for either they stay plain. Where groups
-    would cut blocks, and where bytes are multiplied, as models of bytes have them, they are
-    channels-last, and so they are for a matrix unit, which takes lines of channels.
+    - Activations are channels-last if all rows of a tile fit in the first-level cache, whatever
+      their stride is.
+    - With higher tiles, channels are blocked by a vector, so that a tile reads consecutive lines.
+    - With too few channels for either they are plain.
+    - They are channels-last if groups would cut blocks, for bytes (as in quantized models), and for
+      a matrix unit, which takes lines of channels.
     """
     problem = resolve_activations(problem, isa)
     dot = _dot(problem, isa)
@@ -76,7 +76,7 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
 
 
 def _dot(problem: ConvolutionProblem, isa: Isa) -> Multiply | None:
-    """How src and weights are multiplied: by a matrix unit, if it takes their sizes."""
+    """The dot-product kind: that of a matrix unit if it takes the sizes."""
     types = problem.src.data_type, problem.weights.data_type
     tiled = dot_of(isa, *types, problem.narrow, tiled=True)
     if tiled is not None and tiled.tiles is not None:
@@ -87,7 +87,7 @@ def _dot(problem: ConvolutionProblem, isa: Isa) -> Multiply | None:
 
 
 def _k_groups_in_line(problem: ConvolutionProblem, dot: Multiply) -> int:
-    """How many words of a sum are side by side in src, or in the copy that is made of it."""
+    """The contiguous K groups of a sum in src, or in its copy."""
     src, group = problem.src, dot.group
     k_groups = -(-problem.channels // group)
     if src.format_kind is not FormatKind.any and not _bordered(problem, dot):
@@ -99,7 +99,7 @@ def _k_groups_in_line(problem: ConvolutionProblem, dot: Multiply) -> int:
 
 
 def _bordered(problem: ConvolutionProblem, dot: Multiply) -> bool:
-    """Whether the product reads a copy of src with a border."""
+    """Whether the product reads a padded copy of src."""
     return dot.tiles is not None and any(
         own.padded for piece in problem.pieces for own in piece.space
     )
@@ -134,7 +134,7 @@ def _channels_last(desc: MemoryDesc) -> MemoryDesc:
 
 def _panels(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: Isa) -> MemoryDesc:
     """The weights as the compute phase reads them: panels of a tile's output channels, each with
-    all that is summed in one stream, ordered as ``src`` is walked."""
+    all of K in one stream, in the order of ``src``."""
     first = 1 if problem.grouped else 0
     width = _vectors(problem, src, dot, isa) * isa.lanes
     o, i = LETTERS[first], LETTERS[first + 1]
@@ -150,7 +150,7 @@ def _panels(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: Is
 
 
 def _vectors(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: Isa) -> int:
-    """How many vectors wide the tile is; its rows are neighbouring pixels of ``src``."""
+    """The width of a tile in vectors; its rows are consecutive pixels of ``src``."""
     step = src.strides[-1] * src.data_type.size
     if dot.tiles is not None:
         return product_tiles.panel_vectors(isa, problem.outputs)
@@ -158,8 +158,8 @@ def _vectors(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: I
 
 
 def _walkable(problem: ConvolutionProblem, desc: MemoryDesc, channels: int) -> bool:
-    """Whether all offsets of an activation are affine in channel blocks, which belong to it as a
-    whole, and pixels."""
+    """Whether all offsets of an activation are affine in channel blocks, all of which belong to it
+    as a whole, and pixels."""
     block = channel_block(desc)
     if len(desc.inner_blocks) != bool(block):
         return False
@@ -169,13 +169,13 @@ def _walkable(problem: ConvolutionProblem, desc: MemoryDesc, channels: int) -> b
 
 
 def _in_vectors(problem: ConvolutionProblem) -> bool:
-    """Whether tiles are stored in vectors: of channels, or turned, of pixels side by side."""
+    """Whether tiles are stored in vectors: of channels, or transposed, of contiguous pixels."""
     dst = problem.dst
     return problem.step[1] == 1 or bool(dst.inner_blocks) or dst.strides[1] == 1
 
 
 def _reads(problem: ConvolutionProblem, dot: Multiply) -> bool:
-    """Whether the product reads src as it is."""
+    """Whether the product reads src in place."""
     src = problem.src
     if src.data_type is not dot.a or not _walkable(problem, src, problem.channels):
         return False
@@ -186,8 +186,8 @@ def _reads(problem: ConvolutionProblem, dot: Multiply) -> bool:
 
 
 def _packed(problem: ConvolutionProblem, dot: Multiply) -> MemoryDesc:
-    """The layout to which src is copied where the product does not read it as it is. Words that the
-    channels of a group do not fill are padded: there groups have a dimension of their own."""
+    """The layout to which src is copied if the product does not read it in place. K groups that the
+    channels of a group do not fill are padded; groups then have a dimension of their own."""
     src = problem.src.with_data_type(dot.a)
     if problem.channels % dot.group:
         dims = (src.dims[0], problem.groups, problem.channels, *src.dims[2:])
@@ -199,7 +199,7 @@ def _packed(problem: ConvolutionProblem, dot: Multiply) -> MemoryDesc:
 
 
 def _covered(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: Isa) -> bool:
-    """Whether the panels reach over all of dst's padding, which is to become zero."""
+    """Whether the panels cover all of dst's padding, which must become zero."""
     dst = problem.dst
     if any(dst.dims[dim] != dst.padded_dims[dim] for dim in range(dst.ndims) if dim != 1):
         return False
@@ -208,7 +208,7 @@ def _covered(problem: ConvolutionProblem, src: MemoryDesc, dot: Multiply, isa: I
 
 
 def flatten(problem: ConvolutionProblem) -> ConvolutionProblem:
-    """A 1x1 convolution as one along a single line of pixels, where the layouts allow it."""
+    """A 1x1 convolution along a single line of pixels, if the layouts allow it."""
     plain = all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
     in_line = all(_fits_line(problem.dst, entry) for entry in problem.post_ops)
     given = problem.quantization
@@ -257,9 +257,9 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
 
 
 def _compacts_strides(problem: ConvolutionProblem, isa: Isa) -> bool:
-    """Whether a 1x1 convolution had better see a copy of the pixels that are a stride apart: as a
-    copy they are one line, which rows of few pixels leave no tile of empty, and fill whole lines of
-    the cache. Enough panels have to meet them."""
+    """Whether a 1x1 convolution reads a compact copy of the pixels at its stride. Compact pixels
+    are one line, so that rows of few pixels leave no tile partly empty, and they fill whole cache
+    lines. Enough panels must use the copy."""
     dot, (_, _, w) = _dot(problem, isa), problem.space
     points = all(own.kernel == 1 and not own.padded for own in problem.space)
     strided = problem.step[1] == 1 and any(own.stride > 1 for own in problem.space)
@@ -272,7 +272,7 @@ def _compacts_strides(problem: ConvolutionProblem, isa: Isa) -> bool:
 
 
 def _strided_view(problem: ConvolutionProblem) -> MemoryDesc:
-    """The pixels of src that a 1x1 convolution meets."""
+    """The pixels of src that a 1x1 convolution reads."""
     src, count = problem.src, problem.src.ndims - 2
     by = (1, 1, *(own.stride for own in problem.space[3 - count :]))
     strides = [stride * factor for stride, factor in zip(src.strides, by, strict=True)]
@@ -290,9 +290,11 @@ def plan(
     *,
     whole: bool = True,
 ) -> ConvolutionConf:
-    """Plan a convolution that nothing refuses, along the places that it has. Its src is that of an
-    argument, or what ``scratchpad`` has copied before. Unless that is the ``whole`` of a src, it is
-    not with_up_conversion before it is multiplied."""
+    """Plan a convolution that nothing refuses.
+
+    Its src is the argument ``slot``, or a part of ``scratchpad`` that was copied before. Only the
+    ``whole`` of a src is up-converted before it is multiplied.
+    """
     scratchpad = scratchpad or Scratchpad()
     copy_out: Relayout | None = None
     dst: Argument = (Arg.DST, problem.dst)
@@ -373,7 +375,7 @@ def plan(
 def _source(
     problem: ConvolutionProblem, dot: Multiply, slot: int, scratchpad: Scratchpad
 ) -> Argument:
-    """src, which lies in ``slot``, as the product reads it."""
+    """src, which is in ``slot``, as the product reads it."""
     src: Argument = (slot, problem.src)
     if _reads(problem, dot):
         return src
@@ -382,13 +384,13 @@ def _source(
 
 
 def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Argument:
-    """src with these dimensions: its own, or besides one of groups."""
+    """src with these dimensions: its own, or with an additional one of groups."""
     slot, desc = src
     if len(dims) == desc.ndims:
         return src
     try:
         return slot, desc.reshape(dims)
-    except InvalidArguments:  # blocks of channels that groups cut
+    except InvalidArguments:  # groups cut the blocks of channels
         slot, plain = scratchpad.copy(src, _channels_last(desc))
         return slot, plain.reshape(dims)
 
@@ -396,9 +398,9 @@ def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Ar
 def _take_border(
     problem: ConvolutionProblem, dot: Multiply, slot: int, scratchpad: Scratchpad, isa: Isa
 ) -> Border | None:
-    """The copy of src, which lies in ``slot``, with a border in the layout that the product
-    reads. It is made in bands unless images are met by several products, groups or panels, each
-    of which would make it anew."""
+    """The padded copy of src, which is in ``slot``, in the layout that the product reads. It is
+    written per thread and band unless several products, groups or panels read an image, each of
+    which would write it again."""
     layout = _packed(problem, dot)
     src = _of_dims((slot, problem.src), layout.dims, scratchpad)
     spaces = [piece.space for piece in problem.pieces]
@@ -412,8 +414,8 @@ def _take_border(
 def _blocking(
     problem: ConvolutionProblem, src: MemoryDesc, panels: MemoryDesc, dot: Multiply, isa: Isa
 ) -> Blocking:
-    """Tiles of the panels' width; one panel stays in the cache for all pixels where all of them
-    together would not."""
+    """Tiles of the panels' width. If all panels do not fit in the cache, one of them stays there
+    for all pixels."""
     vectors = _vectors(problem, src, dot, isa)
     rows = max_rows(isa, vectors * dot.span, dot.parts)
     if dot.tiles is not None:
@@ -426,8 +428,8 @@ def _blocking(
 
 
 def _pitch(piece: Piece, src: MemoryDesc) -> int:
-    """How many pixels of a row of dst lie between the pixels of src that it and the next one see
-    first; 0 if that is no whole number."""
+    """The distance, in pixels at the stride of w, between the first pixels of src that consecutive
+    rows of dst read; 0 if it is not an integer."""
     if src.ndims < 4:
         return 0
     _, h, w = piece.space
@@ -436,12 +438,12 @@ def _pitch(piece: Piece, src: MemoryDesc) -> int:
 
 
 def build(conf: ConvolutionConf, isa: Isa) -> Kernel:
-    """One product, with the sums that compensate it."""
+    """The products, with the sums that compensate them."""
     return phases.build("convolution", conf, isa, products, before_products)
 
 
 def before_products(module: Module, conf: ConvolutionConf, arguments: Arguments) -> Iterator[Phase]:
-    """Write the sums that compensate products, and the copy of src with a border."""
+    """Write the sums that compensate products, and the padded copy of src."""
     yield from sums.emit(module, conf, arguments)
     if conf.border is not None and not conf.border.in_bands:
         yield conv_border.emit(module, conf.border, arguments)

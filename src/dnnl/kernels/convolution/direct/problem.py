@@ -1,4 +1,4 @@
-"""What is convolved: tensors, window, groups; and which quantization a convolution takes."""
+"""The definition of a convolution: tensors, window, groups; and the quantization that it takes."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class ConvolutionProblem(product_problem.ProductProblem):
 
     @property
     def step(self) -> tuple[int, int]:
-        """How many pixels apart the neighbouring rows of a tile are, in src and in dst."""
+        """The distance of consecutive rows of a tile in pixels of src, and of dst."""
         return self.space[2].stride, 1
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The convolutions that dst is made of."""
+        """The convolutions that dst consists of."""
         return (Piece(self.space),)
 
     @property
@@ -58,8 +58,8 @@ class ConvolutionProblem(product_problem.ProductProblem):
 def refuse_quantization(problem: ConvolutionProblem) -> Refusal | None:
     """Why scales and zero points cannot be generated, or None.
 
-    What changes within a sum can be taken off the sums only where it is added: zero points of src.
-    A group of one channel has no other scale within a sum.
+    What changes along K must be applied before the sum, except zero points of src, which are
+    compensated. A group of one channel has a single scale along K.
     """
     given = problem.quantization
     tensors = {

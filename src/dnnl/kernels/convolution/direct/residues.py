@@ -1,15 +1,16 @@
 """How the output of a transposed convolution is cut into convolutions of stride 1.
 
-Element ``i`` of src reaches output ``i * stride + k * dilation - padding`` by tap ``k``. So an
-output has taps of one residue alone, and all outputs of that residue have the same ones::
+Element ``i`` of src contributes to output ``i * stride + k * dilation - padding`` by tap ``k``. So
+an output has taps of one residue modulo the stride only, and all outputs of that residue have the
+same taps::
 
     stride 2, kernel 3, padding 1      outputs 0 2 4 ...   tap  1
                                        outputs 1 3 5 ...   taps 2, 0
 
-Each residue is an ordinary convolution, from the last of its taps to the first: no products with
-zeros between the elements of src, and no output that two threads add to. Neighbouring residues
-with the same number of outputs and taps differ in constants that grow evenly, so that one piece of
-code does all of them.
+Each residue is an ordinary convolution with its taps in reverse order: there are no products with
+zeros between the elements of src, and no output that two threads add to. Consecutive residues with
+equal numbers of outputs and taps differ in constants that grow evenly, so that they share one piece
+of code.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dnnl.kernels.product.base.pixel_tiles import Spatial
 
 @dataclass(frozen=True)
 class Steps:
-    """Numbers ``first + apart * residue + step * n``."""
+    """The numbers ``first + apart * residue + step * n``."""
 
     first: int = 0
     apart: int = 0
@@ -37,8 +38,8 @@ class Steps:
 
 @dataclass(frozen=True)
 class Residues:
-    """Some residues of one dimension: how many, and which outputs and which taps of the weights
-    they have. By default there is one, with all of both."""
+    """Some residues of one dimension: how many, and which outputs and taps of the weights they
+    have. By default one, with all of both."""
 
     count: int = 1
     outputs: Steps = Steps()
@@ -46,13 +47,13 @@ class Residues:
 
 
 Part = tuple[Spatial, Residues]
-"""The convolution that some residues are, from their outputs to their taps."""
+"""The convolution of some residues, and their outputs and taps."""
 
 
 @dataclass(frozen=True)
 class _Residue:
-    """One residue: its first output, the element of src that its first tap meets there, how many
-    outputs and taps it has, and its first tap."""
+    """One residue: its first output, the element of src that its first tap reads there, its numbers
+    of outputs and taps, and its first tap."""
 
     first: int
     outputs: int
@@ -61,7 +62,7 @@ class _Residue:
     tap: int = 0
 
     def alike(self, other: _Residue) -> bool:
-        """Whether both are convolutions with the same sizes."""
+        """Whether both are convolutions of the same sizes."""
         sizes = self.outputs, self.src, self.taps
         return sizes == (other.outputs, other.src, other.taps)
 
@@ -80,10 +81,10 @@ def parts(space: Spatial) -> tuple[Part, ...]:
 
 
 def _residues(space: Spatial) -> list[_Residue]:
-    """Every residue that has outputs: first those with taps, in the order of these, then those
+    """Every residue that has outputs: first those with taps, in the order of the taps, then those
     without, in the order of their outputs.
 
-    Where stride and dilation have a common divisor, outputs lie between all taps.
+    If stride and dilation have a common divisor, there are outputs between all taps.
     """
     common = gcd(space.stride, space.dilation)
     count = space.stride // common
@@ -104,12 +105,12 @@ def _residues(space: Spatial) -> list[_Residue]:
 
 
 def _part(space: Spatial, run: list[_Residue]) -> Part:
-    """The convolution that evenly spaced residues with equal sizes are."""
+    """The convolution of evenly spaced residues with equal sizes."""
     one, count = run[0], len(run)
     apart = run[1].first - one.first if count > 1 else 0
     outputs = Steps(one.first, apart, space.stride)
     if not one.taps:
-        # A tap in front of all of src adds nothing.
+        # A tap in front of all of src contributes nothing.
         nothing = Spatial(space.src, one.outputs, 1, 1, one.outputs, 1)
         return nothing, Residues(count, outputs, Steps())
     common = gcd(space.stride, space.dilation)

@@ -1,15 +1,15 @@
-"""What zero points and shifted operands add to the sums of a convolution, pixel by pixel.
+"""Compensation of zero points and shifted operands in a convolution, pixel by pixel.
 
-Padding takes no part in a sum. Near borders the taps inside the image are fewer, so that what
-compensates the sums is another there::
+Padding takes no part in a sum. Near borders fewer taps are inside of the image, so that the
+compensation differs there::
 
     channel sums    of src, over the channels of a group             for each pixel of src
     row sums        of channel sums, over the taps in the image      for each pixel of dst
     tap sums        of za * (w - zw), over the channels of a group   for each tap and output
     column sums     of tap sums, over the taps in the image          for each pixel and output
 
-Without padding all pixels of a convolution have the same column sums; those of a transposed one
-have other taps from residue to residue.
+Without padding all pixels of a convolution have the same column sums. In a transposed one, taps
+differ between residues.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dnnl.types.memory_desc import MemoryDesc
 def take_row_sums(
     scratchpad: Scratchpad, batch: int, groups: int, space: Space
 ) -> tuple[Argument, Argument]:
-    """Room for the channel sums and the row sums."""
+    """Scratchpad for the channel sums and the row sums."""
     before = (batch, groups, *(s.src for s in space))
     after = (batch, groups, *(s.dst for s in space))
     return scratchpad.take(MemoryDesc(before, "s32")), scratchpad.take(MemoryDesc(after, "s32"))
@@ -42,8 +42,8 @@ def take_row_sums(
 def take_column_sums(
     scratchpad: Scratchpad, outputs: int, space: Space, *, borders: bool
 ) -> tuple[Argument, Argument]:
-    """Room for the tap sums and the column sums of so many output channels, which differ near
-    ``borders``."""
+    """Scratchpad for the tap sums and the column sums of ``outputs`` output channels; column sums
+    vary with pixels if there are ``borders``."""
     taps = (*(s.kernel for s in space), outputs)
     pixels = (*(s.dst if borders else 1 for s in space), outputs)
     return scratchpad.take(MemoryDesc(taps, "s32")), scratchpad.take(MemoryDesc(pixels, "s32"))
@@ -111,7 +111,7 @@ def _tap_sums(module: Module, symbol: str, conf: ConvolutionConf, arguments: Arg
     weights = _operand(conf.weights, index, arguments)
     number = group * conf.outputs + output
     total = _operand(conf.tap_sums, (*offsets, number), arguments)
-    # The zero points of src as it was given, whose channels are one dimension.
+    # The zero points of src as given, with all channels in one dimension.
     spatial = conf.dst[1].ndims - 2
     pixel = MemoryDesc((1, conf.groups * conf.channels, *[1] * spatial), "u8")
     src = Operand(0, pixel, (ZERO, group * conf.channels + channel, *[ZERO] * spatial))

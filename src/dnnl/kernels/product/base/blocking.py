@@ -1,4 +1,4 @@
-"""What of a product is kept where: tiles in registers, blocks in the second-level cache."""
+"""Cache blocking of a product: tiles in registers, blocks in the second-level cache."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.nest import work_items
 from dnnl.codegen.product.brgemm import TileShape
 
-# Tiles that make up for loading a part of a panel.
+# Tiles over which the loading of a part of a panel is amortized.
 _TILES = 16
 _PAGE = 4096
-# Words of which panels that are made have multiples: those of an instruction of a matrix unit.
+# K groups per block of an instruction of a matrix unit; packed panels hold multiples of it.
 _BLOCK = 16
-# Rows that processors read ahead side by side.
+# Streams that a hardware prefetcher follows.
 _ROWS = 8
-# Bytes of a row that are worth to look for its page, and groups of panels that threads share.
+# Bytes of a row that are worth a page walk, and the least number of panel groups to share among
+# threads.
 _RUN, _LEAST_ITEMS = 512, 8
 
 
 @dataclass(frozen=True)
 class Blocking:
-    """The sizes of the blocks of a product with tiles of shape ``tile``.
+    """The block sizes of a product with register tiles of shape ``tile``.
 
-    ``panels`` of weights, one after the other, meet a block of ``places`` before the next places
-    do; 0 lets each tile meet all panels, which then had better be in a cache together. The places
-    are all of a line if their number is 0. Of each sum ``steps`` are computed before those of the
-    next tile of a block, all of them if 0. Tiles of ``single_rows`` have places of one row of an
-    image each.
+    ``panels`` of weights (an N block) meet a block of ``places`` (an M block) before the next
+    places do. With 0 panels each tile meets all of them, which then should fit in a cache together.
+    0 places means all places of a line. Of each sum, ``steps`` (a K block) are computed before
+    those of the next tile; 0 means all of K. With ``single_rows`` a tile has pixels of one row of
+    an image only.
     """
 
     tile: TileShape
@@ -40,12 +41,15 @@ class Blocking:
 
 @dataclass(frozen=True)
 class Size:
-    """A product of matrices: the rows that meet each panel, how many panels there are, the steps of
-    a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` is 0 for weights in
-    panels; where each of their rows goes on in the next panel, it is how many a step has. Tiles are
-    ``fast`` where a matrix unit reads both factors faster than the second-level cache. Threads make
-    panels where these are ``packed_on_the_fly``, of rows that lie ``row_bytes`` apart unless that
-    is 0."""
+    """The size of a matrix product.
+
+    ``rows`` is M, ``panels`` the number of panels of weights, ``steps`` the K groups of a sum;
+    ``src_step`` and ``panel_step`` are the bytes of one step in a row of src and in a panel.
+    ``in_rows`` is 0 for weights in panels, and for row-major weights the number of their rows in a
+    step. ``fast`` says that a matrix unit consumes both operands faster than the second-level cache
+    delivers them. ``packed_on_the_fly`` says that threads pack the panels, from rows ``row_bytes``
+    apart unless that is 0.
+    """
 
     rows: int
     panels: int
@@ -59,13 +63,14 @@ class Size:
 
 
 def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
-    """Blocks for the second-level cache.
+    """Choose block sizes for the second-level cache.
 
-    All panels stay in it if they take half of it or less; else one does, while the rows of src pass
-    by, of which processors follow each that has pages of its own. Rows that share pages are kept in
-    blocks. Where one panel is too large, the sums are computed in parts; and where weights lie in
-    rows, so that some of these are read side by side, a page of each at a time. Fast tiles want one
-    of their factors in the first-level cache, which keeps a third of its size of a panel.
+    - All panels stay in the cache if they take at most half of it.
+    - Otherwise one panel does while the rows of src stream past it. The hardware prefetcher follows
+      rows that have pages of their own; rows that share pages are blocked.
+    - If one panel is too large, K is blocked.
+    - If weights are row-major, a page of each of several rows is read in parallel.
+    - A matrix unit wants one operand in the first-level cache: a third of it holds part of a panel.
     """
     if isa.device is not None:
         return Blocking(tile, panels=1)
@@ -89,8 +94,9 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
 
 
 def _packed_on_the_fly(isa: Isa, tile: TileShape, size: Size) -> Blocking:
-    """As much of a panel is made as leaves room for src in the first-level cache for a matrix unit,
-    in the second-level one for others, once for as many rows as have their part of src there."""
+    """Blocks of panels that threads pack. For a matrix unit a packed part leaves space for src in
+    the first-level cache, otherwise in the second-level cache. Each part is used by as many rows as
+    have their part of src in the cache."""
     if size.panel_step <= LINE and size.row_bytes >= _PAGE:
         return _side_by_side(isa, tile, size)
     near = size.fast or size.rows <= tile.rows
@@ -102,8 +108,9 @@ def _packed_on_the_fly(isa: Isa, tile: TileShape, size: Size) -> Blocking:
 
 
 def _side_by_side(isa: Isa, tile: TileShape, size: Size) -> Blocking:
-    """Panels with no more than a line of each row, which has pages of its own: several are made at
-    a time, of as many rows as half of the first-level cache holds."""
+    """Panels that take at most one cache line of each source row, which has pages of its own:
+    several panels are packed at a time, as many rows of them as half of the first-level cache
+    holds."""
     panels = max(1, min(size.panels, _RUN // size.panel_step))
     while panels > 1 and -(-size.panels // panels) < _LEAST_ITEMS:
         panels = -(-panels // 2)
@@ -113,8 +120,8 @@ def _side_by_side(isa: Isa, tile: TileShape, size: Size) -> Blocking:
 
 
 def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
-    """A block of src fills half of the cache, and the sums of some panels a quarter; fewer panels
-    where threads would have nothing to do."""
+    """Block all three dimensions: a block of src fills half of the cache, the sums of some panels a
+    quarter. Fewer panels are taken where threads would be idle."""
     cache = isa.caches.l2 // 2
     places = min(size.rows, _TILES * tile.rows)
     steps = max(1, cache // (places * size.src_step))

@@ -1,8 +1,8 @@
-"""The copy of an image with a border, made by the thread that multiplies it: rows of pixels just
-before the first band that has a tap there, which finds them in the first-level cache.
+"""Per-thread zero padding of an image: rows of the padded copy are written just before the first
+band that reads them, so that they are found in the first-level cache.
 
-Each thread has room for one image. Work items that follow each other see mostly the same rows, so
-it remembers which ones are there.
+Each thread has a buffer for one image. Successive work items read mostly the same rows, so the
+thread remembers which rows are valid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dnnl.kernels.product.base.pixel_tiles import Spatial
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """The ``rows`` of ``src`` in image number ``image``, of which ``height`` tells what is seen."""
+    """The padded ``rows`` of ``src`` in image number ``image``; ``height`` gives the rows that each
+    output row reads."""
 
     src: Operand
     rows: Rows
@@ -28,19 +29,19 @@ class Bands:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the copy of an image."""
+        """The bytes of the padded copy of an image."""
         return self.height.src * self.rows.row_bytes
 
 
 class BandWriter:
-    """Writes the copies of ``src`` to a thread's ``buffer``."""
+    """Writes padded rows of ``src`` to the ``buffer`` of a thread."""
 
     def __init__(self, e: Emitter, bands: Bands, src: Value, buffer: Value) -> None:
         self.e, self._bands, self._src, self._buffer = e, bands, src, buffer
         self._image, self._begin, self._end = Variable(e), Variable(e), Variable(e)
 
     def need(self, env: Env, first: Value, count: int) -> None:
-        """What so many rows of dst see from number ``first`` on is wanted."""
+        """Make the rows available that ``count`` rows of dst, from number ``first`` on, read."""
         e, b, bands, h = self.e, self.e.b, self._bands, self._bands.height
         low = e.add(e.mul(first, h.stride), i64(-h.padding))
         reach = (count - 1) * h.stride + (h.kernel - 1) * h.dilation + 1

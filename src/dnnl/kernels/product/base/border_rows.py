@@ -1,6 +1,6 @@
-"""The copy of an image with a border where pixels are neighbours in memory: row by row, as bytes.
+"""Zero padding of images whose pixels are contiguous in memory: a byte copy, row by row.
 
-Words that channels do not fill get zeros on the way::
+K groups that channels do not fill are padded with zeros on the way::
 
     r g b r g b r g b ...    is loaded as a vector, and stored as    r g b 0 r g b 0 r g b 0 ...
 """
@@ -23,20 +23,20 @@ from dnnl.types.memory_desc import MemoryDesc
 
 @dataclass(frozen=True)
 class Around:
-    """A dimension around the rows: its size in the copy and in src, how many zeros are before src
-    in the copy, and the bytes from one index of src to the next."""
+    """A dimension outside of the rows: its size in the copy and in src, the zeros ``before`` src in
+    the copy, and the bytes of one ``step`` in src."""
 
-    copy_bytes: int
-    src_bytes: int
+    copy_size: int
+    src_size: int
     before: int
     step: int
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of ``width`` units between ``before`` and ``behind`` of zeros. A unit, the channels of a
-    pixel or of its groups, has ``src_bytes`` bytes in src, which begins at byte ``src``, and
-    ``copy_bytes`` bytes in the copy."""
+    """Rows of ``width`` units with ``before`` and ``behind`` units of zeros around them. A unit is
+    the channels of a pixel, or of one of its groups: ``src_bytes`` in src, whose first one is at
+    byte ``src_begin``, and ``copy_bytes`` in the copy."""
 
     around: tuple[Around, ...]
     before: int
@@ -44,12 +44,12 @@ class Rows:
     behind: int
     src_bytes: int
     copy_bytes: int
-    src: int
+    src_begin: int
 
     @staticmethod
     def of(isa: Isa, src: MemoryDesc, copy: MemoryDesc, before: tuple[int, ...]) -> Rows | None:
-        """The rows of a copy of src with so many zeros before its first pixel, in each dimension of
-        space; None where units are not side by side, or would not fill vectors."""
+        """The rows of a copy of src with ``before`` zeros in front of its first pixel in each
+        spatial dimension. None if units are not contiguous or do not fill vectors."""
         head, size = src.ndims - len(before), src.data_type.size
         src_bytes, copy_bytes = (desc.padded_dims[head - 1] * size for desc in (src, copy))
         whole = src_bytes == copy_bytes or isa.vector_bits % (8 * copy_bytes) == 0
@@ -82,37 +82,36 @@ class Rows:
         return (self.before + self.width + self.behind) * self.copy_bytes
 
     def emit(self, module: Module, symbol: str, src: int, copy: int, offset: int) -> Phase:
-        """Write the phase that copies rows from what is in slot ``src`` to byte ``offset`` of what
-        is in ``copy``."""
+        """Write the phase that copies rows of slot ``src`` to byte ``offset`` of slot ``copy``."""
         phase = PhaseFunction(module, symbol, (src, copy))
-        e, axes = phase.e, [Axis(own.copy_bytes, "row") for own in self.around]
-        copy_bytes = e.element(phase.arguments[copy], i64(offset), I8)
+        e, axes = phase.e, [Axis(own.copy_size, "row") for own in self.around]
+        target = e.element(phase.arguments[copy], i64(offset), I8)
 
         def item(number: Value) -> None:
             env = decode(e, number, axes)
-            row = e.element(copy_bytes, e.mul(number, self.row_bytes), I8)
+            row = e.element(target, e.mul(number, self.row_bytes), I8)
             self.write(e, phase.arguments[src], row, [env[axis] for axis in axes])
 
-        count = prod(own.copy_bytes for own in self.around)
+        count = prod(own.copy_size for own in self.around)
         phase.each_item(count, item)
         return phase.end(count)
 
     def write(self, e: Emitter, src: Value, row: Value, index: Sequence[Value]) -> None:
-        """Write the row of the copy that has this index in the dimensions around."""
+        """Write the row of the copy at this index of the outer dimensions."""
         src_index = [
             e.add(at, i64(-own.before)) for at, own in zip(index, self.around, strict=True)
         ]
         steps = (e.mul(at, own.step) for at, own in zip(src_index, self.around, strict=True))
-        src_bytes = e.element(src, reduce(e.add, steps, i64(self.src)), I8)
+        source = e.element(src, reduce(e.add, steps, i64(self.src_begin)), I8)
         inside = [
-            e.b.icmp_unsigned("<", at, i64(own.src_bytes))
+            e.b.icmp_unsigned("<", at, i64(own.src_size))
             for at, own in zip(src_index, self.around, strict=True)
         ]
 
         def copied() -> Values:
             begin, end = self.before * self.copy_bytes, (self.before + self.width) * self.copy_bytes
             _zero(e, row, begin)
-            self._copy(e, src_bytes, e.element(row, i64(begin), I8))
+            self._copy(e, source, e.element(row, i64(begin), I8))
             _zero(e, e.element(row, i64(end), I8), self.behind * self.copy_bytes)
             return ()
 
@@ -122,8 +121,8 @@ class Rows:
 
         e.branch(reduce(e.b.and_, inside), copied, empty)
 
-    def _copy(self, e: Emitter, src_bytes: Value, copy_bytes: Value) -> None:
-        """What of a row comes from src."""
+    def _copy(self, e: Emitter, source: Value, target: Value) -> None:
+        """Copy the part of a row that comes from src."""
         lanes = e.isa.vector_bits // 8
         units = lanes // self.copy_bytes if self.src_bytes != self.copy_bytes else 0
         kind = vector.vector_type(I8, lanes)
@@ -136,19 +135,19 @@ class Rows:
         def part(first: Value, count: int) -> None:
             if not units:
                 where, known = first, _first(lanes, count)
-                value = vector.load(e, e.element(src_bytes, where, I8), kind, known)
+                value = vector.load(e, e.element(source, where, I8), kind, known)
             else:
                 where = e.mul(e.b.udiv(first, i64(self.copy_bytes)), self.src_bytes)
                 known = _first(lanes, count // self.copy_bytes * self.src_bytes)
-                loaded = vector.load(e, e.element(src_bytes, where, I8), kind, known)
+                loaded = vector.load(e, e.element(source, where, I8), kind, known)
                 value = vector.shuffle(e, loaded, vector.splat_constant(kind, 0), chosen)
-            vector.store(e, value, e.element(copy_bytes, first, I8), _first(lanes, count))
+            vector.store(e, value, e.element(target, first, I8), _first(lanes, count))
 
         _each(e, self.width * self.copy_bytes, part)
 
 
 def _units(desc: MemoryDesc, head: int) -> bool:
-    """Whether pixels are side by side, and so are the groups of channels in them, which are the
+    """Whether pixels are contiguous, and within them the groups of channels, which are the
     dimensions up to ``head``."""
     wanted = [prod(desc.padded_dims[dim + 1 : head]) for dim in range(head - 1)]
     return [desc.strides[-1], *desc.strides[1 : head - 1]] == wanted
@@ -166,7 +165,7 @@ def _zero(e: Emitter, pointer: Value, nbytes: int) -> None:
 
 
 def _each(e: Emitter, nbytes: int, part: Callable[[Value, int], None]) -> None:
-    """``part(first, count)`` for each vector of that many bytes, of which the last may be short."""
+    """Call ``part(first, count)`` for each vector of these bytes; the last one may be short."""
     lanes = e.isa.vector_bits // 8
     whole = nbytes // lanes * lanes
     e.loop(i64(0), i64(whole), lambda first: part(first, lanes), step=lanes, name="bytes")

@@ -1,19 +1,18 @@
 """How the output pixels of a convolution are cut into register tiles.
 
-Tiles lie along rows of the output. Where a row is short, a tile takes several rows, a *band*, or
-tiles of as many pixels go from one row of a band to the next::
+Tiles go along rows of the output. If rows are short, a tile takes several rows (a *band*), or tiles
+wrap around from one row of a band to the next::
 
     OW = 56, tile 14:   |...14...|...14...|...14...|...14...|   a band is one row
     OW =  7, tile 14:   |..7..|  over  |..7..|                  a band is two rows
     OW =  7, tile  6:   |..6...|1 over 5..|2 over 4..|3 over    a band is all rows
 
-A pixel near the border has taps that fall outside the image. Which ones is known when the kernel
-is written, so tiles that differ in it get code of their own, in which those taps do not occur.
-Where that would be too much code, all of these tiles share one, whose taps follow from the
-numbers of their pixels at run time.
+Pixels near the border have taps outside of the image. These are known at code generation: tiles
+that differ in them get code of their own without those taps. If that would be too much code, such
+tiles share one loop, whose tap ranges are computed at run time.
 
-Only tiles near the border are looked at one by one, so that planning a large image takes no longer
-than a small one.
+Only tiles near the border are examined one by one, so that planning time does not depend on the
+size of the image.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ Span = tuple[int, int]
 Key = TypeVar("Key")
 
 _MOST_CODES = 160
-"""Products of tiles and taps that are written out where tiles go from one row to the next."""
+"""The limit on tiles times taps that are unrolled where tiles wrap around rows."""
 
 _MOST_BORDERS = 128
-"""Products of tiles or bands near the border and taps that are written out."""
+"""The limit on tiles or bands near the border, times taps, that are unrolled."""
 
 _MOST_NEAR = 128
-"""Tiles or bands near the border that are looked at one by one."""
+"""The limit on tiles or bands near the border that are examined one by one."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Spatial:
     dilation: int
 
     def taps(self, out: int) -> Span:
-        """The taps of output ``out`` that lie inside the image, as a half-open range."""
+        """The taps of output ``out`` that are inside the image, as a half-open range."""
         first = out * self.stride - self.padding
         low = max(0, -(first // self.dilation))
         high = min(self.kernel, -((first - self.src) // self.dilation))
@@ -62,7 +61,8 @@ class Spatial:
 
     @property
     def last(self) -> int:
-        """The element that the last tap of the last output meets, inside the image or not."""
+        """The element of src that the last tap of the last output reads, inside the image or
+        not."""
         return (self.dst - 1) * self.stride + (self.kernel - 1) * self.dilation - self.padding
 
     @property
@@ -72,7 +72,7 @@ class Spatial:
 
     @property
     def inner(self) -> Span:
-        """The outputs whose taps all lie inside the image, as a half-open range."""
+        """The outputs whose taps are all inside the image, as a half-open range."""
         reach = (self.kernel - 1) * self.dilation - self.padding
         low = min(max(0, -(-self.padding // self.stride)), self.dst)
         high = (self.src - 1 - reach) // self.stride + 1
@@ -81,12 +81,12 @@ class Spatial:
 
 @dataclass(frozen=True)
 class TileRun:
-    """``count`` neighbouring tiles of ``width`` pixels whose pixels miss the same taps.
+    """``count`` consecutive tiles of ``width`` pixels whose pixels miss the same taps.
 
-    ``first`` is the number of the first of them in its band, ``begin`` its first pixel; ``taps``
-    has the range of taps along w for each pixel of a tile, or is None where it is only known at run
-    time and differs from tile to tile. In a band of several rows ``begin`` is 0, and so many pixels
-    of the band are ``before`` the only tile.
+    ``first`` is the number of the first tile in its band, ``begin`` its first pixel. ``taps`` has
+    the range of taps along w for each pixel; None means that it differs from tile to tile and is
+    computed at run time. In a band of several rows ``begin`` is 0 and ``count`` is 1; ``before`` is
+    then the number of pixels of the band in front of the tile.
     """
 
     first: int
@@ -97,8 +97,8 @@ class TileRun:
     before: int = 0
 
     def pixels(self, row: int) -> list[tuple[int, int]]:
-        """The pixels of a tile as (row of the band, column from ``begin`` on), where rows have so
-        many."""
+        """The pixels of a tile as (row of the band, column relative to ``begin``), for rows of
+        ``row`` pixels."""
         if self.begin or self.count > 1:
             return [(0, column) for column in range(self.width)]
         return [divmod(self.before + number, row) for number in range(self.width)]
@@ -106,10 +106,10 @@ class TileRun:
 
 @dataclass(frozen=True)
 class BandRun:
-    """``count`` neighbouring bands of ``rows`` output rows that miss the same taps.
+    """``count`` consecutive bands of ``rows`` output rows that miss the same taps.
 
-    ``taps`` has the range of taps along h for each row of a band, or is None where it is only
-    known at run time, from the row's number.
+    ``taps`` has the range of taps along h for each row of a band; None means that it is computed at
+    run time from the number of the row.
     """
 
     first: int
@@ -121,8 +121,8 @@ class BandRun:
 def runs_by_key(
     count: int, starts: Iterable[int], key: Callable[[int], Key]
 ) -> Iterator[tuple[Span, Key]]:
-    """Neighbours among so many that have the same key, and that key. Those between two ``starts``
-    are known to have the key of the first."""
+    """Cut ``range(count)`` into runs with equal keys and yield each with its key. All numbers from
+    one of ``starts`` up to the next are known to have the same key."""
     begins = sorted({start for start in (0, *starts) if start < count})
     for own, group in groupby(pairwise([*begins, count]), lambda pair: key(pair[0])):
         members = list(group)
@@ -136,11 +136,13 @@ def _known(
     taps: Callable[[int], tuple[Span, ...]],
     columns: int,
 ) -> list[tuple[Span, int, tuple[Span, ...] | None]]:
-    """Neighbours among so many tiles or bands that have as many pixels or rows and miss the same
-    ``taps``: which they are, the number of pixels or rows, and the taps. Those of ``inner`` miss
-    none; sizes change where they say, or at the ``others``. Where the code for those outside of
-    ``inner`` would be too long, each with so many ``columns`` of taps, they share one, and their
-    taps are None."""
+    """Cut ``count`` tiles or bands into runs of the same size that miss the same ``taps``: the
+    span, the size, and the taps of each run.
+
+    Those in the span ``inner`` miss no tap. Sizes change at ``inner``, and at the numbers
+    ``others``. If the code for those outside of ``inner``, each with ``columns`` of taps, would be
+    too long, they share one run whose taps are None.
+    """
     first, last = inner
     starts = [first, last, *others]
     if first + count - last <= _MOST_NEAR:
@@ -158,7 +160,7 @@ def _known(
 
 
 def tile_runs(w: Spatial, rows: int, height: int = 1) -> tuple[TileRun, ...]:
-    """Cut a band of ``height`` rows of output into tiles of at most ``rows`` pixels, as even as
+    """Cut a band of ``height`` output rows into tiles of at most ``rows`` pixels, as evenly as
     possible."""
     count = -(-height * w.dst // rows)
     base, extra = divmod(height * w.dst, count)
@@ -189,7 +191,7 @@ def tile_runs(w: Spatial, rows: int, height: int = 1) -> tuple[TileRun, ...]:
 
 
 def band_runs(h: Spatial, rows: int, columns: int = 1) -> tuple[BandRun, ...]:
-    """Cut the output into bands of ``rows`` rows, whose windows have so many ``columns``."""
+    """Cut the output into bands of ``rows`` rows; a window has ``columns`` taps per row."""
     if rows == 1:
         return (BandRun(0, h.dst, 1, None if h.padded else ((0, h.kernel),)),)
 
@@ -207,11 +209,13 @@ def band_runs(h: Spatial, rows: int, columns: int = 1) -> tuple[BandRun, ...]:
 
 
 def rows_per_band(space: Sequence[Spatial], tile: TileShape, sums: int) -> int:
-    """How many output rows a band has: as many as a tile holds, or where one row would be cut into
-    tiles with too few sums to keep multiply-adds busy, as many as leave the fewest tiles. A pixel
-    has so many ``sums`` of which each multiply-add waits for the one before, 0 where none does. All
-    taps of a tile that goes from one row to the next are written out. Pixels miss taps along h or
-    along w that only the execution knows, not both."""
+    """How many output rows a band has.
+
+    As many as fit in a tile. If a row would be cut into tiles with too few independent sums to hide
+    the latency of multiply-adds, the number that gives the fewest tiles. ``sums`` is the number of
+    independent sums per pixel, 0 if latency is no concern. Tiles that wrap around rows have all
+    taps unrolled. Pixels may miss run-time taps along h or along w, not both.
+    """
     height, (_, h, w) = _most_even(space, tile, sums), space
     known = all(run.taps is not None for run in band_runs(h, height, w.kernel))
     return height if known or not w.padded else 1
@@ -235,8 +239,8 @@ def _most_even(space: Sequence[Spatial], tile: TileShape, sums: int) -> int:
 
 
 def static_taps(band: BandRun, tile: TileRun, kernel_w: int) -> bool:
-    """Whether some pixel of the tile misses a tap that others have, and which ones is known, so
-    that taps are unrolled."""
+    """Whether pixels of the tile miss different taps that are known at code generation: the taps
+    are then unrolled."""
     if tile.taps is None:
         return False
     full_w = all(span == (0, kernel_w) for span in tile.taps)

@@ -1,4 +1,4 @@
-"""What is asked of a product, and what an operation knows of its tensors."""
+"""The definition of a product, and what an operation tells the planner about its tensors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ NONE = Quantization()
 
 @dataclass(frozen=True)
 class ProductProblem:
-    """dst = post_ops(dropout(bias + src * weights)) of quantized tensors; ``bias`` may be the zero
-    descriptor. Factors of f32 may be held as ``narrow``. Results may be rounded by chance, which is
-    ``stochastic``. ``reductions`` says how the sums of the rows of src lie, if they are given."""
+    """dst = post_ops(dropout(bias + src * weights)) of quantized tensors.
+
+    ``bias`` may be the zero descriptor. f32 operands may be multiplied as ``narrow``. With
+    ``stochastic`` dst is rounded stochastically. ``reductions`` describes precomputed sums of the
+    rows of src, if the user gives them.
+    """
 
     src: MemoryDesc
     weights: MemoryDesc
@@ -40,7 +43,7 @@ class ProductProblem:
 
 @dataclass(frozen=True)
 class Panels:
-    """Weights as a product reads them: their layout, and how many vectors a panel is wide."""
+    """Weights as a product reads them: their layout, and the width of a panel in vectors."""
 
     desc: MemoryDesc
     vectors: int
@@ -48,16 +51,18 @@ class Panels:
 
 @dataclass(frozen=True)
 class Shape:
-    """What an operation knows of its tensors for `plan`.
+    """What an operation tells `plan` about its tensors.
 
-    ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
-    layout to which it is copied otherwise. ``panels`` are those of weights for a src, the flag
-    being whether tiles have a row of ones beside those of src. Sums go over the dimensions
-    ``summed`` of src and of weights; of src, those are the last ones. ``column_stride`` is how far
-    columns of weights lie apart that have all of their k side by side, 0 for other weights. In a
-    src that is read, so many elements of a sum as ``line`` says are side by side. A
-    ``simple`` operation has loops of its own, which do nothing within a sum: weights of 4 bits, or
-    whose values change within one, are copied as floats, and src is read as it lies.
+    ``walkable(src, dot)`` says whether the product can read src in place with a dot-product kind;
+    ``packed(src, dot)`` is the layout to which it is copied otherwise. ``panels(src, weights, dot,
+    ones)`` are the panels of the weights; ``ones`` says that tiles have a row of ones besides those
+    of src. ``summed`` are the dimensions of src and of weights that are summed over; in src these
+    are the last ones. ``column_stride`` is the stride of columns of weights that are contiguous
+    along k, 0 for other weights. ``line`` is the number of consecutive elements of a sum that are
+    contiguous in src.
+
+    A ``simple`` operation has its own loops without work inside of a sum: weights of 4 bits, and
+    weights whose quantization changes within a sum, are copied as floats, and src is read in place.
     """
 
     walkable: Callable[[MemoryDesc, Multiply], bool]
@@ -86,13 +91,13 @@ def with_plain_layouts(problem: ProductProblem) -> ProductProblem:
 
 
 def as_read(src: MemoryDesc, dot: Multiply, shape: Shape) -> MemoryDesc:
-    """src as the product reads it."""
+    """src as the product reads it: in place or packed."""
     if src.data_type is dot.a and shape.walkable(src, dot):
         return src
     return shape.packed(src, dot)
 
 
 def becomes_floats(problem: ProductProblem) -> bool:
-    """Whether weights are of another type than the floats that they are multiplied by."""
+    """Whether weights are converted to the floating-point type that they are multiplied in."""
     src, weights = problem.src.data_type, problem.weights.data_type
     return src in FLOATS and weights is not src

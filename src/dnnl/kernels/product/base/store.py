@@ -1,8 +1,7 @@
-"""The end of a tile of a product: where its cells are, and in which direction they are stored.
+"""The epilogue of a register tile: the address of each cell, and the direction of its stores.
 
-Registers hold vectors of columns. Where dst has its places side by side instead, as nchw does, the
-tile is transposed before anything is done to its sums, so that all that follows reads and writes
-neighbours.
+Registers hold vectors of columns. If dst is contiguous along places instead, as in nchw, the tile
+is transposed before its epilogue, so that all accesses of the epilogue are contiguous.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ class Columns:
 
     @staticmethod
     def of(count: int, tile: TileShape, lanes: int) -> Columns:
-        """The columns for tiles of a shape."""
+        """The columns for tiles of this shape."""
         panel = Axis(-(-count // (tile.vectors * lanes)), "panel")
         return Columns(count, panel, Axis(tile.vectors, "vector"), Axis(lanes, "lane"))
 
     @property
     def width(self) -> int:
-        """The columns of a panel."""
+        """The number of columns of a panel."""
         return self.vector.extent * self.lane.extent
 
     @property
@@ -51,15 +50,15 @@ class Columns:
 
     @property
     def inside(self) -> Bound:
-        """What must hold of a column."""
+        """The bound of the columns that exist."""
         return Bound(self.form, self.count)
 
 
 class Store:
-    """Where the tiles of a product end.
+    """The epilogue of the tiles of a product.
 
-    ``places`` are the axes depth, height and width; tiles of several rows of the height, if
-    ``banded``, have all of the width.
+    ``places`` are the axes depth, height and width. With ``banded``, a tile may span several rows
+    of the height and covers the whole width.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class Store:
         self.transposed = self._transposed_accesses(banded) if e.isa.lanes > 1 else None
 
     def _transposed_accesses(self, banded: bool) -> dict[Operand, Access] | None:
-        """The accesses along places, if dst has these side by side and columns apart, and nothing
-        keeps the others from being walked so."""
+        """Accesses along places, if dst is contiguous along them and not along columns, and all
+        operands can be accessed so; else None."""
         _, height, width = self.places
         dst = self.accesses[self.end.dst].offset
         lane, vectors = self.columns.lane, self.columns.vector
@@ -103,14 +102,14 @@ class Store:
         return accesses
 
     def at(self, env: Env, width: int, places: int, before: int = 0) -> End:
-        """The end of a tile of ``places`` in rows of ``width``, the first of which is so many
-        behind that which ``env`` has, as it has the panel."""
+        """The epilogue of a tile of ``places`` in rows of ``width``. Its first place is ``before``
+        places behind that of ``env``, which names the panel too."""
         banded = before + places > width
         return End(self, env, width, places, banded=banded, first=i64(before))
 
 
 class End:
-    """The end of one tile, or of ``places`` of it behind those before ``first``."""
+    """The epilogue of one tile, or of ``places`` of it from ``first`` on."""
 
     def __init__(
         self,
@@ -132,11 +131,11 @@ class End:
         return self.store.transposed is not None
 
     def part(self, first: Value, places: int) -> End:
-        """The end of ``places`` of the tile behind those before ``first``."""
+        """The epilogue of ``places`` of the tile from ``first`` on."""
         return End(self.store, self._env, self._width, places, banded=self.banded, first=first)
 
     def finish(self, sums: Tile) -> None:
-        """Compute what dst gets, and store it."""
+        """Apply the epilogue to the sums and store the results."""
         store = self.store
         sums = store.end.complete(sums, lambda number, core: self._across(number, core, True))
         if store.transposed is not None:
@@ -154,7 +153,7 @@ class End:
         self._unless_last(lambda: run(False), lambda: run(True))
 
     def segment(self, sums: Tile) -> Tile:
-        """What the sums of a segment add to those of the whole."""
+        """The contribution of a segment's sums to the total, in f32."""
         end = self.store.end
 
         def place_of(number: Value, core: Type) -> Place:
@@ -163,11 +162,12 @@ class End:
         return end.scaled(end.complete(sums, place_of), place_of)
 
     def zeros(self) -> Values:
-        """What is taken off the weights of each vector of columns when they are loaded."""
+        """The zero points to subtract from weights when they are loaded, one for each vector of
+        columns."""
         return self.store.end.zeros(self._first_row(masked=True))
 
     def prefetch_weights(self) -> None:
-        """Ask for the scales and zero points of the weights."""
+        """Prefetch the scales and zero points of the weights."""
         for place in self._first_row(masked=False):
             for operand in self.store.end.of_weights:
                 place.prefetch(operand)
@@ -177,8 +177,8 @@ class End:
         return [self._across(i64(v), F32, masked) for v in vectors]
 
     def prefetch(self) -> None:
-        """Ask for what the end reads and overwrites from afar: it arrives while the products are
-        computed."""
+        """Prefetch what the epilogue reads and overwrites beyond the caches, so that it arrives
+        during the products."""
         store, core = self.store, self.store.end.core
         far = store.end.far(self.e.isa.caches)
         if not far:
@@ -219,7 +219,7 @@ class End:
         )
 
     def _along(self, number: Value, core: Type, parts: int) -> Place:
-        """The place of one vector of the ``parts`` that have the places of a column."""
+        """The place of one vector of places: a column of the tile has ``parts`` of them."""
         store, e = self.store, self.e
         assert store.transposed is not None
         lane, vectors, width = store.columns.lane, store.columns.vector, store.places[2]
@@ -255,7 +255,7 @@ class End:
         self._unless_last(lambda: run(columns), lambda: run(columns.take(range(rest))))
 
     def _unless_last(self, then: Callable[[], Values], otherwise: Callable[[], Values]) -> None:
-        """``otherwise`` in the last panel, ``then`` in those before."""
+        """Run ``otherwise`` in the last panel, ``then`` in the others."""
         panel = self.store.columns.panel
         before = self.e.b.icmp_signed("<", self._env[panel], i64(panel.extent - 1))
         self.e.branch(before, then, otherwise)

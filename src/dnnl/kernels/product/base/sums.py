@@ -1,4 +1,4 @@
-"""The sums of matrices, from levels of loops: whole, or segment by segment."""
+"""Sums over K of matrix products, as nested loops: in one piece, or segment by segment."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate, merge_
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.store import Store
 
-_SUMS = 4  # that keep multiply-adds from waiting for each other
-_FURTHER = 8  # segments by which their scales, a row of weights apart each, are fetched ahead
+_SUMS = 4  # Independent sums that hide the latency of multiply-adds.
+_FURTHER = 8  # Distance of the software prefetch of scales, in segments.
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Parts of a sum, along ``axis``, that have scales or zero points of their own: what ``end``
-    makes of the sums of one is added up in f32."""
+    """Parts of a sum along ``axis`` with scales or zero points of their own. ``end`` corrects and
+    scales the sums of each part; these are added up in f32."""
 
     axis: Axis
     end: Finish
@@ -28,8 +28,8 @@ class Segments:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """How a product of matrices sums up. ``ends`` are those of its ``segments``, of which the first
-    level is, if there are any, of tiles so many ``vectors`` wide."""
+    """How a matrix product is summed. ``ends`` are the epilogues of the ``segments``, which then
+    are the outermost level; tiles are ``vectors`` wide."""
 
     multiply: Multiply
     segments: Segments | None
@@ -37,25 +37,24 @@ class Sums:
     vectors: int
 
     def zero(self, e: Emitter) -> Constant:
-        """The sums of nothing."""
+        """The initial value of the sums."""
         if self.segments is not None:
             return vector.splat_constant(vector.vector_type(F32, e.isa.lanes), 0.0)
         return self.multiply.zero(e)
 
     def merged(self, levels: list[Level]) -> list[Level]:
-        """Levels without taps: that of segments, if there are any, and what becomes one line
-        inside."""
+        """The levels with contiguous loops merged; a level of segments stays apart."""
         own = 0 if self.segments is None else 1
         return [*levels[:own], *merge_levels(levels[own:])]
 
     @property
     def needs_column_sums(self) -> bool:
-        """Whether segments need the sums of their columns."""
+        """Whether segments need the sums of their columns of weights."""
         return self.segments is not None and self.segments.end.needs_column_sums
 
     def add(self, e: Emitter, env: Env, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
-        """``sums`` + the sum over ``levels``, among which are no taps; `finished` has their columns
-        in order."""
+        """``sums`` plus the sum over ``levels``, which contain no taps. Before use, the cells must
+        be put in the order of columns by `finished`."""
         segments, ends = self.segments, self.ends
         if segments is None or ends is None:
             return self._add(e, sums, factors, levels)
@@ -75,8 +74,8 @@ class Sums:
         return Tile(sums.vectors, cells)
 
     def _add(self, e: Emitter, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
-        """``sums`` + the sum over levels without segments. The steps of a word are shared out among
-        sums where there are so few that each would wait for the one before."""
+        """``sums`` plus the sum over levels without segments. If there are too few cells to hide
+        the latency of multiply-adds, each cell is split into several partial sums."""
         multiply, rows = self.multiply, sums.rows
         times = max(1, min(multiply.steps, _SUMS // len(sums.cells)))
         zeros = Tile.of(multiply.zero(e), rows * (times - 1), sums.vectors)
@@ -84,10 +83,10 @@ class Sums:
         return accumulate(e, several, factors, levels).added_up(e, rows)
 
     def finished(self, e: Emitter, sums: Tile) -> Tile:
-        """``sums`` to which nothing is added any more."""
+        """The final ``sums``, in the order of columns."""
         return sums if self.segments is not None else self._in_order(e, sums)
 
     def _in_order(self, e: Emitter, sums: Tile) -> Tile:
-        """The sums of a way of multiplying by columns."""
+        """The sums of a dot-product kind, reordered by columns."""
         rows = (self.multiply.in_order(e, sums.row(row)) for row in range(sums.rows))
         return Tile(sums.vectors, tuple(cell for row in rows for cell in row))

@@ -1,7 +1,8 @@
-"""Which types a product of matrices takes, and as what it multiplies them.
+"""The data types of products, and the types in which they are multiplied.
 
-The pairs are those of oneDNN, and any two floats but f64. What no instruction multiplies, and
-registers do not widen, is copied as a larger type that has all of its values.
+The pairs are those of oneDNN, and any two floats but f64. Types that no instruction multiplies, and
+that are not converted in registers, are copied as a larger type that represents all of their
+values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _WEIGHTS = {
     **dict.fromkeys(_NARROW_FLOATS, _ANY_FLOATS),
     **dict.fromkeys(BYTES, _COMPRESSED),
 }
-"""What is multiplied by a src."""
+"""The types of weights for each type of src."""
 
 _HELD = {
     DataType.s4: DataType.s8,
@@ -67,23 +68,25 @@ def dot_of(
     tiled: bool = False,
     grouped: bool = True,
 ) -> Multiply | None:
-    """How two types are multiplied, those at least that `refuse_tensors` takes; f32 may be held as
-    ``narrow``. If ``tiled``, a matrix unit does what it can; if not ``grouped``, floats are
-    multiplied one k at a time."""
+    """The dot-product kind for two types that `refuse_tensors` accepts; None if there is none.
+
+    f32 may be multiplied as ``narrow``. With ``tiled`` a matrix unit is used where it takes the
+    types. Without ``grouped`` floats are multiplied one k at a time.
+    """
     held = {**_HELD, DataType.f32: narrow}
-    if src is DataType.u8:  # instructions take unsigned by signed bytes
+    if src is DataType.u8:  # instructions multiply unsigned by signed bytes
         held[DataType.u4] = DataType.s8
     dot = multiply(
         isa, held.get(src, src), held.get(weights, weights), grouped=grouped, tiled=tiled
     )
-    if dot is not None and weights.bits == 4:  # no sum of two products saturates
+    if dot is not None and weights.bits == 4:  # sums of two products cannot saturate
         return Pairs.of(isa, dot) or dot
     return dot
 
 
 def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) -> DataType:
-    """What f32 is held as: a smaller type, if the attributes allow it, and both factors can then be
-    multiplied by an instruction that does more at a time."""
+    """The type in which f32 is multiplied: bf16 if the attributes allow it and an instruction then
+    does several products at a time, else f32."""
     floats = {DataType.f32, DataType.bf16}
     taken = floats | _NARROW_FLOATS
     if attr.fpmath_apply_to_int:
@@ -96,5 +99,5 @@ def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) ->
 
 
 def multiplies_integers(src: DataType, weights: DataType) -> bool:
-    """Whether sums are those of integers, in which zero points can be taken off at the end."""
+    """Whether the sums are integers, from which zero points can be subtracted at the end."""
     return src.is_integer and weights.is_integer

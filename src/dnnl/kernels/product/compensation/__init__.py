@@ -1,3 +1,2 @@
-"""Sums along k that zero points and signed bytes need: of columns of weights, of rows of src,
-in segments.
-"""
+"""Compensation of zero points and shifted signed bytes: sums along K of columns of weights and of
+rows of src, whole or by segments."""

@@ -1,7 +1,8 @@
-"""The sums of the columns of weights, which zero points of src are multiplied by.
+"""Column compensation: the sums of the columns of weights, by which zero points of src are
+multiplied.
 
-A row of ones in each tile finds them, and takes the time of a row of src. Where many rows of src
-meet the weights, a phase adds them up once.
+A row of ones in each tile computes them, at the cost of a row of src. If M is large, a separate
+pass over the weights computes them once.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _GROUP, _VECTORS = 4, 2
 _TILES = 2
-"""Tiles with rows of ones that take longer than a pass over the weights."""
+"""The number of tiles with rows of ones that cost more than a pass over the weights."""
 
 
 def summed_before(isa: Isa, dot: Multiply, rows: int) -> bool:
-    """Whether a phase finds the sums that so many rows of src meet."""
+    """Whether a separate pass computes the column sums for products with ``rows`` rows of src."""
     of_tile = max_rows(isa, _VECTORS, dot.parts, ones=True)
     return dot.is_integer and rows > _TILES * of_tile
 
 
 class ColumnSums(NamedTuple):
-    """Where ``sums`` of the columns of ``weights`` lie; those of padding are among them."""
+    """Where the ``sums`` of the columns of ``weights`` are stored; columns of padding are
+    included."""
 
     sums: Argument
     weights: Argument
@@ -53,7 +55,7 @@ class ColumnSums(NamedTuple):
         return Operand(arguments.slot(argument), desc, broadcast(desc, index))
 
     def emit(self, module: Module, arguments: Arguments) -> Phase:
-        """Write the phase that adds them up."""
+        """Write the phase that computes the sums."""
         isa, (slot, weights) = module.isa, self.weights
         as_s32 = _as_s32(weights)
         read = weights if as_s32 is None else as_s32
@@ -85,7 +87,7 @@ class ColumnSums(NamedTuple):
 
 
 def _ones_by(module: Module, weights: DataType) -> Multiply:
-    """The best way to multiply words of ones by words of weights, which adds these up."""
+    """The best dot-product kind for ones by weights, which adds up the weights."""
     ones = DataType.u8 if weights is DataType.s8 else DataType.s8
     dot = multiply(module.isa, ones, weights)
     assert dot is not None, "bytes are multiplied everywhere"
@@ -93,7 +95,8 @@ def _ones_by(module: Module, weights: DataType) -> Multiply:
 
 
 def _as_s32(weights: MemoryDesc) -> MemoryDesc | None:
-    """Panels of words of bytes as what they are made of, None of other weights."""
+    """Panels of bytes in K groups viewed as s32, one element for each group; None for other
+    weights."""
     *blocks, (dim, size) = weights.inner_blocks or ((0, 0),)
     if size != _GROUP or not blocks or weights.data_type.bits < 8:
         return None

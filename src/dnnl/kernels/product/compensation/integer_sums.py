@@ -1,4 +1,4 @@
-"""Sums that correct products: phases that add up terms, integers in s32."""
+"""Reductions that compensate products: phases that sum terms, integers in s32."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def emit_sums(
 def emit_segment_sums(
     module: Module, symbol: str, src: Argument, sums: Argument, size: int, arguments: Arguments
 ) -> Phase:
-    """Write a phase that adds up segments of a ``size`` along the last dimension of ``src``, or all
-    dimensions that follow those of ``sums`` but its last, which is that of the segments."""
+    """Write a phase that sums segments of ``size`` elements along the last dimension of ``src``.
+    With a single segment it sums all dimensions of src that follow those of ``sums``; the last
+    dimension of ``sums`` counts the segments."""
     axes, free = letters(src[1].dims), sums[1].ndims - 1
     rows, summed = axes[:free], axes[free:]
     segment = Axis(sums[1].dims[-1], "segment")
@@ -65,8 +66,8 @@ def emit_segment_sums(
 def emit_row_sums(
     module: Module, symbol: str, src: Argument, sums: Argument, arguments: Arguments
 ) -> Phase:
-    """Write a phase that adds up integers over those dimensions of ``src`` that follow the ones of
-    ``sums``, in s32."""
+    """Write a phase that sums integers, in s32, over the dimensions of ``src`` that follow those of
+    ``sums``."""
     axes = letters(src[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)

@@ -1,5 +1,5 @@
-"""The sums of the rows of src that zero points of weights are multiplied by: added up from src, or
-from sums of groups that the user has given, or these themselves."""
+"""Row compensation: the sums of the rows of src by which zero points of weights are multiplied.
+They are computed from src, or from sums of groups that the user gives, or are given."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dnnl.types.scales import ScaleSpec
 
 @dataclass(frozen=True)
 class RowSums:
-    """Where the ``sums`` lie, and what they are added up from in segments of so many elements, if
-    anything; of whole rows without ``segment``."""
+    """Where the row ``sums`` are stored. ``source`` is what they are computed from, None if the
+    user gives them; ``segment`` is the number of its elements per sum, 0 for whole rows."""
 
     sums: Argument
     source: Argument | None
@@ -40,8 +40,8 @@ class RowSums:
         given: ScaleSpec | None,
         scratchpad: Scratchpad,
     ) -> RowSums:
-        """Sums of ``terms`` for all ``rows``, in segments of so many unless that is 0; some may be
-        ``given``."""
+        """Row sums of shape ``rows`` over ``terms`` elements each, in segments unless ``segment``
+        is 0. ``given`` describes sums that the user provides."""
         dims = (*rows, terms // segment) if segment else rows
         desc = MemoryDesc(dims, "s32" if dot.is_integer else "f32")
         if given is None:
@@ -53,12 +53,12 @@ class RowSums:
         return RowSums(scratchpad.take(desc), parts, segment // each[0])
 
     def operand(self, arguments: Arguments, index: tuple[Affine, ...]) -> Operand:
-        """The sums at an index, zero where they are the same."""
+        """The sums at an index; dimensions of size 1 are broadcast."""
         argument, desc = self.sums
         return Operand(arguments.slot(argument), desc, broadcast(desc, index))
 
     def emit(self, module: Module, arguments: Arguments) -> list[Phase]:
-        """Write the phase that adds them up, if there is anything to add."""
+        """Write the phase that computes the sums, if there is anything to compute."""
         if self.source is None:
             return []
         isa = module.isa
@@ -71,10 +71,10 @@ class RowSums:
 
 
 def refuse_reductions(problem: ProductProblem) -> Refusal | None:
-    """Why sums of src that are given cannot be used, or None.
+    """Why given sums of src cannot be used, or None.
 
-    Raises InvalidArguments where they do not vary along all dimensions, or are sums of more than
-    have a scale or a zero point.
+    Raises InvalidArguments if they do not vary along all dimensions, or span several scales or zero
+    points.
     """
     given, src = problem.reductions, problem.src
     if given is None:
@@ -98,6 +98,6 @@ def refuse_reductions(problem: ProductProblem) -> Refusal | None:
                 raise InvalidArguments("groups", given.groups, rule)
     integers = multiplies_integers(src.data_type, problem.weights.data_type)
     if not (integers and Arg.WEIGHTS in dict(quantization.zero_points)):
-        rule = "precomputed reductions without zero points of weights beside a src of u8 or s8"
+        rule = "precomputed reductions without zero points of weights and a src of u8 or s8"
         return Refusal(Reason.ATTRIBUTE, rule)
     return None

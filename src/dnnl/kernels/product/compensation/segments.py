@@ -1,7 +1,7 @@
-"""Scales and zero points that change along K, or stand beside floats, done by the product itself.
+"""Scales and zero points that change along K, or apply to floats, handled by the product itself.
 
-Sums are cut into segments, within which nothing changes: the sum of each is completed and scaled,
-and added to the others in f32. What does not change from one to the next is left to the end.
+Sums are cut into segments within which they are constant: the sum of each segment is corrected,
+scaled, and added to the total in f32. What is constant along K is applied at the end.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.scales import ScaleSpec
 
 Summed = Mapping[int, tuple[MemoryDesc, slice]]
-"""The tensors of both factors, and which dimensions of each are summed up."""
+"""The tensors of both operands, and the dimensions of each that are summed over."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Segments of ``size`` terms each: what is done to each of them, and what at the end."""
+    """Segments of ``size`` terms each: the quantization applied to each segment (``inner``), and at
+    the end (``outer``)."""
 
     size: int
     inner: Quantization
@@ -28,8 +29,8 @@ class Cut:
 
 
 def cut(quantization: Quantization, summed: Summed, terms: int) -> Cut | None:
-    """The segments of sums of so many ``terms``, or None where values change along several summed
-    dimensions or from one term to the next."""
+    """The segments of sums of ``terms`` terms. None if values change along several summed
+    dimensions, or from one term to the next."""
     if terms == 0:
         return None
     given = quantization.of_arguments(summed)
@@ -57,7 +58,8 @@ def _changes(spec: ScaleSpec, desc: MemoryDesc, dims: slice) -> bool:
 
 
 def _along(spec: ScaleSpec, desc: MemoryDesc, dims: slice) -> int | None:
-    """How many neighbours of a sum share a value; None where no single dimension has them."""
+    """How many consecutive terms of a sum share a value; None if the value changes along several
+    dimensions."""
     if not _changes(spec, desc, dims):
         return prod(desc.dims[dims])
     sizes = desc.dims[dims]

@@ -1,4 +1,4 @@
-"""What a product is to the writer of its loops (`loops`): operands by index forms."""
+"""The input of the loop writer (`loops`): a product whose operands have affine index forms."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ ONE = Spatial(1, 1, 1, 1, 0, 1)
 class Product:
     """A product whose operands are affine in all axes.
 
-    ``order`` are the axes outside of the places, outermost first; the panels are among them if each
-    is to meet more than the places of a line. Places are depth, height and width, along which tiles
-    lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
-    ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of
-    ``domain`` are padding, those outside of ``exists`` do not exist.
-    The k of a group of weights lie ``k_stride``, in elements, unless they are side by side. Panels
-    that are small enough are multiplied in another way, if there is a ``narrow`` one. Src is what
-    threads copy in ``bands``, weights are what they make of others, if there are any ``packing``.
+    ``order`` are the outer axes, outermost first. They contain the panels if each panel is to meet
+    more than the places of one line. ``places`` are depth, height and width of dst, described by
+    ``space``; tiles go along them. ``taps`` are the axes of the kernel. Sums go over ``around``,
+    then the taps, then ``inside``; the first axis of ``inside`` goes over ``segments``, if there
+    are any.
+
+    Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
+    ``k_stride`` is the stride between the k of a K group of weights, in elements; 0 if they are
+    contiguous. ``narrow`` is the faster path for panels of small weights. With ``bands`` threads
+    copy src with its padding; with ``packing`` they pack weights on the fly.
     """
 
     order: tuple[Axis, ...]
@@ -57,7 +59,7 @@ class Product:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """Everything that the product touches."""
+        """All operands that the product accesses."""
         ends = () if self.segments is None else self.segments.end.operands
         narrow = () if self.narrow is None else (self.narrow.src, self.narrow.flags)
         src = self.src if self.bands is None else self.bands.src
@@ -66,34 +68,33 @@ class Product:
 
     @property
     def multiply_adds(self) -> int:
-        """How many products all sums have together, those with padding of src included."""
+        """The number of multiply-adds of all sums, those with padding of src included."""
         axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
         terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
         return terms * self.columns.count
 
     @property
     def is_matrix(self) -> bool:
-        """Whether places are rows without neighbours."""
+        """Whether places are independent rows: no taps and no padding."""
         taps = prod(axis.extent for axis in self.taps)
         return not self.around and taps == 1 and not any(space.padded for space in self.space)
 
     @property
     def unit(self) -> int:
-        """How many weights a unit of their addresses has."""
+        """How many weights one address unit holds: 2 for 4-bit types."""
         return 2 if self.weights.desc.data_type.bits < 8 else 1
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Where a product finds src and weights, which are its A and B: the offsets of its operands,
-    those of weights in units of their addresses."""
+    """The offsets of src (operand A) and weights (operand B); those of weights in address units."""
 
     a: Affine
     b: Affine
 
     @staticmethod
     def of(problem: Product) -> Walk:
-        """The walk through a product's operands."""
+        """The offsets of a product's operands."""
         a = problem.src.offset(problem.src.index)
         b = problem.weights.offset(problem.weights.index)
         assert a is not None, "configure admits only affine layouts"
@@ -101,7 +102,7 @@ class Walk:
         return Walk(a, b.in_units(problem.unit))
 
     def steps(self, axis: Axis) -> tuple[int, int]:
-        """How far one step along an axis goes in A and in B."""
+        """The strides of an axis in A and in B."""
         return self.a.stride(axis), self.b.stride(axis)
 
     def level(self, axis: Axis) -> Level:
@@ -113,7 +114,7 @@ Axes = tuple[Axis, Axis, Axis]
 
 
 def along_line(row: Axis) -> tuple[tuple[Spatial, Spatial, Spatial], Axes, Axes]:
-    """Space, places and taps of rows without any neighbours."""
+    """Space, places and taps of independent rows."""
     line = Spatial(row.extent, row.extent, 1, 1, 0, 1)
     places = Axis(1, "depth"), Axis(1, "height"), row
     return (ONE, ONE, line), places, (Axis(1, "kd"), Axis(1, "kh"), Axis(1, "kw"))

@@ -1,13 +1,12 @@
-"""The compute phase of convolution, matmul and inner product: one writer of loops for the three.
+"""The compute phase of convolution, matmul and inner product: one loop writer for the three.
 
 All compute ``dst[.., place, column] = sum src[.., place, k] * weights[.., k, column]``. The places
-of a matrix are its rows, on a line of their own; those of a convolution are pixels in three
-dimensions, and its sums go over taps as well. A `Product` says so by index forms.
+of a matrix are its rows. Those of a convolution are pixels in three dimensions, and its sums go
+over taps as well. A `Product` gives the index forms.
 
-A *tile* is what registers hold: places x columns. A *block* is what a cache holds while it is used
-again (`Blocking`): places, panels and steps of the sums. A work item does all blocks of its sums,
-one after the other; what its tiles have summed up in one waits for the next in memory of the
-thread.
+A *tile* is what registers hold: places x columns. A *block* is what a cache holds while it is
+reused (`Blocking`): places, panels and steps of the sums. A work item computes all K blocks of its
+sums, one after the other; partial sums of its tiles are spilled to memory of the thread in between.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
 
 
 Band = tuple[BandRun, tuple[TileRun, ...]]
-"""Bands that are alike, and how they are cut into tiles."""
+"""Bands with the same shape, and their tiles."""
 
 
 class _ProductWriter:
@@ -73,7 +72,8 @@ class _ProductWriter:
         self.walk = Walk.of(problem)
         _, h, w = problem.space
         tile = problem.blocking.tile
-        # Ends of integers take longest to build, and an addition of theirs takes one cycle.
+        # Integer epilogues take longest to compile, and integer additions have a latency of one
+        # cycle.
         multiply, single = problem.multiply, problem.blocking.single_rows
         sums = 0 if multiply.is_integer else tile.vectors * multiply.span
         self.band_rows = 1 if single else rows_per_band(problem.space, tile, sums)
@@ -107,8 +107,8 @@ class _ProductWriter:
         )
 
     def _share_out(self) -> None:
-        """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
-        some panels."""
+        """Define the work items: for each point of ``order``, a band or a part of it, and some
+        panels."""
         problem, blocking = self.problem, self.problem.blocking
         panels = problem.columns.panel.extent
         grouped = blocking.panels and problem.columns.panel not in problem.order
@@ -128,15 +128,15 @@ class _ProductWriter:
             )
         self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
         self.number = Axis(self.per_band, "tile")
-        # Panels meet a block of places one after the other, or one of them all that pass by.
+        # Panels meet a block of places one after the other, or one panel meets all places in turn.
         inner = (self.chunks, self.groups) if blocking.places else (self.groups, self.chunks)
         self.loops = [*problem.order, depth, self.band, *inner]
         self.items = outer * self.chunks.extent
 
     def _cut_sums(self, phase: PhaseFunction) -> None:
-        """Decide in how many blocks each sum is computed, of how many steps of the outermost level
-        of the line that it is, and make room for what a work item keeps between two of them: the
-        sums of its tiles, panel by panel."""
+        """Choose the K blocks: their number, and the steps of the outermost level in each. Take
+        scratch memory for the partial sums of the tiles of a work item between two blocks, panel by
+        panel."""
         problem, self.buffer_offset = self.problem, ZERO
         self.blocks, self.steps = self._blocks_of_sums()
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
@@ -157,7 +157,7 @@ class _ProductWriter:
         self._take_scratch(phase, self.segment_sums + (own if problem.segments else 0))
 
     def _blocks_of_sums(self) -> tuple[int, int]:
-        """The number of blocks, and the steps of each; 0 where there is one."""
+        """The number of K blocks, and the steps of each; 0 steps if there is one block."""
         problem, wanted = self.problem, self.problem.blocking.steps
         axes = (*problem.around, *problem.inside)
         self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
@@ -175,12 +175,12 @@ class _ProductWriter:
 
     @property
     def _k_groups_per_step(self) -> int:
-        """How many words one step of the outermost level of the sums has."""
+        """The number of K groups in one step of the outermost level of the sums."""
         return prod(level.count or 1 for level in self.line[1:])
 
     def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:
-        """Memory of the thread for so many bytes of sums, and for what it copies of src or makes of
-        weights."""
+        """Take per-thread memory for ``sums`` bytes of partial sums, for padded rows of src, and
+        for packed panels."""
         problem, sums = self.problem, -(-sums // LINE) * LINE
         bands, packing = problem.bands, problem.packing
         nbytes, panel = sums + (bands.nbytes if bands else 0), None
@@ -226,7 +226,7 @@ class _ProductWriter:
         self.e.branch(before, here, later)
 
     def _blocks(self, env: Env, band: Band) -> None:
-        """The tiles of one band that belong to the work item, for each block of the sums."""
+        """The tiles of one band of the work item, for each K block."""
         height = self.problem.places[1]
         env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
         self.e.loop(
@@ -238,7 +238,7 @@ class _ProductWriter:
         )
 
     def _panels(self, env: Env, band: Band, block: Value) -> None:
-        """The panels of the work item, outside of its tiles if there is an order among them."""
+        """The panels of the work item, as a loop outside of its tiles if blocking asks for it."""
         e, panel = self.e, self.problem.columns.panel
         if panel in env or not self.problem.blocking.panels:
             self._tiles(env, band, block)
@@ -294,7 +294,7 @@ class _ProductWriter:
         return body
 
     def _tile(self, env: Env, run: BandRun, tile: TileRun, block: Value) -> None:
-        """One register tile: all products, then its end."""
+        """One register tile: all products, then its epilogue."""
         e, problem = self.e, self.problem
         places, row = tile.width, problem.places[2].extent
         at = self.store.at(env, row, places, tile.before)
@@ -338,7 +338,7 @@ class _ProductWriter:
     def _factors(
         self, env: Env, tile: TileRun, block: Value, src: Operand, multiply: Multiply
     ) -> Factors:
-        """The operands of a tile: where it begins in ``src`` and in weights, and what follows."""
+        """The operands of a tile: its addresses in ``src`` and in weights, and what to prefetch."""
         e, problem, vectors = self.e, self.problem, self.problem.columns.vector
         rows: list[int | None] = [*self._offsets(tile)]
         places = len(rows)
@@ -358,7 +358,7 @@ class _ProductWriter:
         return replace(factors, prefetch=self._prefetch(env, multiply, places))
 
     def _either(self, env: Env, sums: Callable[[Operand, Multiply], Tile]) -> Tile:
-        """The sums of a tile, in the narrow way where there is one and the panel allows it."""
+        """The sums of a tile, by the narrow path if there is one and the panel allows it."""
         e, problem, narrow = self.e, self.problem, self.problem.narrow
         if narrow is None:
             return sums(problem.src, problem.multiply)
@@ -391,7 +391,7 @@ class _ProductWriter:
     def _unit_segments(
         self, unit: UnitTile, env: Env, factors: Factors, block: Value, total: Value, at: End
     ) -> None:
-        """One register tile whose sums a matrix unit computes in segments."""
+        """One register tile whose sums a matrix unit computes segment by segment."""
         e, segments, ends, rows = self.e, self.problem.segments, self.sums.ends, len(factors.rows)
         assert segments is not None
         assert ends is not None
@@ -405,7 +405,7 @@ class _ProductWriter:
         unit.compute_segments(factors, part, own, total, at)
 
     def _part(self, levels: Sequence[Level], buffer: Value, block: Value) -> Part:
-        """What one block computes of a sum over ``levels``."""
+        """The K block of a sum over ``levels``."""
         if self.blocks == 1:
             return Part(levels, buffer)
         e, (outer, *rest) = self.e, levels
@@ -419,7 +419,7 @@ class _ProductWriter:
         )
 
     def _unit(self) -> UnitTile | None:
-        """The tiles of a matrix unit, if it takes the product."""
+        """The tiles of a matrix unit, if it computes the product."""
         problem = self.problem
         if problem.multiply.tiles is None:
             return None
@@ -431,7 +431,8 @@ class _ProductWriter:
         return UnitTile(self.e, problem.multiply, levels, vectors, tilings)
 
     def _deferred_epilogue(self) -> DeferredEpilogue | None:
-        """The tile that waits for its end while the unit multiplies the next one."""
+        """The software-pipelined epilogue: that of a tile runs while the unit multiplies the next
+        one. None if the product does not allow it."""
         problem, unit = self.problem, self.unit
         ones = problem.finish.needs_column_sums or self.sums.needs_column_sums
         deferrable = self.blocks == 1 and problem.segments is None and not ones
@@ -456,7 +457,7 @@ class _ProductWriter:
         )
 
     def _offsets(self, tile: TileRun) -> list[int]:
-        """Where the rows of a tile are in A."""
+        """The offsets of the rows of a tile in A."""
         _, h, w = self.problem.places
         pixels = tile.pixels(w.extent)
         return [
@@ -464,7 +465,7 @@ class _ProductWriter:
         ]
 
     def _prefetch(self, env: Env, multiply: Multiply, rows: int) -> Prefetch | None:
-        """What a tile asks for."""
+        """The software prefetch of a tile."""
         e, tile = self.e, env[self.number]
         if self.problem.blocking.places:
             tile = e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
@@ -474,7 +475,7 @@ class _ProductWriter:
         return of_panel or self.prefetching.of_rows(env[self.problem.columns.panel], rows, multiply)
 
     def _initial(self, buffer: Value, zero: Tile, block: Value) -> Tile:
-        """The sums of the blocks before this one, which lie at ``buffer``; zero in the first."""
+        """The sums at the begin of a K block: those in ``buffer``, zero in the first block."""
         e, kind = self.e, zero.cells[0].type
         first = e.b.icmp_signed("==", block, i64(0))
         cells = e.branch(
@@ -485,7 +486,7 @@ class _ProductWriter:
         return Tile(zero.vectors, cells)
 
     def _product_block(self, env: Env, sums: Tile, factors: Factors, block: Value) -> Tile:
-        """The sum over one block of the outermost level."""
+        """The sum over one K block."""
         e, steps = self.e, self.steps
         outer, *rest = self.line
         begin = e.mul(block, steps)

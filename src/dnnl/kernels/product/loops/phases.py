@@ -1,5 +1,5 @@
-"""The phases of convolution, matmul and inner product: copies and sums before, the products with
-what they do at their ends, a copy behind them."""
+"""The phases of convolution, matmul and inner product: copies and reductions before, the products
+with their epilogues, a copy behind."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 
 SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
-"""How sums of segments are kept: as those of floats."""
+"""The representation of scaled sums of segments: f32."""
 
 AnyConf = TypeVar("AnyConf", bound=ProductConf)
 
 
 @dataclass(frozen=True)
 class Indices:
-    """Where the values lie that belong to a result, in axes of dst: the index of bias, those of src
-    and weights with zero for all that is summed up, and those of the sums."""
+    """The indices of the values that belong to a result, in axes of dst: those of bias, those of
+    src and weights with zero along summed dimensions, and those of row and column sums."""
 
     bias: tuple[Affine, ...]
     src: tuple[Affine, ...]
@@ -52,7 +52,7 @@ class Indices:
 def finish(
     conf: ProductConf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth
 ) -> Finish:
-    """The end of the product that computes ``dst`` from sums of that depth."""
+    """The epilogue that computes ``dst`` from sums of this depth."""
     here = conf.copy_out is None
     post_ops = conf.post_ops if here or conf.quantization.computed is not None else ()
     bias = None
@@ -97,7 +97,7 @@ def finish(
 def segments(
     conf: ProductConf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
 ) -> Segments | None:
-    """The segments along ``axis`` of a product that has some, each of that depth."""
+    """The segments along ``axis``, each of this depth, of a product that has some; else None."""
     if not conf.segment:
         return None
     tensors = {
@@ -120,18 +120,18 @@ def segments(
 
 
 def packing(conf: ProductConf, arguments: Arguments, at: IndexOf) -> BoundPacking | None:
-    """What threads make panels of, of weights that are ``at`` these indices."""
+    """The on-the-fly packing of weights at these indices, or None."""
     return None if conf.packing is None else conf.packing.bound(arguments, at)
 
 
 def narrow_path(conf: ProductConf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
-    """The way of panels that are small enough through a product that reads ``src``."""
+    """The path for panels of small weights through a product that reads ``src``, or None."""
     given = conf.flags, conf.src, conf.weights[1], src, conf.multiply
     return narrow(*given, arguments, isa)
 
 
 def emit_sums(module: Module, conf: ProductConf, arguments: Arguments) -> Iterable[Phase]:
-    """Write the sums of the rows and columns of matrices, if they are needed."""
+    """Write the phases for the row and column sums that a matrix product needs."""
     if conf.row_sums is not None:
         yield from conf.row_sums.emit(module, arguments)
     if conf.weight_sums is not None:
@@ -145,7 +145,7 @@ def build(
     products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
     sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
 ) -> Kernel:
-    """The kernel with the phases of `emit` and no others."""
+    """The kernel with the phases of `emit`."""
     module, arguments = Module(name, isa), Arguments()
     phases = emit(module, conf, arguments, products, sums)
     return Kernel(module, tuple(phases), arguments.ids)
@@ -158,8 +158,7 @@ def emit(
     products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
     sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
 ) -> list[Phase]:
-    """Write the copies in, the ``sums``, the products with what they do at their ends, the copy
-    out."""
+    """Write the copies in, the ``sums``, the products with their epilogues, and the copy out."""
     name, isa = module.ir.name, module.isa
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
     phases.extend(sums(module, conf, arguments))

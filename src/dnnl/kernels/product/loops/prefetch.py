@@ -1,4 +1,4 @@
-"""What the tiles of a product ask for before it is wanted."""
+"""Software prefetch of the tiles of a product."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dnnl.kernels.product.loops.form import Product, Walk
 
 @dataclass(frozen=True, eq=False)
 class Prefetching:
-    """What is asked for, where each sum is computed in so many ``blocks`` of so many ``steps`` of
-    the outermost level, and a panel meets ``tiles`` before the next one does."""
+    """Which operand a tile prefetches. Sums have ``blocks`` K blocks of ``steps`` steps of the
+    outermost level each, and a panel meets ``tiles`` tiles before the next panel does."""
 
     e: Emitter
     problem: Product
@@ -24,9 +24,9 @@ class Prefetching:
     tiles: int
 
     def of_panel(self, tile: Value) -> Prefetch | None:
-        """What tile number ``tile`` of those that meet a panel asks for of panels that come from
-        beyond the caches: its part of the next one, where several do, of which the first would wait
-        for the whole panel; what lies a little further on, where there is one."""
+        """The prefetch of panels from beyond the caches by tile number ``tile`` of a panel. If a
+        panel meets several tiles, each prefetches its share of the next panel, so that the first
+        tile does not wait for it; a single tile prefetches a little further on in its own."""
         e, problem, panel = self.e, self.problem, self.problem.columns.panel
         axes = (*problem.around, *problem.taps, *problem.inside)
         levels = [self.walk.level(axis) for axis in axes]
@@ -34,7 +34,7 @@ class Prefetching:
         near = unit and problem.weights.desc.size <= e.isa.caches.l2 // 2
         in_parts = self.blocks > 1 and problem.segments is not None
         asks = problem.blocking.panels and panel.extent > 1 and problem.packing is None
-        # Where a matrix unit walks taps, each band would ask again.
+        # With taps, a matrix unit would prefetch the same weights again in each band.
         asks = asks and not (in_parts or near or (unit and len(merge_levels(levels)) > 1))
         size, step = self.walk.b.stride(panel), levels[-1].b_step
         if not asks or prod(level.count or 0 for level in levels) * step != size:
@@ -44,9 +44,9 @@ class Prefetching:
         return Prefetch(i64(distance), -(-step * bits // (8 * self.tiles)), tile, self.steps)
 
     def of_rows(self, panel: Value, rows: int, multiply: Multiply) -> Prefetch | None:
-        """What a tile of ``rows`` asks for of a matrix A that comes from beyond the caches: its
-        part of the next tile's rows, where rows are one stream. To read as many rows side by side
-        as a tile has is more than processors foresee."""
+        """The prefetch of a matrix A from beyond the caches by a tile of ``rows`` rows: its share
+        of the next tile's rows, if rows are contiguous. A hardware prefetcher cannot follow as many
+        streams as a tile has rows."""
         problem = self.problem
         line, *rest = merge_levels([self.walk.level(axis) for axis in problem.inside])
         step = self.walk.a.stride(problem.places[-1])
@@ -61,8 +61,9 @@ class Prefetching:
 
     @property
     def streams(self) -> bool:
-        """Whether src is read once, block of channels by block, from beyond the caches: then each
-        tile prefetches the next one's, since the gaps between blocks hide the stream."""
+        """Whether src is read once, channel block by channel block, from beyond the caches. Each
+        tile then prefetches the next one's pixels, as the gaps between blocks defeat the hardware
+        prefetcher."""
         problem = self.problem
         large = self._src_bytes > self.e.isa.caches.l2 // 2
         taps = prod(axis.extent for axis in problem.taps)
@@ -70,6 +71,6 @@ class Prefetching:
 
     @property
     def _src_bytes(self) -> int:
-        """How much memory src spans."""
+        """The memory span of src in bytes."""
         desc, times = self.problem.src.desc, 1 + self.problem.multiply.up_converted
         return (desc.size - desc.offset0 * desc.data_type.size) * times

@@ -1,5 +1,5 @@
-"""Sums over the taps of a convolution, of which each pixel has those that lie inside the image, and
-over what lies inside of a tap."""
+"""Sums over the taps of a convolution that are inside the image for each pixel, and over the axes
+inside of a tap."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class _PixelTaps(NamedTuple):
 
 
 class Taps:
-    """Writes the sums of the tiles of a product. If src ``streams``, each tile prefetches what the
-    next one reads of it."""
+    """Writes the sums of the tiles of a product. If src ``streams``, each tile prefetches the
+    pixels of the next one."""
 
     def __init__(
         self, e: Emitter, problem: Product, walk: Walk, sums: Sums, *, streams: bool
@@ -36,7 +36,7 @@ class Taps:
         self._streams = streams
 
     def add(self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun) -> Tile:
-        """``sums`` of one tile + the sum over everything."""
+        """``sums`` of one tile plus the sum over all levels."""
         e, problem = self.e, self._problem
         inner = [self._walk.level(axis) for axis in problem.inside]
         if problem.is_matrix:
@@ -84,7 +84,7 @@ class Taps:
     def _taps_of(
         self, space: Spatial, tap: Axis, first: Value, outs: Iterable[int]
     ) -> list[_PixelTaps]:
-        """The pixels of a tile that are at outputs ``first`` + each of ``outs``, by output."""
+        """The taps of the pixels at outputs ``first`` + each of ``outs``, grouped by output."""
         e, steps = self.e, self._walk.steps(tap)
         return [
             _PixelTaps(
@@ -101,9 +101,9 @@ class Taps:
         seen: list[_PixelTaps],
         inner: list[Level],
     ) -> Tile:
-        """``sums`` with the taps that each pixel has, inside ``levels``: one loop over those that
-        all have, and for each pixel those before and behind them."""
-        # The further on a pixel is, the further back its taps begin and end.
+        """``sums`` with the taps that each pixel has, inside of ``levels``: one loop over the taps
+        that all pixels have, then for each pixel those before and behind."""
+        # Taps begin and end earlier for later pixels.
         low = seen[0].taps.begin
         high = self.e.larger(low, seen[-1].taps.end)
 
@@ -125,9 +125,9 @@ class Taps:
         rows_h: Sequence[Span],
         tile: TileRun,
     ) -> Tile:
-        """The taps of a column, for the pixels that have them: one loop over neighbours that the
-        same pixels have."""
-        assert tile.taps is not None, "those of others are told apart at run time"
+        """The taps of one column for the pixels that have them: one loop for each run of taps with
+        the same pixels."""
+        assert tile.taps is not None, "otherwise taps are computed at run time"
         pixels = tile.pixels(self._problem.places[2].extent)
         seen = [
             rows_h[row] if left <= column < right else (0, 0)
@@ -158,7 +158,7 @@ def _sides(
     done: tuple[Value, Value],
     inner: list[Level],
 ) -> Tile:
-    """``sums`` with those of their ``own`` taps that lie before and behind what is ``done``."""
+    """``sums`` with the ``own`` taps before and behind the range ``done``."""
     low, high = done
     before = e.smaller(low, own.end)
 
@@ -174,8 +174,8 @@ def _sides(
 def _inside(
     e: Emitter, space: Spatial, out: Value, steps: tuple[int, int], span: Span | None = None
 ) -> Level:
-    """The taps of output ``out`` along one dimension, each so many elements of A and of B behind
-    the one before; those of ``span`` where they are known."""
+    """The taps of output ``out`` along one dimension, with the strides ``steps`` in A and B;
+    ``span`` is their range where it is known."""
     if span is not None:
         return Level(i64(span[0]), i64(span[1]), *steps)
     if not space.padded:

@@ -1,12 +1,12 @@
-"""Panels of bf16 out of weights of few bits, for a matrix unit that multiplies these faster than
+"""Panels of bf16 from compressed weights, for a matrix unit that multiplies bf16 faster than
 vectors multiply f32::
 
     weights   | 8 k of 4 bits | 8 k of 4 bits |     in panels, read once
                   |
                   v   (w - zero point) * scale in f32
-    made      | k0 k1 | k0 k1 | k0 k1 | k0 k1 |     bf16
+    packed    | k0 k1 | k0 k1 | k0 k1 | k0 k1 |     bf16
 
-Both lie in panels of the same width, with all of K in one stream.
+Both are panels of the same width, with all of K in one stream.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from dnnl.types.memory_desc import MemoryDesc
 
 @dataclass(frozen=True)
 class DecompressedPacking(PanelPacking):
-    """``dot`` loads the weights as f32; within a ``segment`` of so many terms, nothing of their
-    ``quantization`` changes."""
+    """``dot`` loads the weights as f32. Their ``quantization`` is constant within a ``segment`` of
+    K."""
 
     dot: Multiply
     segment: int
@@ -73,8 +73,8 @@ def plan_decompressed(
     terms: int,
     shape: Shape,
 ) -> DecompressedPacking | None:
-    """How threads make the ``wanted`` panels of weights for a product of ``src``, or None where
-    these lie otherwise, or change from one word to the next."""
+    """How threads pack the ``wanted`` panels of weights for a product of ``src``. None if the
+    weights have another layout, or if their quantization changes within a K group."""
     _, desc = weights
     summed = shape.summed[1]
     if shape.simple or dot.tiles is None or len(desc.dims[summed]) != 1:
@@ -97,8 +97,8 @@ def plan_decompressed(
 
 @dataclass(frozen=True, eq=False)
 class BoundDecompressed(BoundPacking):
-    """Weights as they lie, along ``k_groups`` of the way in which they are loaded, and the
-    ``segments`` in which nothing of their quantization changes."""
+    """The stored weights along ``source_k_groups``, the K groups in which they are loaded, and the
+    ``segments`` within which their quantization is constant."""
 
     plan: DecompressedPacking
     weights: Operand
@@ -137,7 +137,7 @@ class _DecompressedWriter(Writer):
         )
 
     def _write_unit(self, env: Env, unit: Value, start: Value) -> None:
-        """Write the words of a unit, of which all have the same scales and zero points."""
+        """Write the K groups of a unit, which share scales and zero points."""
         e, packing = self.e, self._packing
         segment, _ = e.divmod(e.mul(unit, self._unit), packing.plan.segment)
         scales, zeros = self._values({**env, packing.segments: segment})
@@ -180,17 +180,17 @@ class _DecompressedWriter(Writer):
     def _write_k_groups(
         self, env: Env, number: Value, start: Value, scales: Values, zeros: Values
     ) -> None:
-        """Write the words of as many terms as are loaded at a time."""
+        """Write the K groups of the terms that are loaded at a time."""
         e, group, step = self.e, self.buffer.dot.group, self._step
         terms = self._load(env, e.mul(number, step // self._packing.plan.dot.group), step)
         for k_group, term in enumerate(range(0, step, group)):
             at = e.add(e.mul(number, step // group), i64(k_group))
             for v in range(self.buffer.columns.vector.extent):
-                pair = [self._stands_for(values[v], v, scales, zeros) for values in terms[term:]]
+                pair = [self._dequantized(values[v], v, scales, zeros) for values in terms[term:]]
                 vector.store(e, bfloat.pairs(e, *pair[:group]), self.buffer.row(start, at, v))
 
     def _load(self, env: Env, k_group: Value, count: int) -> list[list[Value]]:
-        """Vectors of columns, for so many terms from a word of the weights on."""
+        """Vectors of columns for ``count`` terms, from a K group of the weights on."""
         e, packing, vectors = self.e, self._packing, self.buffer.columns.vector
         dot, (_, element) = packing.plan.dot, packing.plan.dot.element
         step, begin = self._form.stride(packing.source_k_groups), self._form.along(env).emit(e, env)
@@ -207,7 +207,7 @@ class _DecompressedWriter(Writer):
                 terms.append([value for (value,) in loaded])
         return terms
 
-    def _stands_for(self, value: Value, v: int, scales: Values, zeros: Values) -> Value:
-        """scale * (value - zero point)."""
+    def _dequantized(self, value: Value, v: int, scales: Values, zeros: Values) -> Value:
+        """The dequantized value: scale * (value - zero point)."""
         value = self.e.b.fsub(value, zeros[v]) if zeros else value
         return self.e.b.fmul(value, scales[v]) if scales else value

@@ -1,9 +1,9 @@
-"""Panels of weights that each thread makes just before it multiplies them.
+"""Panels of weights that each thread packs just before it multiplies them.
 
-A copy of all weights would be written to memory and read again. So a thread makes one panel at a
-time, or what a block of the sums takes of one or of several side by side, in memory of its own,
-which stays in a cache while the rows of src pass by. `product_moved` makes them of weights in rows
-or columns, `product_decompressed` and `product_unpacked` of weights of few bits.
+A packed copy of all weights would be written to memory and read again. Instead a thread packs one
+panel, or the K block of one or several panels, into a buffer of its own that stays in a cache while
+the rows of src stream past. `repacked` packs from rows or columns, `decompressed` and `unpacked`
+from compressed weights, `sparse_decoded` from weights without their zeros.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.memory_desc import MemoryDesc
 
 IndexOf = Callable[[Affine], tuple[Affine, ...]]
-"""The index of a weight in the column of a lane, from its place along K."""
+"""The index of a weight in the column of a lane, from its position along K."""
 
 
 def in_one_stream(panels: MemoryDesc, summed: Container[int]) -> bool:
-    """Whether panels have all words of their columns behind each other: they are not cut as blocks
-    of src are, the last of which has words of padding."""
+    """Whether the K groups of a panel are contiguous: the panels are not blocked like src, whose
+    last block may contain padding."""
     blocks = panels.inner_blocks
     return bool(blocks) and blocks[0][0] not in summed
 
 
 @dataclass(frozen=True)
 class PanelPacking(ABC):
-    """How threads make panels of ``weights``, of so many ``terms``."""
+    """The plan for packing panels of ``weights`` with ``terms`` elements along K on the fly."""
 
     weights: Argument
     terms: int
 
     @property
     def row_bytes(self) -> int:
-        """How far the rows lie apart that panels are made of, 0 where they are made of others."""
+        """The stride in bytes of the rows that panels are packed from; 0 if the source is no
+        rows."""
         return 0
 
     @abstractmethod
     def bound(self, arguments: Arguments, at: IndexOf) -> BoundPacking:
-        """The same, bound to the arguments of a kernel."""
+        """The packing, bound to the arguments of a kernel."""
 
 
 class BoundPacking(ABC):
@@ -57,26 +58,28 @@ class BoundPacking(ABC):
     @property
     @abstractmethod
     def operands(self) -> tuple[Operand, ...]:
-        """What is read."""
+        """The operands that are read."""
 
     @abstractmethod
     def least_k_groups(self, dot: Multiply) -> int:
-        """How many words of a ``dot`` are made at least, unless a panel ends before."""
+        """The granularity of packing in K groups of ``dot``; the end of a panel may be shorter."""
 
     @abstractmethod
     def writer(self, buffer: PanelBuffer) -> Writer:
-        """What writes the code that fills a room."""
+        """The writer of the code that fills a buffer."""
 
     def k_groups(self, dot: Multiply) -> int:
-        """How many words a column has that is multiplied in a ``dot``."""
+        """The number of K groups of ``dot`` in a column."""
         return -(-self.plan.terms // dot.group)
 
 
 @dataclass(frozen=True, eq=False)
 class PanelBuffer:
-    """Where the words of a ``dot`` are written for some ``columns``: ``steps`` at a time and, at
-    the end of a panel, as many behind them at most, or a whole panel where ``steps`` is 0; of so
-    many ``panels`` at a time."""
+    """The buffer for packed K groups of ``dot`` and some ``columns``.
+
+    It holds ``panels`` panels at a time, with ``steps`` K groups of each, and at the end of a panel
+    up to as many more; or whole panels if ``steps`` is 0.
+    """
 
     e: Emitter
     packing: BoundPacking
@@ -88,44 +91,44 @@ class PanelBuffer:
 
     @property
     def k_group_bytes(self) -> int:
-        """The bytes of a word of all columns."""
+        """The bytes of a K group of all columns of a panel."""
         return self.columns.width * self.dot.group * self.dot.b.size
 
     @property
     def panel_bytes(self) -> int:
-        """How far a panel is from the one before."""
+        """The stride of panels in bytes."""
         whole = self.packing.k_groups(self.dot)
         return (min(whole, 2 * self.steps) if self.steps else whole) * self.k_group_bytes
 
     @property
     def nbytes(self) -> int:
-        """What has to be there."""
+        """The size of the buffer in bytes."""
         return self.panels * self.panel_bytes
 
     def panel(self, start: Value, number: Value) -> Value:
-        """Where word 0 of a panel is, if that of number 0 is at ``start``."""
+        """The address of K group 0 of a panel, if that of panel 0 is at ``start``."""
         return self.e.element(start, self.e.mul(number, self.panel_bytes), I8)
 
     def row(self, start: Value, k_group: Value, v: int) -> Value:
-        """Where a word of vector ``v`` of the columns is, if word 0 is at ``start``."""
+        """The address of a K group of vector ``v`` of the columns, if K group 0 is at ``start``."""
         size = self.columns.lane.extent * self.dot.group * self.dot.b.size
         row = self.e.element(start, self.e.mul(k_group, self.k_group_bytes), I8)
         return self.e.element(row, i64(v * size), I8)
 
 
 Span = tuple[Value, Value]
-"""The first number, and the one behind the last."""
+"""A half-open range: the first number, and the one behind the last."""
 
 
 class Writer(ABC):
-    """Writes words into a ``buffer``."""
+    """Writes packed K groups into a ``buffer``."""
 
     def __init__(self, buffer: PanelBuffer) -> None:
         self.e, self.buffer = buffer.e, buffer
 
     def write(self, env: Env, panels: Span, k_groups: Span, start: Value) -> None:
-        """Write some words of some panels to which ``env`` leads; word 0 of the first of these
-        would be at ``start``."""
+        """Pack some K groups of some panels at ``env``. ``start`` is the address of K group 0 of
+        the first panel."""
         axis, (low, high) = self.buffer.columns.panel, panels
         if self.buffer.panels == 1:
             self.write_panel({**env, axis: low}, k_groups, start)
@@ -139,18 +142,18 @@ class Writer(ABC):
 
     @abstractmethod
     def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
-        """Write some words of the panel to which ``env`` leads; word 0 would be at ``start``."""
+        """Pack some K groups of the panel at ``env``. ``start`` is the address of K group 0."""
 
 
 class PanelPacker:
-    """Makes panels in a ``buffer`` at ``begin``."""
+    """Packs panels into a ``buffer`` at ``begin``."""
 
     def __init__(self, buffer: PanelBuffer, begin: Value) -> None:
         self.buffer, self._begin, self._writer = buffer, begin, buffer.packing.writer(buffer)
 
     def pack(self, env: Env, panels: Span, block: Value, blocks: int) -> Value:
-        """Make what one of so many blocks of the sums reads of some panels to which ``env`` leads.
-        Returns where word 0 of the first of them would be."""
+        """Pack one of ``blocks`` K blocks of some panels at ``env``. Returns the address that K
+        group 0 of the first panel would have."""
         buffer, e = self.buffer, self.buffer.e
         begin, k_groups = e.mul(block, buffer.steps), i64(buffer.packing.k_groups(buffer.dot))
         last = e.b.icmp_signed("==", block, i64(blocks - 1))

@@ -1,9 +1,10 @@
-"""Which panels of weights are multiplied by pairs (`dnnl.codegen.product.pairs`).
+"""Which panels of weights are multiplied by pairs (`dnnl.codegen.product.pairs`): two products are
+summed in 16 bits, which may saturate.
 
-Weights are known to an execution only. A phase looks at each panel once, and the product reads what
-it found: a panel in which no sum of two can saturate meets src by pairs, any other one by what is
-exact for all weights. Quantizers that are told to reduce the range of weights, to 7 bits, as is
-usual for machines without VNNI, leave no other one.
+Weights are known at execution only. A phase examines each panel once, and the product reads its
+flags. A panel in which no sum of two products can saturate is multiplied by pairs, any other one
+exactly. Quantizers that reduce the range of weights to 7 bits, as is common for machines without
+VNNI, produce only panels of the first kind.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _GROUP = 4
 _LEAST_USES, _LEAST_PRODUCTS = 32, 2**20
-"""Products of each weight, and of all, for which a look at weights is worth its time."""
+"""The least number of products per weight, and of all products, for which the examination pays
+off."""
 
 
 @dataclass(frozen=True, eq=False)
 class Narrow:
-    """The other way through a product: ``src`` as it lies, multiplied by ``pairs``, for panels of a
-    ``size`` in elements whose place in ``flags`` holds zero."""
+    """The alternative path through a product: ``src`` as stored, multiplied by ``pairs``. It is
+    taken for panels of ``size`` elements whose element of ``flags`` is zero."""
 
     src: Operand
     flags: Operand
@@ -43,8 +45,8 @@ class Narrow:
     def takes(
         self, e: Emitter, env: Env, flags: Value, weights: Affine, axes: tuple[Axis, ...]
     ) -> Value:
-        """Whether the panel is one of them to which ``axes`` lead, with ``weights`` as the offset
-        of weights and ``flags`` as the address of the tensor."""
+        """Whether the panel at ``axes`` takes this path. ``weights`` is the offset of the weights,
+        ``flags`` the address of the flags."""
         steps = [(axis, weights.stride(axis)) for axis in axes]
         whole = {axis: step for axis, step in steps if step >= self.size}
         panel = Affine(whole).in_units(self.size) + self.flags.desc.offset0
@@ -55,8 +57,8 @@ class Narrow:
 def take_flags(
     scratchpad: Scratchpad, isa: Isa, dot: Multiply, weights: MemoryDesc, products: int
 ) -> Argument | None:
-    """Room for what a product of so many multiplications is told of panels; None where it has one
-    way only."""
+    """Scratchpad for the flags of a product with ``products`` multiplications; None if it has no
+    alternative path."""
     many = products >= max(_LEAST_USES * weights.nelems(), _LEAST_PRODUCTS)
     if not many or Pairs.of(isa, dot) is None:
         return None
@@ -72,7 +74,8 @@ def narrow(
     arguments: Arguments,
     isa: Isa,
 ) -> Narrow | None:
-    """The other way through a product that reads ``read``, which is ``src`` widened."""
+    """The alternative path of a product that reads ``read``, which is ``src`` or its up-converted
+    copy."""
     by_pairs = Pairs.of(isa, dot)
     if flags is None or by_pairs is None:
         return None
@@ -84,7 +87,7 @@ def narrow(
 def emit_flags(
     module: Module, symbol: str, weights: Argument, flags: Argument, arguments: Arguments
 ) -> Phase:
-    """Write the phase that looks at the panels of ``weights``."""
+    """Write the phase that examines the panels of ``weights``."""
     count, size = _panels(weights[1])
     panel, k_group = Axis(count, "panel"), Axis(size // _GROUP, "word")
     as_s32 = MemoryDesc(
@@ -106,7 +109,7 @@ def emit_flags(
 
 
 def _panels(weights: MemoryDesc) -> tuple[int, int]:
-    """How many panels packed weights have, and the size of one in elements."""
+    """The number of panels of packed weights, and their size in elements."""
     *_, (column, _), _ = weights.inner_blocks
     size = weights.strides[column]
     return prod(weights.padded_dims) // size, size

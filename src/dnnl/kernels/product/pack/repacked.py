@@ -1,8 +1,8 @@
-"""Panels of words out of weights that lie in rows or columns.
+"""Panels of K groups from row-major or column-major weights.
 
-A word has 32 bits: an f32, two bf16 or four bytes, of neighbours along K. In columns they lie as
-they are wanted, so that squares of them are turned in registers; of rows, as many as a word has
-elements are put side by side::
+A K group has 32 bits: an f32, two bf16 or four bytes that are consecutive along K. Columns contain
+K groups as they are, so that squares of them are transposed in registers. Rows are interleaved, as
+many as a K group has elements::
 
     row 0   | a0 a1 a2 a3 |
     row 1   | b0 b1 b2 b3 |   ->   | a0 b0 | a1 b1 | a2 b2 | a3 b3 |
@@ -37,24 +37,24 @@ from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 
 _GROUP_BITS = 32
-_ELEMENTS = {1: I32, 2: I16, 4: I8}  # of a word
+_ELEMENTS = {1: I32, 2: I16, 4: I8}  # elements of a K group, by their number
 _MOST_ROWS = 256
-"""Rows beside which a copy of all weights, made once, takes no longer."""
-_PIECE = 4  # words that are loaded of a column at a time
-_PREFETCH_ROWS = 8  # of which runs are fetched
+"""The M from which a separate pass that packs all weights takes no longer."""
+_PIECE = 4  # K groups that are loaded of a column at a time
+_PREFETCH_ROWS = 8  # distance of the software prefetch
 
 
 @dataclass(frozen=True)
 class RepackedPacking(PanelPacking):
-    """Words are moved: of weights whose columns have all of K, which is dimension ``summed``, side
-    by side in squares of so many words, or of rows if that is 0."""
+    """Weights are packed from columns that are contiguous along K, which is dimension ``summed``,
+    in squares of ``square`` K groups; or from rows if ``square`` is 0."""
 
     summed: int
     square: int
 
     @property
     def row_bytes(self) -> int:
-        """How far rows lie apart, 0 for columns."""
+        """The stride of rows in bytes, 0 for columns."""
         desc = self.weights[1]
         return 0 if self.square else desc.strides[self.summed] * desc.data_type.size
 
@@ -74,10 +74,10 @@ def plan_repacked(
     terms: int,
     shape: Shape,
 ) -> RepackedPacking | None:
-    """How threads make the ``wanted`` panels of weights for a product of ``src``, or None where
-    these do not lie in rows or columns, words have another size, panels are looked at before
-    (`product_pairs`) or lie in blocks of src, or would be made several times since no cache keeps
-    src."""
+    """How threads pack the ``wanted`` panels of weights for a product of ``src``. None if the
+    weights are neither row-major nor column-major, K groups have no 32 bits, panels are examined
+    before (`pairs`) or are blocked like src, or src does not stay in a cache so that panels would
+    be packed several times."""
     _, desc = weights
     summed = range(desc.ndims)[shape.summed[1]]
     rows = src.dims[-2]
@@ -103,7 +103,7 @@ def plan_repacked(
 
 @dataclass(frozen=True, eq=False)
 class BoundRepacked(BoundPacking):
-    """Weights as they lie, along all ``terms``."""
+    """The stored weights along all ``terms``."""
 
     plan: RepackedPacking
     weights: Operand
@@ -121,19 +121,19 @@ class BoundRepacked(BoundPacking):
 
 
 class _RepackedWriter(Writer):
-    """Where the weights are."""
+    """Locates the weights."""
 
     def __init__(self, packing: BoundRepacked, buffer: PanelBuffer) -> None:
         super().__init__(buffer)
         self._packing = packing
         form = packing.weights.offset(packing.weights.index)
-        assert form is not None, "what lies in rows or columns is affine"
+        assert form is not None, "rows and columns are affine"
         self._form, columns = form, buffer.columns
         self._last = columns.count - (columns.panel.extent - 1) * columns.width
         """How many columns the last panel has."""
 
     def _at(self, env: Env, k_group: Value, v: int, lane: int = 0) -> Value:
-        """The first weight of a word in a column."""
+        """The address of the first weight of a K group in a column."""
         e, buffer = self.e, self.buffer
         step = self._form.stride(self._packing.terms)
         lanes = self._form.stride(buffer.columns.lane) * (v * buffer.columns.lane.extent + lane)
@@ -142,7 +142,7 @@ class _RepackedWriter(Writer):
         return e.element(self.buffer.pointers[self._packing.weights], begin, buffer.dot.element[1])
 
     def _of_columns(self, env: Env, write: Callable[[int], None]) -> None:
-        """``write(columns)`` with as many columns as the panel has."""
+        """Call ``write(columns)`` with the number of columns of the panel."""
         columns = self.buffer.columns
 
         def some(count: int) -> Values:
@@ -158,7 +158,7 @@ class _RepackedWriter(Writer):
 
 class _RowsWriter(_RepackedWriter):
     def write(self, env: Env, panels: Span, k_groups: Span, start: Value) -> None:
-        """Row by row, of which all panels read a run, so that pages are found once."""
+        """Row by row, through all panels, so that pages are visited once."""
 
         def of_row(k_group: Value) -> None:
             super(_RowsWriter, self).write(
@@ -179,7 +179,7 @@ class _RowsWriter(_RepackedWriter):
         self._of_columns(env, k_group)
 
     def _k_groups(self, env: Env, number: Value, v: int, count: int) -> Value:
-        """The words of a vector of columns; zero behind the ``count`` that there are."""
+        """The K groups of a vector of columns; zero behind column ``count``."""
         e, dot, lanes = self.e, self.buffer.dot, self.buffer.columns.lane.extent
         kind = vector.vector_type(_ELEMENTS[dot.group], lanes)
         mask = vector.known_lanes([v * lanes + lane < count for lane in range(lanes)])
@@ -197,7 +197,7 @@ class _RowsWriter(_RepackedWriter):
 
 class _ColumnsWriter(_RepackedWriter):
     def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
-        """One vector of columns after the other: processors follow as many streams."""
+        """One vector of columns after the other, which limits the number of memory streams."""
         e, square = self.e, self._packing.plan.square
         (first, _), (last, rest) = (e.divmod(k_group, square) for k_group in k_groups)
         left, lanes = (
@@ -221,8 +221,8 @@ class _ColumnsWriter(_RepackedWriter):
     def _transpose(
         self, env: Env, k_group: Value, k_groups: int, count: int, start: Value, v: int
     ) -> None:
-        """Turn so many words of a vector of a panel of ``count`` columns, the last of which stands
-        for those behind it."""
+        """Transpose ``k_groups`` K groups of vector ``v`` of a panel with ``count`` columns; the
+        last column is repeated beyond them."""
         e, lanes, square = self.e, self.buffer.columns.lane.extent, self._packing.plan.square
         kind = vector.vector_type(I32, _PIECE)
 
@@ -238,7 +238,7 @@ class _ColumnsWriter(_RepackedWriter):
 
 
 def _interleaved(e: Emitter, a: Value, b: Value) -> Value:
-    """The elements of two vectors in turns, as elements of twice the size."""
+    """The elements of two vectors interleaved, as elements of twice the size."""
     lanes = a.type.count
     order = [lane + side for lane in range(lanes) for side in (0, lanes)]
     kind = vector.vector_type(I16 if a.type.element == I8 else I32, lanes)

@@ -1,11 +1,11 @@
-"""Panels of weights out of packed ones, from which zeros were left out (`Packed`)::
+"""Panels of weights from storage without zeros (`Packed`)::
 
     bits      0 1 1 0 0 1 0 0 | ...     one for each element, read in order
     values    a b c ...
-    made      0 a b 0 0 c 0 0 | ...
+    decoded   0 a b 0 0 c 0 0 | ...
 
-Nobody has checked the places of values, or that there are as many as bits say: wrong ones give
-wrong results, and no read leaves the buffers.
+Neither the places of values nor their number are validated: wrong ones give wrong results, and no
+read leaves the buffers.
 """
 
 from __future__ import annotations
@@ -40,23 +40,25 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _BYTE = 8  # bits
 _RUN = 128
-"""Elements that are expanded at a time."""
+"""Elements that are decoded at a time."""
 
 
 def packed(weights: MemoryDesc) -> Packed | None:
-    """The encoding of packed weights, None of others."""
+    """The encoding of packed weights, None for other weights."""
     return weights.encoding if isinstance(weights.encoding, Packed) else None
 
 
 def as_panels(weights: MemoryDesc) -> MemoryDesc:
-    """The panels that are made of packed weights; of a request for these, weights in any layout."""
+    """The panels that packed weights decode to; for a request of packed weights, a request of any
+    layout."""
     encoding = packed(weights)
     assert encoding is not None, "there is nothing to unpack"
     return MemoryDesc(weights.dims, weights.data_type, encoding.tag if encoding.columns else "any")
 
 
 def packed_as(weights: MemoryDesc, panels: MemoryDesc) -> MemoryDesc:
-    """Packed weights for a product that reads ``panels``, whose words have whole bytes of bits."""
+    """Packed weights for a product that reads ``panels``. K groups are rounded up to whole bytes of
+    bits."""
     encoding = packed(weights)
     assert encoding is not None, "there is nothing to pack"
     (_, columns), *depth = panels.inner_blocks
@@ -78,7 +80,7 @@ def refuse_packed(isa: Isa, weights: MemoryDesc) -> Refusal | None:
 
 @dataclass(frozen=True)
 class SparseDecodedPacking(PanelPacking):
-    """Packed weights of an ``encoding`` are expanded."""
+    """Packed weights of an ``encoding`` are decoded."""
 
     encoding: Packed
 
@@ -95,15 +97,16 @@ class SparseDecodedPacking(PanelPacking):
 def plan_sparse_decoded(
     isa: Isa, weights: Argument, dot: Multiply, terms: int
 ) -> tuple[SparseDecodedPacking, Panels] | Refusal:
-    """How threads expand packed weights that are multiplied in this way, and into which panels."""
+    """How threads decode packed weights for a dot-product kind, and the panels that they decode
+    to."""
     _, desc = weights
     encoding = packed(desc)
     assert encoding is not None, "there is nothing to expand"
     vectors, rest = divmod(encoding.columns, isa.lanes)
     fits = dot.group == encoding.group and not rest
     if not fits or max_rows(isa, vectors * dot.span, dot.parts) < 1:
-        detail = f"weights in words of {encoding.group} and panels of {encoding.columns} columns"
-        rule = f"{isa.name} reads words of {dot.group}; MemoryDesc.packed leaves both open"
+        detail = f"weights in K groups of {encoding.group} and panels of {encoding.columns} columns"
+        rule = f"{isa.name} reads K groups of {dot.group}; MemoryDesc.packed leaves both open"
         return Refusal(Reason.LAYOUT, f"{detail}; {rule}")
     return SparseDecodedPacking(weights, terms, encoding), Panels(as_panels(desc), vectors)
 
@@ -129,7 +132,8 @@ class BoundSparseDecoded(BoundPacking):
 
 
 class _SparseWriter(Writer):
-    """Stretch by stretch, whose words lie behind each other as the bits and the values do."""
+    """Decodes stretch by stretch; K groups of a stretch are contiguous, as its bits and values
+    are."""
 
     def __init__(self, packing: BoundSparseDecoded, buffer: PanelBuffer) -> None:
         super().__init__(buffer)
@@ -159,7 +163,8 @@ class _SparseWriter(Writer):
         e.loop(first, e.add(last, more), stretch, unroll=False, name="stretch")
 
     def _write(self, k_group: Value, count: Value, taken: Value, dst: Value) -> None:
-        """Write so many words from one on, of the values behind those ``taken``."""
+        """Decode ``count`` K groups from ``k_group`` on; ``taken`` is the index of the next
+        value."""
         e, pointers = self.e, self.buffer.pointers
         octets = self._encoding.columns * self._encoding.group // _BYTE
         bits = e.element(pointers[self._packing.bits], e.mul(k_group, octets), I8)
@@ -179,7 +184,7 @@ class _SparseWriter(Writer):
         e.loop(i64(0), rest, single, (taken,), unroll=False, name="octet")
 
     def _clamped(self, place: Value) -> Value:
-        """The place of a value that there is, or of the room behind all."""
+        """The place of a value, clamped to the padding behind all values."""
         e: Emitter = self.e
         limit = i64(self._encoding.nnz)
         return e.b.select(e.b.icmp_unsigned("<", place, limit), place, limit)

@@ -1,7 +1,7 @@
-"""Panels of bytes out of weights of 4 bits in the same panels, for a src of bytes::
+"""Panels of bytes from weights of 4 bits in the same panels, for a src of bytes::
 
-weights   | k0 k1 k2 k3 | k0 k1 k2 k3 |     16 bits a word, read once
-made      | k0 | k1 | k2 | k3 | k0 | k1 | k2 | k3 |     32 bits
+weights   | k0 k1 k2 k3 | k0 k1 k2 k3 |     16 bits a K group, read once
+unpacked  | k0 | k1 | k2 | k3 | k0 | k1 | k2 | k3 |     32 bits
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.dtype import DataType
 
 _BYTES = {DataType.s4: (DataType.s8,), DataType.u4: (DataType.u8, DataType.s8)}
-_GROUP = 4  # elements
-_SIGN = 8  # of a code
+_GROUP = 4  # elements of a K group
+_SIGN = 8  # the sign bit of a code
 
 
 @dataclass(frozen=True)
 class UnpackedPacking(PanelPacking):
-    """Weights in panels of words of a ``group``."""
+    """Weights in panels with K groups of ``group`` elements."""
 
     group: int
 
@@ -52,8 +52,8 @@ class UnpackedPacking(PanelPacking):
 def plan_unpacked(
     isa: Isa, weights: Argument, dot: Multiply, wanted: Panels, terms: int, shape: Shape
 ) -> UnpackedPacking | None:
-    """How threads make the ``wanted`` panels of weights, or None where these lie otherwise, or
-    panels are looked at before (`product_pairs`)."""
+    """How threads unpack weights into the ``wanted`` panels. None if the weights have another
+    layout, or panels are examined before (`pairs`)."""
     _, desc = weights
     if shape.simple or terms == 0 or dot.group != _GROUP or Pairs.of(isa, dot) is not None:
         return None
@@ -68,7 +68,7 @@ def plan_unpacked(
 
 @dataclass(frozen=True, eq=False)
 class BoundUnpacked(BoundPacking):
-    """Weights as they lie, along ``source_k_groups``."""
+    """The stored weights along ``source_k_groups``."""
 
     plan: UnpackedPacking
     weights: Operand
@@ -86,7 +86,7 @@ class BoundUnpacked(BoundPacking):
 
 
 class _UnpackedWriter(Writer):
-    """Each word of a vector of columns by itself."""
+    """Unpacks one K group of a vector of columns at a time."""
 
     def __init__(self, packing: BoundUnpacked, buffer: PanelBuffer) -> None:
         super().__init__(buffer)
@@ -115,7 +115,7 @@ class _UnpackedWriter(Writer):
         e.loop(*k_groups, k_group, name="words")
 
     def _signed(self, codes: Value) -> Value:
-        """The values of codes."""
+        """The values of the codes."""
         if self._packing.weights.desc.data_type is DataType.u4:
             return codes
         sign = vector.splat_constant(codes.type, _SIGN)

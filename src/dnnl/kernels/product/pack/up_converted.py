@@ -1,10 +1,10 @@
-"""A src of bytes as 16 bits, for instructions that multiply those.
+"""A src of bytes up-converted to 16 bits, for instructions that multiply 16-bit integers.
 
-To widen a word of bytes in each tile that broadcasts it takes half as many instructions as to
-multiply it. Where many columns meet src, a phase does it once, to all of the memory that src spans:
-a word of four bytes becomes one of eight, first the bytes at even places, then those at odd ones,
-as weights are widened. What lay n bytes from the beginning lies 2 n bytes from it, so that the
-layout stays what it was, with elements of twice the size::
+Up-converting a K group in each tile that broadcasts it takes half as many instructions as
+multiplying it. If N is large, a phase does it once for the whole memory span of src. A group of
+four bytes becomes eight bytes, first the bytes at even places, then those at odd ones, as weights
+are converted. Byte n moves to byte 2 n, so that the layout is the same with elements of twice the
+size::
 
     | k0 k1 k2 k3 |   ->   | k0 . k2 . | k1 . k3 . |
 """
@@ -29,12 +29,13 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _GROUP = 4
 _LEAST_USES = 64
-"""Products of each element for which a pass over src is worth its time."""
+"""The products per element from which a pass over src pays off."""
 
 
 def with_up_conversion(dot: Multiply, src: MemoryDesc, products: int) -> Multiply:
-    """How a product of so many multiplications reads ``src``: widened, if that is faster and its
-    words begin at multiples of four bytes."""
+    """The dot-product kind of a product with ``products`` multiplications: one that reads an
+    up-converted ``src`` if that is faster and its K groups begin at multiples of four bytes, else
+    ``dot``."""
     multiplies_16_bits = dot.is_integer and dot.parts == 2 and dot.tiles is None
     if not multiplies_16_bits or src.format_kind is not FormatKind.blocked:
         return dot
@@ -46,13 +47,13 @@ def with_up_conversion(dot: Multiply, src: MemoryDesc, products: int) -> Multipl
 
 
 def as_s64(src: MemoryDesc, up_converted: Argument) -> Argument:
-    """The memory of a widened src as the words that it is made of."""
+    """The memory of an up-converted src as s64, one element for each K group."""
     count = (src.size - src.offset0) // _GROUP
     return up_converted[0], MemoryDesc((count,), "s64", offset0=up_converted[1].offset0 // _GROUP)
 
 
 def take_up_converted(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
-    """Room for a src that is widened: src as the product reads it."""
+    """Scratchpad for an up-converted src: src as the product reads it."""
     slot, elements = scratchpad.take(MemoryDesc(((src.size - src.offset0) // _GROUP,), "s64"))
     begin = elements.offset0 * _GROUP  # in elements of 16 bits
     result = MemoryDesc(
@@ -74,7 +75,8 @@ def emit_up_conversion(
     flags: Argument | None,
     arguments: Arguments,
 ) -> Phase:
-    """Write the phase that widens the memory of ``src``, unless all ``flags`` are zero."""
+    """Write the phase that up-converts the memory of ``src``; it does nothing if all ``flags`` are
+    zero."""
     slot, elements = as_s64(src[1], dst)
     axis = Axis(elements.dims[0], "word")
     here = (Affine.of(axis),)
@@ -92,7 +94,7 @@ def emit_up_conversion(
 
 
 def _up_convert(e: Emitter, elements: Value, *, signed: bool) -> Value:
-    """The bytes at even places of words below those at odd ones, in 16 bits each."""
+    """The bytes at even places of 32-bit elements below those at odd places, in 16 bits each."""
     lanes = elements.type.count
     halves = e.b.bitcast(elements, vector.vector_type(I16, 2 * lanes))
     eight = vector.splat_constant(halves.type, 8)

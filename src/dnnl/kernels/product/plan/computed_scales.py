@@ -1,9 +1,9 @@
-"""Scales of dst that an execution computes: one for each group of neighbours in a row, from the
-largest magnitude among them.
+"""Scales of dst that are computed at execution: one for each group of neighbours in a row, from the
+largest magnitude in the group.
 
-The microscaling formats have powers of two, the largest in the group by the largest in the numbers
-of dst, so that the largest magnitude is 1 to 2 times that; what is beyond the limits of the type is
-its largest number. Other scales are small floats, quotients by the largest number of dst.
+The microscaling formats have power-of-two scales: the largest power of two in the group by the
+largest one that dst represents. The largest magnitude is then 1 to 2 times that, and saturates.
+Other scales are small floats: the largest magnitude by the largest number of dst.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SCALED = SMALL_FLOATS | {DataType.f4_e2m1, DataType.s8}
 def refuse_computed(spec: ScaleSpec, problem: ProductProblem) -> Refusal | None:
     """Why no scales can be computed for dst, or None.
 
-    Raises InvalidArguments where they do not vary along all dimensions.
+    Raises InvalidArguments if they do not vary along all dimensions.
     """
     dst = problem.dst
     every = (1 << dst.ndims) - 1
     if spec.mask != every:
-        rule = f"scales that an execution computes vary along every dimension: {every}"
+        rule = f"scales computed at execution vary along every dimension: {every}"
         raise InvalidArguments("mask", spec.mask, rule)
     if dst.data_type not in _SCALED:
         rule = f"{dst.data_type} with scales that are computed; it takes {any_of(_SCALED)}"
@@ -88,7 +88,7 @@ def emit_scales(
 
 
 def _scale(point: Point, largest: Value, dst: DataType, spec: ScaleSpec) -> Value:
-    """What is stored as scale, in f32; storing rounds it, to e8m0 down to a power of two."""
+    """The scale in f32; storing rounds it, to e8m0 down to a power of two."""
     e, most = point.e, float(dst.max)
     finite = vector.minimum(e, largest, point.constant(float(DataType.f32.max)))
     if spec.mode is QuantizationMode.dynamic_mx:

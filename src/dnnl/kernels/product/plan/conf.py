@@ -1,5 +1,5 @@
-"""What convolution, matmul and inner product share besides the product itself: the problem, what is
-copied before and after, and the order of the phases."""
+"""What convolution, matmul and inner product share besides the loops: the plan of operands, copies
+before and after, quantization and blocking."""
 
 from __future__ import annotations
 
@@ -55,26 +55,28 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 _FEW_ROWS = 3
-"""Rows that read weights only once, which takes longer than all else."""
+"""Up to this many rows reading the weights, once, takes longer than all else."""
 
 
 @dataclass(frozen=True)
 class ProductConf:
     """A product with every layout decided: the operands as the product reads and writes them, and
-    what to copy.
+    the copies around it.
 
-    ``core`` is the type of results until they are stored in dst (`core_type`). ``factors`` are the
-    arguments whose quantization is that of src and weights. What does not change within a sum is
-    done at its end, as ``quantization``; what does is done ``per_segment``, to the sum of each
-    ``segment`` of so many terms, unless that is 0: then both are ``dequantized`` where they are
-    copied. ``row_sums``, and ``column_sums`` that are not the same for all rows, are parts of the
-    scratchpad, where they are needed (`Finish`). ``copy_out`` goes after the product, if dst is not
-    computed in place, and then does all that follows on the bias, ``dropout`` and ``stochastic``
-    rounding among it. Where scales of dst are computed, post-ops are done before.
-    ``with_up_conversion`` is what src is read as where it is with_up_conversion before
-    (`product_widened`), ``flags`` are the panels that are multiplied without that
-    (`product_pairs`), ``packing`` is what threads make panels of (`product_made`), ``weight_sums``
-    are sums of the columns of weights that are added up before. ``scratchpad`` is in bytes.
+    - ``core`` is the type of results until they are stored in dst (`core_type`).
+    - ``factors`` are the arguments whose quantization is that of src and weights. What is constant
+      along K is applied at the end, as ``quantization``. What changes is applied ``per_segment``,
+      to the sum of each ``segment`` of so many terms; if ``segment`` is 0, operands are
+      ``dequantized`` when they are copied.
+    - ``row_sums``, and ``column_sums`` that differ between rows, are in the scratchpad, if they are
+      needed (`Finish`). ``weight_sums`` are column sums from a separate pass.
+    - ``copy_out`` follows the product if dst is not computed in place. It then applies all that
+      follows the bias, ``dropout`` and ``stochastic`` rounding included. Post-ops are applied
+      earlier if scales of dst are computed.
+    - ``up_converted`` is what the product reads in place of src (`up_converted`). ``flags`` are
+      those of panels multiplied without it (`pairs`). ``packing`` packs panels on the fly
+      (`on_the_fly`).
+    - ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -109,7 +111,7 @@ class ProductConf:
 
     @property
     def summary(self) -> PlanSummary:
-        """What was decided, for people."""
+        """The decisions, for `dnnl explain`."""
         copies = self.copies_in
         if self.up_converted is not None:
             copies = (*copies, (self.src, as_s64(self.src[1], self.up_converted)))
@@ -124,7 +126,7 @@ class ProductConf:
 
 
 def resolve(problem: ProductProblem, isa: Isa, shape: Shape) -> ProductProblem:
-    """Decide the layouts that are ``any``: row-major ones, and panels for the weights."""
+    """Decide the layouts that are ``any``: row-major, and panels for the weights."""
     problem = with_plain_layouts(problem)
     dot = packed_dot(problem, isa, shape) or usual_dot(problem, isa)
     if problem.weights.format_kind is FormatKind.any and dot is not None:
@@ -166,8 +168,11 @@ def plan(
     shape: Shape,
     decoded: tuple[PanelPacking, Panels] | None = None,
 ) -> ProductConf:
-    """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
-    sum has so many ``terms``. Packed weights are ``decoded`` into such panels."""
+    """Plan a product; operands that it cannot read in place are copied.
+
+    ``src`` and ``weights`` are the arguments with their layouts, ``terms`` is K. ``decoded`` is the
+    packing of packed (sparse) weights and its panels.
+    """
     factors, scratchpad = (src[0], weights[0]), Scratchpad()
     choice = _choose(problem, factors, isa, weights, terms, shape)
     problem, parts = choice.problem, choice.parts
@@ -193,7 +198,7 @@ def plan(
         wide = take_up_converted(scratchpad, read.src[1]) if dot.up_converted else None
         if wanted.desc.inner_blocks and decoded is None:
             flags = take_flags(scratchpad, isa, dot, wanted.desc, products)
-    # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
+    # With a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.column_stride(wanted.desc))
     blocking = _blocking(
         problem, isa, dot, wanted.vectors, terms, ones=ones, in_rows=in_rows, packing=read.packing
@@ -226,8 +231,8 @@ def plan(
 
 
 class _Choice(NamedTuple):
-    """What is multiplied and how, in which ``parts`` sums are cut, what is ``dequantized`` where it
-    is copied, and what threads make panels of."""
+    """The operands and the dot-product kind, the segments (``parts``) of sums, what is
+    ``dequantized`` by copies, and the packing of panels."""
 
     problem: ProductProblem
     dot: Multiply
@@ -272,7 +277,7 @@ def _with_packed_panels(
     terms: int,
     shape: Shape,
 ) -> _Choice | None:
-    """A product of panels of bf16 that threads make, if they can."""
+    """A product of bf16 panels that threads pack, if they can."""
     dot = usual_dot(problem, isa)
     assert dot is not None, "bf16 is multiplied everywhere"
     src = as_read(problem.src, dot, shape)
@@ -283,8 +288,8 @@ def _with_packed_panels(
 
 
 class _Read(NamedTuple):
-    """What a product reads and how: ``weights`` in the ``wanted`` panels, unless they are
-    ``packing`` by threads. Tiles have a row of ``ones``, or do not."""
+    """What a product reads: ``weights`` in the ``wanted`` panels, unless ``packing`` packs these on
+    the fly. ``ones`` says that tiles have a row of ones."""
 
     src: Argument
     weights: Argument
@@ -304,12 +309,12 @@ def _read(
     scratchpad: Scratchpad,
     decoded: tuple[PanelPacking, Panels] | None,
 ) -> _Read:
-    """Copy src and weights where they do not lie as they are wanted."""
+    """Copy src and weights whose layouts are not the wanted ones."""
     problem, dot, packing = choice.problem, choice.dot, choice.packing
     factors = src[0], weights[0]
-    stands_for = [choice.dequantized.of_arguments((arg,)) != NONE for arg in factors]
+    dequantizes = [choice.dequantized.of_arguments((arg,)) != NONE for arg in factors]
     as_wanted = as_read(problem.src, dot, shape)
-    if stands_for[0] or as_wanted is not src[1]:
+    if dequantizes[0] or as_wanted is not src[1]:
         src = scratchpad.copy(src, as_wanted)
     ones = factors[0] in dict(problem.quantization.zero_points)
     if choice.parts is None and not shape.simple and decoded is None:
@@ -328,14 +333,14 @@ def _read(
             untiled = usual_dot(problem, isa, tiled=False)
             assert untiled is not None, "refused before"
             dot = untiled
-    # Beside a matrix unit, a row of ones meets all of a panel at the end of its sums.
+    # On a matrix unit, a row of ones meets a whole panel at the end of its sums.
     whole = ones and dot.tiles is not None
-    if packing is None and weights[1] != wanted.desc and not (stands_for[1] or whole):
+    if packing is None and weights[1] != wanted.desc and not (dequantizes[1] or whole):
         packing = plan_repacked(isa, src[1], weights, dot, wanted, terms, shape)
         packing = packing or plan_unpacked(isa, weights, dot, wanted, terms, shape)
     if packing is not None:
         weights = weights[0], wanted.desc
-    elif stands_for[1] or weights[1] != wanted.desc:
+    elif dequantizes[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     return _Read(src, weights, dot, wanted, packing, ones)
 
@@ -343,7 +348,7 @@ def _read(
 def _result(
     problem: ProductProblem, core: DataType, shape: Shape, scratchpad: Scratchpad
 ) -> tuple[Argument, Relayout | None]:
-    """What the product writes, and the copy behind it where that is not dst."""
+    """What the product writes, and the copy behind it if that is not dst."""
     dst: Argument = (Arg.DST, problem.dst)
     passed = problem.dropout is not None or problem.stochastic
     passed |= problem.quantization.computed is not None
@@ -364,7 +369,7 @@ def _blocking(
     in_rows: bool,
     packing: PanelPacking | None,
 ) -> Blocking:
-    """The tile, and what is kept in which cache."""
+    """The shape of a tile and the cache blocks."""
     *_, rows, columns = problem.dst.dims
     if dot.tiles is not None:
         tile = TileShape(product_tiles.tile_rows(isa, vectors, rows), vectors)

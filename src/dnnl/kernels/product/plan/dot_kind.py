@@ -1,4 +1,4 @@
-"""How the factors of a product are multiplied: what becomes floats in registers, what is copied as
+"""The dot-product kind of a product: what is converted to floats in registers, what is copied as
 floats before, and in which segments sums are scaled."""
 
 from __future__ import annotations
@@ -28,29 +28,30 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 PANEL_OF_K_GROUPS = 2  # vectors
-_ONE_TILE = 8  # rows at most
+_ONE_TILE = 8  # the most rows of a single tile
 
-# Rows for which weights are decompressed anew in each tile: where a copy would be of f32; where it
-# would be of bf16, beside products of f32; and beside those of bf16.
+# The largest M for which each tile decompresses weights again: if a copy would be of f32; if it
+# would be of bf16, and products of f32; if products are of bf16 too.
 FEW_ROWS, FEWER_ROWS, FEW_ROWS_OF_PAIRS = 511, 31, 255
 
-# Rows from which on threads make panels for a matrix unit.
+# The least M for which threads pack panels for a matrix unit.
 LEAST_PACKED_ROWS = 6
 
 
 def usual_dot(problem: ProductProblem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
+    """The dot-product kind of the types of src and weights."""
     types = problem.src.data_type, problem.weights.data_type
     return dot_of(isa, *types, problem.narrow, tiled=tiled)
 
 
 def decompresses_4_bits(problem: ProductProblem) -> bool:
-    """Whether weights of 4 bits are multiplied by f32, or what becomes that."""
+    """Whether weights of 4 bits are multiplied by f32, or by a type that is converted to it."""
     return becomes_floats(problem) and problem.weights.data_type.bits == 4
 
 
 def packed_dot(problem: ProductProblem, isa: Isa, shape: Shape) -> Multiply | None:
-    """How weights are read from panels that are made for them, where that is not how they are
-    multiplied by many rows."""
+    """The dot-product kind that determines the panels of weights, if it differs from the one for
+    large M."""
     if shape.simple or not becomes_floats(problem):
         return None
     if problem.weights.data_type in SMALL_FLOATS:
@@ -59,8 +60,8 @@ def packed_dot(problem: ProductProblem, isa: Isa, shape: Shape) -> Multiply | No
 
 
 def direct_dot(problem: ProductProblem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
-    """How a src of floats is multiplied by weights that become f32 or bf16 when they are loaded, as
-    they lie."""
+    """The dot-product kind of a src of floats with weights that are converted to f32 or bf16 as
+    they are loaded, without a copy; None if M is too large for it."""
     if problem.src.data_type not in FLOATS or shape.simple:
         return None
     rows = prod(problem.dst.dims[:-1])
@@ -94,9 +95,10 @@ def _loaded_dot(
 
 
 def _packs_faster(problem: ProductProblem, isa: Isa, terms: int, rows: int, apart: int) -> bool:
-    """Whether threads had better make panels of weights of src's type, whose columns lie so far
-    ``apart``: for what multiplies more than two f32 at a time, and where columns evict each other
-    from the first-level cache, which the square of words in registers reads a part of a line of."""
+    """Whether packing panels is faster than reading columns with the stride ``apart`` directly, for
+    weights of the type of src: if an instruction multiplies more than two f32 at a time, or if
+    columns evict each other from the first-level cache, of whose lines a square in registers uses a
+    part."""
     usual, size = usual_dot(problem, isa), problem.weights.data_type.size
     if usual is None or rows * terms * size > isa.caches.l2 // 2:
         return False
@@ -107,23 +109,23 @@ def _packs_faster(problem: ProductProblem, isa: Isa, terms: int, rows: int, apar
 
 
 def _paired(problem: ProductProblem, isa: Isa) -> PairedGroups | None:
-    """How a src that is bf16, or may become it, is multiplied by weights of 4 bits in panels, if an
-    instruction takes bf16. Processors with a matrix unit have it at half the rate of f32."""
+    """The dot-product kind of a src of bf16, or rounded to it, with 4-bit weights in panels, if
+    an instruction multiplies bf16. Processors with a matrix unit execute it at half the rate of
+    f32."""
     if DataType.bf16 not in (problem.src.data_type, problem.narrow) or isa.matrix is not None:
         return None
     return PairedGroups.for_bf16(isa, problem.weights.data_type)
 
 
 def _most_rows(problem: ProductProblem, dot: Multiply | None) -> int:
-    """For how many rows weights are worth to be decompressed again in each tile, if they are
-    multiplied in this way."""
+    """The largest M for which it pays to decompress weights again in each tile."""
     if problem.narrow is DataType.f32:
         return FEW_ROWS
     return FEW_ROWS_OF_PAIRS if isinstance(dot, PairedGroups) else FEWER_ROWS
 
 
 def _aligned(weights: MemoryDesc) -> bool:
-    """Whether all rows, columns and matrices begin with a byte."""
+    """Whether all rows, columns and matrices begin at a byte."""
     whole = all(step == 1 or step % 2 == 0 for step in (weights.offset0, *weights.strides))
     return weights.data_type.bits >= 8 or whole
 
@@ -131,9 +133,13 @@ def _aligned(weights: MemoryDesc) -> bool:
 def in_bf16(
     problem: ProductProblem, factors: tuple[int, int], isa: Isa, shape: Shape, *, changing: bool
 ) -> ProductProblem | None:
-    """The product with weights of few bits as bf16, if an instruction multiplies these faster than
-    f32. As they are they lose nothing; where what is ``changing`` within a sum are not powers of
-    two, they are rounded, which has to be allowed."""
+    """The product with compressed weights as bf16, if an instruction multiplies bf16 faster than
+    f32; else None.
+
+    Weights without scales are exact in bf16. ``changing`` says that scales or zero points change
+    along K: unless these are powers of two, dequantized weights are rounded, which the attributes
+    must allow.
+    """
     src, weights = problem.src.data_type, problem.weights
     given = problem.quantization.of_arguments(factors)
     powers = all(spec.data_type is DataType.e8m0 for _, spec in given.scales)
@@ -142,7 +148,7 @@ def in_bf16(
     faster = dot_of(isa, DataType.bf16, DataType.bf16)
     if held is not DataType.bf16 or faster is None or faster.group == 1:
         return None
-    if changing and given.adjust != 1:  # what makes panels knows of scales alone
+    if changing and given.adjust != 1:  # packing applies scales alone
         return None
     if weights.data_type.bits > 8 or shape.simple or problem.dst.dims[-2] < LEAST_PACKED_ROWS:
         return None
@@ -158,7 +164,8 @@ def segments_of(
     terms: int,
     dot: Multiply | None,
 ) -> Cut | None:
-    """The segments in which values do not change, if the product can walk them."""
+    """The segments within which quantization is constant, if the product can sum by them; else
+    None."""
     in_registers = dot is not None and (dot.a is DataType.f32 or isinstance(dot, PackedMultiply))
     if dot is None or not (dot.is_integer or in_registers) or shape.simple:
         return None
@@ -173,8 +180,8 @@ def segments_of(
 
 
 def needs_floats(problem: ProductProblem, factors: tuple[int, int], shape: Shape) -> bool:
-    """Whether scales or zero points of a factor cannot be left to the end of the sums: they change
-    from one term to the next, or shift what is no sum of integers."""
+    """Whether scales or zero points of an operand cannot be applied at the end of the sums: they
+    change along K, or zero points apply to floats."""
     tensors = {
         arg: (desc, summed)
         for arg, desc, summed in zip(
@@ -192,7 +199,7 @@ def needs_floats(problem: ProductProblem, factors: tuple[int, int], shape: Shape
 
 
 def of_floats(problem: ProductProblem, factors: tuple[int, int]) -> ProductProblem:
-    """The product of what src and weights stand for, with nothing but dst quantized."""
+    """The product of the dequantized operands; only dst stays quantized."""
     wide = DataType.f64 if problem.src.data_type is DataType.f64 else problem.narrow
 
     def meant(factor: int, desc: MemoryDesc) -> MemoryDesc:
@@ -210,10 +217,13 @@ def of_floats(problem: ProductProblem, factors: tuple[int, int]) -> ProductProbl
 def panel_vectors(
     isa: Isa, dot: Multiply, weights: MemoryDesc, column: int, rows: int, row_step: int
 ) -> int:
-    """How many vectors wide panels are, of columns along that dimension of the weights, for so
-    many rows, which lie ``row_step`` bytes apart: one where a tile has all of a few rows only then,
-    so that weights that come from memory are read, and become floats, once. Words of integers are
-    better widened for several vectors. Where a matrix unit multiplies, tiles are two wide."""
+    """The width of panels in vectors, for weights whose columns are dimension ``column``, and
+    ``rows`` rows of src with a stride of ``row_step`` bytes.
+
+    One vector if only then a tile has all of a few rows, so that weights are read from memory, and
+    converted, once. K groups of integers are up-converted for several vectors. Tiles of a matrix
+    unit are two vectors wide.
+    """
     small = isa.matrix is not None and dot.b.bits <= 8 and not dot.is_integer
     if small or (dot.tiles is not None and rows >= product_tiles.LEAST_ROWS):
         return product_tiles.panel_vectors(isa, weights.dims[column])
@@ -227,5 +237,5 @@ def panel_vectors(
 
 
 def even_rows(rows: int, most: int) -> int:
-    """The rows of tiles that are as few as can be, and alike."""
+    """The rows of a tile: as few tiles as possible, of about the same height."""
     return most if rows <= most else -(-rows // -(-rows // most))

@@ -1,4 +1,4 @@
-"""What a kernel of products has decided, for people who look inside."""
+"""The decisions of a product's plan, for `dnnl explain` and ``pd.info()``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from dnnl.types.dtype import DataType
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """How factors are multiplied, what is kept in registers and in caches (None where loops decide
-    that), and what is copied before and after the products. Panels of small weights may be
-    multiplied by ``pairs`` of bytes; threads make them of weights of the type ``packed_from``."""
+    """The dot-product kind, the blocking (None if nests decide it), and the copies before and after
+    the products.
+
+    ``pairs`` says that panels of small weights may be multiplied by pairs of bytes. ``packed_from``
+    is the type of weights that threads pack into panels on the fly, None if they do not.
+    """
 
     multiply: Multiply
     blocking: Blocking | None = None
@@ -27,8 +30,8 @@ class PlanSummary:
 
 @runtime_checkable
 class Inspectable(Protocol):
-    """The configuration of a kernel that lets people look inside."""
+    """The configuration of a kernel with a plan summary."""
 
     @property
     def summary(self) -> PlanSummary:
-        """What was decided."""
+        """The summary."""

@@ -1,3 +1,2 @@
-"""Tiles of a matrix unit, and epilogues that are deferred to run beside the next tile's
-products.
-"""
+"""Register tiles of a matrix unit, and software-pipelined epilogues that run during the next tile's
+products."""

@@ -1,11 +1,12 @@
-"""The end of a tile while a matrix unit multiplies the next one.
+"""Software pipelining for a matrix unit: the epilogue of a tile runs while the unit multiplies the
+next one.
 
-What vectors do to the sums takes as long as the products where sums are short. The unit leaves the
-vectors alone meanwhile, but processors do not look far enough ahead to find that out. So the sums
-of a tile wait in memory until the next one is computed, and some rows of them are finished behind
-each instruction of the unit::
+If sums are short, the epilogue takes as long as the products. The unit leaves the vector units
+idle, but the out-of-order window of a processor is too small to overlap the two. So the sums of a
+tile are stored in memory, and some rows of them are finished behind each instruction of the next
+tile::
 
-    unit      A0 B0 dot | B1 dot | A1 dot | dot ...   store sums to the other room
+    unit      A0 B0 dot | B1 dot | A1 dot | dot ...   store sums to the other buffer
     vectors       rows 0, 1 | rows 2, 3 | ...         rest of the rows
 """
 
@@ -25,15 +26,14 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.store import End
 
 _LEAST, _MOST = 2, 4
-"""Rows that are finished at a time: to ask whether they are left costs something, and many at a
-time hold up the next step."""
+"""The limits on rows that are finished at a time: the check for remaining rows has a cost, and many
+rows delay the next step."""
 
 
 @dataclass(frozen=True)
 class EpilogueSchedule:
-    """How the rows of a tile are shared out among the instructions of the next one: ``count`` rows
-    behind ``per_step`` of the products of each step, and behind as many of the stores of its sums
-    as ``per_end`` says."""
+    """How the rows of a tile are interleaved with the instructions of the next one: ``count`` rows
+    behind ``per_step`` products of each step, and behind ``per_end`` of the stores of its sums."""
 
     count: int
     per_step: int
@@ -41,7 +41,7 @@ class EpilogueSchedule:
 
     @staticmethod
     def of(rows: int, dots: int, steps: int) -> EpilogueSchedule:
-        """Share out ``rows`` among so many ``steps`` of so many products."""
+        """Schedule ``rows`` among ``steps`` steps of ``dots`` products each."""
         one_a_step = min(_MOST, -(-rows // steps))
         count = max(_LEAST, one_a_step, -(-rows // (dots * (steps + 1))))
         parts = -(-rows // count)
@@ -50,9 +50,12 @@ class EpilogueSchedule:
 
 
 class DeferredEpilogue:
-    """The tile whose sums wait for their end. ``end_at`` is the end of a tile at a point of
-    ``axes``; there is ``buffers`` for the sums of two tiles of so many ``rows`` and ``vectors``. Of
-    a ``line`` of places and of the rows of sums up to the next one it has the numbers."""
+    """A tile whose epilogue is deferred.
+
+    ``end_at`` is the epilogue at a point of ``axes``. ``buffers`` holds the sums of two tiles of
+    ``rows`` x ``vectors``. ``line`` is the number of places in a line, and the number of rows of
+    sums from one line to the next.
+    """
 
     def __init__(
         self,
@@ -73,12 +76,12 @@ class DeferredEpilogue:
 
     @property
     def buffer(self) -> Value:
-        """Where the sums of the next tile go."""
+        """The buffer for the sums of the next tile."""
         other = self.e.b.sub(i64(self._size), self._offset.value)
         return self.e.element(self._buffers, other, self._multiply.accumulator)
 
     def begin(self, env: Env, rows: int) -> None:
-        """The sums of so many rows at ``buffer`` are those that wait now."""
+        """Defer the epilogue of the sums of ``rows`` rows in ``buffer``."""
         self._offset.set(self.e.b.sub(i64(self._size), self._offset.value))
         self._row.set(i64(0))
         self._rows.set(i64(rows))
@@ -86,7 +89,7 @@ class DeferredEpilogue:
             variable.set(env[axis])
 
     def finish_some(self, count: int) -> None:
-        """Finish so many rows, if they are left."""
+        """Finish ``count`` rows, if as many are left."""
         first = self._row.value
         following = self.e.add(first, i64(count))
 
@@ -126,7 +129,7 @@ class DeferredEpilogue:
 def load_rows(
     e: Emitter, multiply: Multiply, buffer: Value, rows: Iterable[Value], vectors: int
 ) -> Tile:
-    """These rows of the sums at ``buffer``."""
+    """These rows of the sums in ``buffer``."""
     kind = multiply.zero(e).type
     cells: list[Value] = []
     for row in rows:

@@ -1,6 +1,6 @@
 """Register tiles of a product that a matrix unit computes (`dnnl.codegen.product.tiles`).
 
-Sums lie in memory between the unit and the end of a tile, which takes some rows of them at a time,
+Sums go through memory between the unit and the epilogue, which takes some rows of them at a time,
 adds what the unit has left to vectors, and stores them.
 """
 
@@ -35,25 +35,26 @@ from dnnl.kernels.product.unit.deferred_epilogue import (
 )
 
 LEAST_ROWS = 2
-"""Fewer rows are as fast by vectors: what takes time is to read the weights."""
+"""With fewer rows vectors are as fast: reading the weights dominates."""
 
 LEAST_K_GROUPS = 4
-"""Fewer words side by side leave most of each instruction idle."""
+"""With fewer contiguous K groups most of each instruction is idle."""
 
 
 def takes(dot: Multiply, rows: int, k_groups: int) -> bool:
-    """Whether the unit is to multiply so many rows that meet a panel, in lines of so many words."""
+    """Whether the unit multiplies: M is ``rows``, and ``k_groups`` K groups are contiguous in
+    src."""
     return dot.tiles is not None and rows >= LEAST_ROWS and k_groups >= LEAST_K_GROUPS
 
 
 def whole_k_groups(isa: Isa, k_groups: int) -> int:
-    """The words of a segment, which the unit has to take in whole blocks; 0 if it cannot."""
+    """The K groups of a segment if the unit can take them in whole blocks, else 0."""
     assert isa.matrix is not None
     return 0 if k_groups % block_of(isa.matrix, k_groups) else k_groups
 
 
 def panel_vectors(isa: Isa, columns: int) -> int:
-    """How many vectors wide panels are for so many columns."""
+    """The width of panels in vectors."""
     return 1 if columns <= isa.lanes else 2
 
 
@@ -64,9 +65,9 @@ def part_rows(isa: Isa) -> int:
 
 
 def tile_rows(isa: Isa, vectors: int, width: int, pitch: int = 0) -> int:
-    """How many rows a tile has of places in rows of ``width``: whole ones, whose parts are apart,
-    or a part of one. Where rows begin ``pitch`` places apart, and what lies between is computed as
-    well, there may be more of them."""
+    """The rows of a tile whose places are in lines of ``width``: whole lines as separate parts, or
+    a part of one line. If lines begin ``pitch`` places apart, a tile may compute the places in
+    between as well, and have more lines."""
     assert isa.matrix is not None
     parts, most = max_parts(isa.matrix, vectors), isa.matrix.rows
     apart = parts // -(-width // most) * width or parts * most
@@ -77,31 +78,31 @@ def tile_rows(isa: Isa, vectors: int, width: int, pitch: int = 0) -> int:
 
 @dataclass(frozen=True)
 class Line:
-    """The words that are side by side: ``blocked`` of them, the unit takes ``block`` at a time,
-    and the rest by vectors."""
+    """Contiguous K groups: the unit takes ``block`` of them at a time (``blocked`` in total),
+    vectors the rest."""
 
     k_groups: int
     block: int
 
     @staticmethod
     def of(matrix: Matrix, k_groups: int) -> Line:
-        """How a line of so many words is cut."""
+        """How a line of ``k_groups`` is blocked."""
         return Line(k_groups, block_of(matrix, k_groups))
 
     @property
     def blocked(self) -> int:
-        """The words in whole blocks."""
+        """The K groups in whole blocks."""
         return self.k_groups // self.block * self.block
 
     def whole(self, levels: Sequence[Level]) -> list[Level]:
-        """The levels without the rest of the innermost one, where that is whole."""
+        """The levels restricted to whole blocks of the innermost one, if that is a whole line."""
         *outer, inner = levels
         if inner.count != self.k_groups:
             return list(levels)
         return [*outer, replace(inner, end=i64(self.blocked))]
 
     def rest(self, levels: Sequence[Level]) -> list[Level]:
-        """The levels with nothing but the rest of the innermost one; none if there is none."""
+        """The levels restricted to the rest of the innermost one; empty if there is none."""
         *outer, inner = levels
         return (
             [*outer, replace(inner, begin=i64(self.blocked))] if self.k_groups % self.block else []
@@ -110,9 +111,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Part:
-    """What of its sums a tile computes now: over ``levels``, without what is left of a line. It
-    begins with those at ``buffer``, unless it is the ``first`` part, and ends a tile if it is the
-    ``last``; None stands for certainly."""
+    """A K block of the sums of a tile: the ``levels`` that it computes, without the rest of a line.
+    Sums are loaded from ``buffer`` unless it is the ``first`` block; the epilogue follows if it is
+    the ``last``. None stands for true."""
 
     levels: Sequence[Level]
     buffer: Value
@@ -121,8 +122,8 @@ class Part:
 
 
 class UnitTile:
-    """Writes the tiles of a product, each of which is a sum over ``levels``, for rows at offsets in
-    A of which ``tilings`` has all combinations."""
+    """Writes the tiles of a product, each of which is a sum over ``levels``. ``tilings`` are all
+    combinations of row offsets in A."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class UnitTile:
         assert e.isa.matrix is not None
         self.e, self.multiply, self.levels = e, multiply, list(levels)
         self._unit, self._matrix, self._vectors = Tiles(e, multiply), e.isa.matrix, vectors
-        assert self.levels[-1].a_step == multiply.group, "words of a line are side by side"
+        assert self.levels[-1].a_step == multiply.group, "K groups of a line are contiguous"
         self.line = Line.of(self._matrix, self.levels[-1].count or 0)
         self._rows = max(map(len, tilings))
         parts = (parts_of(self._matrix, vectors, rows) for rows in tilings)
@@ -145,37 +146,38 @@ class UnitTile:
 
     @property
     def sum_rows(self) -> int:
-        """How many rows of sums the largest tile has."""
+        """The rows of sums of the largest tile."""
         return max(shape.rows for shape in self._shapes)
 
     def computed(self, rows: Sequence[int]) -> Sequence[int]:
-        """The rows that are computed for those at these offsets in A: where some tile has more
-        parts than fit, all have what lies between their parts as well."""
+        """The row offsets that are computed for those of ``rows``. If some tile has more parts than
+        fit, tiles compute the places between their lines as well."""
         return through(rows) if self._through else rows
 
     def line_of(self, width: int, rows: Sequence[int]) -> tuple[int, int]:
-        """So many places in a line, and how many rows of sums there are up to the next one."""
+        """The places of a line, and the rows of sums from one line to the next."""
         if not self._through:
             return width, width
         return width, list(self.computed(rows)).index(rows[width])
 
     def shape(self, rows: Sequence[int]) -> Shape:
-        """The tiles for rows at these offsets in A."""
+        """The unit's tiles for rows at these offsets in A."""
         parts = parts_of(self._matrix, self._vectors, self.computed(rows))
         assert parts is not None, "tiles have as many rows as the unit takes"
         return Shape(parts, self._vectors, self.line.block)
 
     @contextmanager
     def configured(self) -> Iterator[None]:
-        """What is written inside finds the unit as it needs it if all tiles are alike, and leaves
-        it to others as it was."""
+        """A context in which the unit is configured if all tiles have the same shape; it is
+        released at the end."""
         if self._current is None:
             self._unit.configure(*self._shapes)
         yield
         self._unit.release()
 
     def switch_to(self, rows: Sequence[int]) -> None:
-        """What follows computes a tile of rows at these offsets."""
+        """Configure the unit for a tile of rows at these offsets, if its shape differs from the
+        current one."""
         current, shape = self._current, self.shape(rows)
         if current is None:
             return
@@ -189,12 +191,12 @@ class UnitTile:
         self.e.branch(self.e.b.icmp_signed("!=", current.value, wanted), switch, lambda: ())
 
     def can_defer(self, store: Store) -> bool:
-        """Whether a tile may wait for its end until the next one is computed: it needs nothing else
-        for that than its sums, a few rows at a time."""
+        """Whether the epilogue of a tile can be deferred: it needs only sums, a few rows at a
+        time."""
         return store.transposed is None and not self.line.rest(self.levels)
 
     def compute_deferred(self, factors: Factors, deferred: DeferredEpilogue) -> None:
-        """The sums of a tile, and the end of the one before."""
+        """Compute the sums of a tile, interleaved with the deferred epilogue of the one before."""
         rows, levels = _known(factors.rows), self.line.whole(self.levels)
         shape, blocks = self.shape(rows), replace(factors, rows=tuple(self.computed(rows)))
         dots = len(shape.parts) * shape.vectors
@@ -212,7 +214,7 @@ class UnitTile:
         deferred.finish_rest()
 
     def compute(self, factors: Factors, part: Part, end: End) -> None:
-        """One part of the sums of a tile, and its end behind the last one."""
+        """Compute one K block of a tile, and the epilogue behind the last one."""
         rows = _known(factors.rows)
         shape, blocks = self.shape(rows), replace(factors, rows=tuple(self.computed(rows)))
         self._begin(shape, part)
@@ -231,8 +233,9 @@ class UnitTile:
     def compute_segments(
         self, factors: Factors, part: Part, ends: Callable[[Value], End], total: Value, end: End
     ) -> None:
-        """One part of the sums of a tile in segments, over which the outermost level goes: ``ends``
-        say what each adds to the ``total`` in f32, and ``end`` what becomes of that."""
+        """Compute one K block of a tile in segments, over which the outermost level goes. ``ends``
+        gives the epilogue of a segment, which adds to the ``total`` in f32; ``end`` is that of the
+        tile."""
         e, rows, kind = self.e, len(_known(factors.rows)), vector.vector_type(F32, self.e.isa.lanes)
         shape, (level, *inner) = self.shape(_known(factors.rows)), part.levels
 
@@ -300,7 +303,7 @@ class UnitTile:
         self.e.branch(part.first, zero, load)
 
     def _finish(self, factors: Factors, buffer: Value, end: End) -> None:
-        """Store what becomes of the sums, some rows at a time."""
+        """Run the epilogue, some rows at a time."""
         e, zero, vectors = self.e, self.multiply.zero(self.e), self._vectors
         rows = [number for number, offset in enumerate(factors.rows) if offset is not None]
         rest, ones = self.line.rest(self.levels), self._ones(factors)
@@ -320,7 +323,7 @@ class UnitTile:
                 sums = accumulate(e, sums, factors.of_rows(chosen), rest)
             end.part(first, len(chosen)).finish(Tile(vectors, sums.cells + ones))
 
-        self._by_rows(rows, step, some, written=bool(rest) or end.banded)
+        self._by_rows(rows, step, some, unrolled=bool(rest) or end.banded)
 
     def _by_rows(
         self,
@@ -328,11 +331,12 @@ class UnitTile:
         step: int,
         some: Callable[[Value, Sequence[int]], None],
         *,
-        written: bool = False,
+        unrolled: bool = False,
     ) -> None:
-        """``some(first, rows)`` for so many rows at a time: in a loop, or ``written`` out."""
+        """Call ``some(first, rows)`` for ``step`` rows at a time: in a loop, or unrolled if
+        ``written``."""
         whole = len(rows) // step * step
-        if written:
+        if unrolled:
             for first in range(0, whole, step):
                 some(i64(first), rows[first : first + step])
         else:
@@ -348,7 +352,7 @@ class UnitTile:
             some(i64(whole), rows[whole:])
 
     def _ones(self, factors: Factors) -> Values:
-        """The sums of the columns of B, where a row of ones asks for them."""
+        """The column sums of B, if there is a row of ones."""
         if None not in factors.rows:
             return ()
         zero = Tile.of(self.multiply.zero(self.e), 1, self._vectors)
@@ -357,5 +361,5 @@ class UnitTile:
 
 
 def _known(rows: Sequence[int | None]) -> list[int]:
-    """The rows that have an offset."""
+    """The rows with an offset: all but the row of ones."""
     return [offset for offset in rows if offset is not None]
