@@ -174,11 +174,11 @@ class Point(PredicatedPlace):
         end = axis.extent if count is None else count
         self.e.loop(i64(0), i64(end), step, name=axis.name)
 
-    def at(self, found: Mapping[Axis, ir.Value]) -> Point:
+    def at(self, indices: Mapping[Axis, ir.Value]) -> Point:
         """The point where the ``indirect`` axes have these values: i64 scalars or vectors with one
         for each lane. They must be in range."""
         env: Env = {}
-        for axis, value in found.items():
+        for axis, value in indices.items():
             rest, pieces = value, self._site.plan.space.indirect[axis].strides
             for piece, step in sorted(pieces.items(), key=lambda pair: -pair[1]):
                 size = constant_like(rest, step)

@@ -98,7 +98,7 @@ class PackedMultiply(Multiply):
         return _TRANSPOSED + 1 if self.column_stride else 2
 
     @property
-    def shifted_late(self) -> bool:
+    def compensates_zero_points(self) -> bool:
         """Zero points of narrow weights are compensated in the sums, which costs little
         precision."""
         return self.b.bits < 8

@@ -102,7 +102,7 @@ class Multiply:
         return 1
 
     @property
-    def shifted_late(self) -> bool:
+    def compensates_zero_points(self) -> bool:
         """Whether zero points of B are compensated in the sums, instead of subtracted from loaded
         B."""
         return self.is_integer

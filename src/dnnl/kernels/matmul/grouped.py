@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dnnl.codegen.epilogue.finish import Depth, Finish
+from dnnl.codegen.epilogue.product_epilogue import Depth, ProductEpilogue
 from dnnl.codegen.ir.builder import I32, I64, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
@@ -156,7 +156,7 @@ class _GroupedWriter:
             row_sums=self.src.index[:2],
         )
         depths = Depth(terms, self.k.extent * group)
-        self.end: Finish = product_phases.finish(product, arguments, self.dst, at, depths)
+        self.end: ProductEpilogue = product_phases.finish(product, arguments, self.dst, at, depths)
         self.terms, self.rows = terms, rows
         operands = (self.src, self.weights, *self.end.operands)
         self.offsets = arguments.slot(Arg.part(Arg.SRC, 1))

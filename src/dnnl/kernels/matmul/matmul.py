@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache, partial
 
-from dnnl.codegen.epilogue.finish import Depth
+from dnnl.codegen.epilogue.product_epilogue import Depth
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa

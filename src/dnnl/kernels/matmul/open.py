@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import prod
 
-from dnnl.codegen.epilogue.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.epilogue.post_ops import Epilogue
+from dnnl.codegen.epilogue.product_epilogue import Depth, ProductEpilogue, core_type, needs_row_sums
 from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
 from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal, Sizes
 from dnnl.codegen.isa import Isa
@@ -92,7 +92,7 @@ class Tensors:
 
     src: Operand
     weights: Operand
-    finish: Finish
+    finish: ProductEpilogue
     row_sums: Operand | None
     batch: tuple[Axis, ...]
     row: Axis
@@ -270,7 +270,7 @@ def tensors(conf: OpenMatmulConf, arguments: Arguments) -> Tensors:
     row_sums = None
     if needs_row_sums(conf.multiply, dict(conf.quantization.zero_points), factors[1]):
         row_sums = Operand(dst.slot, MemoryDesc((conf.dst.dims[-2],), "s32"), (m,))
-    finish = Finish(
+    finish = ProductEpilogue(
         conf.multiply,
         conf.core,
         dst,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dnnl.codegen.conversion.convert import storage
-from dnnl.codegen.epilogue.finish import Depth
+from dnnl.codegen.epilogue.product_epilogue import Depth
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I32, I64, Emitter, Module, Value, Values, i64
 from dnnl.codegen.ir.horizontal import reduce_lanes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dnnl.codegen.epilogue.finish import Finish
+from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Type, Value, Values, i64
 from dnnl.codegen.memory.access import Operand
@@ -59,7 +59,7 @@ class Tiles:
         e: Emitter,
         conf: OpenMatmulConf,
         scratch: ThreadScratch,
-        finish: Finish,
+        finish: ProductEpilogue,
         pointers: Mapping[Operand, Value],
         head: Mapping[LaunchParameter, Value],
         steps: Sequence[Steps],

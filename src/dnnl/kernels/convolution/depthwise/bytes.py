@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from dnnl.codegen.epilogue.finish import core_type
+from dnnl.codegen.epilogue.product_epilogue import core_type
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I32, Module, Type, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.codegen.conversion.convert import storage
-from dnnl.codegen.epilogue.finish import Depth, Finish
 from dnnl.codegen.epilogue.post_ops import Epilogue
+from dnnl.codegen.epilogue.product_epilogue import Depth, ProductEpilogue
 from dnnl.codegen.epilogue.quantization import Quantizer
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Module, Type, Value
@@ -92,7 +92,7 @@ class RowsTensors:
     src: Operand
     weights: Operand
     zero_point: Operand | None
-    finish: Finish
+    finish: ProductEpilogue
 
     @staticmethod
     def of(conf: DepthwiseRowsConf, walk: RowsWalk, arguments: Arguments) -> RowsTensors:
@@ -117,7 +117,7 @@ class RowsTensors:
             Quantizer(given, tensors, arguments, requantizes=True)
             for given in (problem.quantization, problem.quantization.without_zero_points(Arg.SRC))
         )
-        finish = Finish(
+        finish = ProductEpilogue(
             conf.multiply,
             conf.core,
             dst,

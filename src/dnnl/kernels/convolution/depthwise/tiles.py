@@ -22,7 +22,7 @@ from itertools import product
 from math import prod
 
 from dnnl.codegen.conversion.convert import storage
-from dnnl.codegen.epilogue.finish import core_type
+from dnnl.codegen.epilogue.product_epilogue import core_type
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dnnl.codegen.epilogue.finish import Depth
+from dnnl.codegen.epilogue.product_epilogue import Depth
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand

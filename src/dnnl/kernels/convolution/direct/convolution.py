@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from dnnl.codegen.epilogue.finish import core_type, needs_row_sums
+from dnnl.codegen.epilogue.product_epilogue import core_type, needs_row_sums
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa

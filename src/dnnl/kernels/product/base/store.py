@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dnnl.codegen.epilogue.finish import Finish
+from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
 from dnnl.codegen.ir.builder import F32, Emitter, Type, Value, Values, i64
 from dnnl.codegen.memory.access import Access, Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
@@ -65,7 +65,7 @@ class Store:
         self,
         e: Emitter,
         pointers: Mapping[Operand, Value],
-        finish: Finish,
+        finish: ProductEpilogue,
         places: tuple[Axis, Axis, Axis],
         columns: Columns,
         domain: Sequence[Bound],

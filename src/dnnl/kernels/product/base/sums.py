@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dnnl.codegen.epilogue.finish import Finish
+from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Constant, Emitter, Value, Values, i64
 from dnnl.codegen.memory.access import Env
@@ -23,7 +23,7 @@ class Segments:
     scales the sums of each part; these are added up in f32."""
 
     axis: Axis
-    end: Finish
+    end: ProductEpilogue
 
 
 @dataclass(frozen=True, eq=False)

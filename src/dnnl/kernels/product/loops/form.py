@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from dnnl.codegen.epilogue.finish import Finish
+from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
 from dnnl.codegen.memory.access import Bound, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.product.brgemm import Level
@@ -47,7 +47,7 @@ class Product:
     src: Operand
     weights: Operand
     multiply: Multiply
-    finish: Finish
+    finish: ProductEpilogue
     blocking: Blocking
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()

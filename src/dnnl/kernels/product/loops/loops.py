@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from math import lcm, prod
 
-from dnnl.codegen.epilogue.finish import Finish
+from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.isa.caches import LINE
@@ -93,7 +93,7 @@ class _ProductWriter:
         self.prefetching = Prefetching(self.e, problem, self.walk, self.blocks, self.steps, tiles)
         self.taps = Taps(self.e, problem, self.walk, self.sums, streams=self.prefetching.streams)
 
-    def _store(self, finish: Finish) -> Store:
+    def _store(self, finish: ProductEpilogue) -> Store:
         problem = self.problem
         return Store(
             self.e,

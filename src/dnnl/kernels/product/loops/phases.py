@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dnnl.codegen.conversion.convert import storage
-from dnnl.codegen.epilogue.finish import Depth, Finish
 from dnnl.codegen.epilogue.post_ops import Epilogue
+from dnnl.codegen.epilogue.product_epilogue import Depth, ProductEpilogue
 from dnnl.codegen.epilogue.quantization import Quantizer
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel
@@ -51,7 +51,7 @@ class Indices:
 
 def finish(
     conf: ProductConf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth
-) -> Finish:
+) -> ProductEpilogue:
     """The epilogue that computes ``dst`` from sums of this depth."""
     here = conf.copy_out is None
     post_ops = conf.post_ops if here or conf.quantization.computed is not None else ()
@@ -79,7 +79,7 @@ def finish(
     weight_sums = None
     if conf.weight_sums is not None:
         weight_sums = conf.weight_sums.operand(arguments, at.weights)
-    return Finish(
+    return ProductEpilogue(
         conf.multiply if whole else SCALED_SUMS,
         conf.core,
         dst,
@@ -105,7 +105,7 @@ def segments(
         conf.factors[1]: Operand(0, conf.weights[1], at.weights),
     }
     sums = None if conf.row_sums is None else conf.row_sums.operand(arguments, at.row_sums)
-    end = Finish(
+    end = ProductEpilogue(
         conf.multiply,
         DataType.f32,
         dst,

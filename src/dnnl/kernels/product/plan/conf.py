@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dnnl.codegen.epilogue.finish import core_type, needs_row_sums
 from dnnl.codegen.epilogue.post_ops import refuse
+from dnnl.codegen.epilogue.product_epilogue import core_type, needs_row_sums
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
@@ -69,7 +69,7 @@ class ProductConf:
       to the sum of each ``segment`` of so many terms; if ``segment`` is 0, operands are
       ``dequantized`` when they are copied.
     - ``row_sums``, and ``column_sums`` that differ between rows, are in the scratchpad, if they are
-      needed (`Finish`). ``weight_sums`` are column sums from a separate pass.
+      needed (`ProductEpilogue`). ``weight_sums`` are column sums from a separate pass.
     - ``copy_out`` follows the product if dst is not computed in place. It then applies all that
       follows the bias, ``dropout`` and ``stochastic`` rounding included. Post-ops are applied
       earlier if scales of dst are computed.

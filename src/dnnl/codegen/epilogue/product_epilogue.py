@@ -63,7 +63,7 @@ def core_type(
     return DataType.s32 if exact else DataType.f32
 
 
-class Finish:
+class ProductEpilogue:
     """The epilogue of a product, bound to its operands.
 
     ``core`` is `core_type`. ``factors`` are the argument ids of src and weights. ``row_sums`` are
@@ -93,7 +93,7 @@ class Finish:
         self._row_sums, self._column_sums = row_sums, column_sums
         self._weight_sums = weight_sums
 
-    def of_depth(self, depth: Depth) -> Finish:
+    def of_depth(self, depth: Depth) -> ProductEpilogue:
         """This epilogue for sums of another depth."""
         made = copy(self)
         made._depth = depth
@@ -173,7 +173,7 @@ class Finish:
     def zeros(self, places: Sequence[Place]) -> Values:
         """The zero points to subtract from the weights as they are loaded, one for each vector of
         columns; empty if they are compensated in the sums."""
-        if self._multiply.shifted_late or self._zero(1) is None:
+        if self._multiply.compensates_zero_points or self._zero(1) is None:
             return ()
         return tuple(self._load_zero(place, 1) for place in places)
 
@@ -260,4 +260,4 @@ def _count(place: Place, number: int | ir.Value) -> ir.Value:
 def needs_row_sums(multiply: Multiply, zero_points: Mapping[int, object], weights: int) -> bool:
     """Whether row sums of src are needed: the weights have zero points that are compensated in the
     sums, or their elements are shifted."""
-    return bool(multiply.shift) or (multiply.shifted_late and weights in zero_points)
+    return bool(multiply.shift) or (multiply.compensates_zero_points and weights in zero_points)
