@@ -21,6 +21,7 @@ from dnnl import (
     Primitive,
     PrimitiveAttr,
     PrimitiveDesc,
+    Unimplemented,
     config,
 )
 from dnnl.primitives.desc import Desc
@@ -230,3 +231,21 @@ def test_what_is_refused() -> None:
         described("eltwise_function", fn=lambda x: x if x > 0 else 0.0)
     with pytest.raises(InvalidArguments, match="append_function takes a Python function"):
         PrimitiveAttr().post_ops.append_eltwise("eltwise_function")
+
+
+def test_functions_that_f64_has_not() -> None:
+    """Forward it is the function that counts, and backward its derivative."""
+    kinds = [MemoryDesc((3, 5), kind) for kind in ("f64", "f32")]
+    f32 = kinds[1]
+    for fn, missing in ((dm.sin, "cos"), (dm.expm1, ""), (lambda x: x * dm.log1p(x), "log1p")):
+        for md in kinds:
+            given = EltwiseDesc.forward(
+                "forward_inference", "eltwise_function", md, kinds[1], fn=fn
+            )
+            slope = EltwiseDesc.backward("eltwise_function", md, f32, f32, fn=fn)
+            for desc, refused in ((given, True), (slope, bool(missing))):
+                if refused and md is kinds[0]:
+                    with pytest.raises(Unimplemented, match="of f64; all tensors of f32 have it"):
+                        PrimitiveDesc(desc, ENGINE)
+                else:
+                    PrimitiveDesc(desc, ENGINE)

@@ -12,6 +12,7 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
+from dnnl.kernels.pointwise.eltwise import refuse_f64
 from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import SMALL_FLOATS, WIDE_FLOATS, refuse_types
@@ -41,7 +42,8 @@ def configure(
 ) -> EltwiseBackwardConf | Refusal:
     """Accept any three layouts of floats."""
     conf = EltwiseBackwardConf(gradient, diff_src, diff_dst, src, dst)
-    return refuse_types(*_tensors(conf), allowed=WIDE_FLOATS | SMALL_FLOATS) or conf
+    refusal = refuse_types(*_tensors(conf), allowed=WIDE_FLOATS | SMALL_FLOATS)
+    return refusal or refuse_f64(gradient, *_tensors(conf)) or conf
 
 
 def build(conf: EltwiseBackwardConf, isa: Isa) -> Kernel:
