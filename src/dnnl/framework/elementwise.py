@@ -79,7 +79,7 @@ def _shifted(scale: float, shift: float) -> Parameters | None:
 
 
 def _scaled(scale: float) -> Parameters | None:
-    """None for -0, which descriptors do not tell from 0, and for NaN, which they have not."""
+    """None for -0, which is equal to 0 in descriptors, and for NaN, which they do not have."""
     is_special = math.isnan(scale) or (scale == 0.0 and math.copysign(1.0, scale) < 0.0)
     return None if is_special else ("eltwise_linear", scale, 0.0)
 
@@ -149,11 +149,11 @@ def _function_of(value: str, node: Node, graph: Graph) -> PostOp | None:
     operands = (*node.inputs[:place], *node.inputs[place + 1 :])
     if place:
 
-        def turned(first: Scalar, *others: Scalar) -> Scalar:
+        def with_first(first: Scalar, *others: Scalar) -> Scalar:
             sources = (*others[:place], first, *others[place:])
             return replayed(function.expression, sources)
 
-        function = replace(function, expression=trace(turned, len(node.inputs)))
+        function = replace(function, expression=trace(with_first, len(node.inputs)))
     return PostOp("function", function=function, operands=operands)
 
 

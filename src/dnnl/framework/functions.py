@@ -1,9 +1,9 @@
 """Elementwise nodes that are one function of one value, such as the parts of a GELU.
 
 A region begins at a value and ends at a node; everything between them reads that value, constants
-of one element and the region itself, and nobody else reads what lies between. It becomes one node
+of one element and the region itself, and nobody else reads what is between. It becomes one node
 that computes a traced expression, as does an operator for which there is no algorithm. `joined`
-makes functions of several values in the same way.
+makes functions of several values likewise.
 """
 
 from __future__ import annotations

@@ -78,16 +78,16 @@ class Regions(ABC):
         """What only ``last`` needs, and itself, in order."""
         shape = self.graph.shape_of(last.output)
         region = {last.name: last}
-        waiting = [last]
-        while waiting and len(region) < MOST_NODES:
-            for value in self.sources(waiting.pop()):
+        unseen = [last]
+        while unseen and len(region) < MOST_NODES:
+            for value in self.sources(unseen.pop()):
                 node = self.producers.get(value)
                 if node is None or node.name in region or node.name not in self.parts:
                     continue
                 inside = value not in self.results and self._is_within(value, region)
                 if inside and self.graph.shape_of(value) == shape:
                     region[node.name] = node
-                    waiting.append(node)
+                    unseen.append(node)
         return sorted(region.values(), key=self._place)
 
     def sources(self, node: Node) -> list[str]:

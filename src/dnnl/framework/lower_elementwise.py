@@ -103,7 +103,8 @@ def summation(lowering: Lowering, node: Node) -> None:
 
 
 def prelu(lowering: Lowering, node: Node) -> None:
-    """Slopes of any shape that is broadcast to the source's; constants lie as they are read."""
+    """Slopes of any shape that is broadcast to the source's; the primitive chooses the layout of
+    constants."""
     source, slopes = _aligned(lowering, node)
     dst = lowering.result(node, source.desc.dims)
     desc = PreluDesc.forward(FORWARD, source.desc, lowering.weights(slopes), dst)

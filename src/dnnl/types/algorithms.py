@@ -265,3 +265,6 @@ _BINARY: Mapping[Alg, Callable[..., Scalar]] = {
 }
 """The maximum and the minimum of a NaN and anything is NaN; a comparison with a NaN is false,
 except that a NaN is unequal to everything."""
+
+PRELU = trace(lambda x, weight: apply("where", x > 0.0, x, x * weight), 2)
+"""The parametric ReLU, of x and the weight."""

@@ -37,6 +37,12 @@ class PostOp:
         """
         return ()
 
+    @property
+    def expression(self) -> Expression | None:
+        """What becomes of the value, as a function of it and of the operands; None where that is
+        no function of them alone."""
+        return None
+
     def mapped(self, change: Callable[[MemoryDesc], MemoryDesc]) -> PostOp:
         """The entry with a change made to the descriptor of each operand."""
         return self
@@ -72,7 +78,7 @@ class PostOpEltwise(PostOp):
 
     @property
     def expression(self) -> Expression:
-        """What the value becomes."""
+        """The algorithm."""
         return algorithms.eltwise(self.alg, self.alpha, self.beta)
 
     def __str__(self) -> str:
@@ -95,7 +101,7 @@ class PostOpBinary(PostOp):
 
     @property
     def expression(self) -> Expression:
-        """What the value becomes, with the operands."""
+        """The algorithm, of the value first."""
         return algorithms.binary(self.alg)
 
     @property
@@ -138,6 +144,11 @@ class PostOpPrelu(PostOp):
 
     mask: int
 
+    @property
+    def expression(self) -> Expression:
+        """The product with the weight where the value is not positive."""
+        return algorithms.PRELU
+
     def __str__(self) -> str:
         return f"prelu:{self.mask}"
 
@@ -172,7 +183,7 @@ class PostOpFunction(PostOp):
 
     @property
     def expression(self) -> Expression:
-        """What the value becomes, with the operands."""
+        """What was traced."""
         return self.function.expression
 
     @property

@@ -17,7 +17,6 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import (
     PostOp,
-    PostOpBinary,
     PostOpDepthwise,
     PostOpEltwise,
     PostOpFunction,
@@ -56,7 +55,7 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
         elif isinstance(entry, PostOpDepthwise):
             rule = "one of them may follow a 1x1 convolution of images (N, C, H, W)"
             return Refusal(Reason.POST_OP, f"{where}: PostOpDepthwise; {rule}")
-        elif not isinstance(entry, PostOpEltwise | PostOpBinary | PostOpPrelu):
+        elif entry.expression is None:
             return Refusal(Reason.POST_OP, f"{where}: {type(entry).__name__}")
     return None
 
@@ -120,12 +119,12 @@ class Epilogue:
             return
         kind = results[0].type
         with e.b.goto_entry_block():
-            room = e.b.alloca(kind, len(results))
+            buffer = e.b.alloca(kind, len(results))
         for number, value in enumerate(results):
-            e.b.store(value, e.b.gep(room, [i64(number)], source_etype=kind))
+            e.b.store(value, e.b.gep(buffer, [i64(number)], source_etype=kind))
 
         def body(number: ir.Value) -> None:
-            place = e.b.gep(room, [number], source_etype=kind)
+            place = e.b.gep(buffer, [number], source_etype=kind)
             store(number, e.b.load(place, typ=kind))
 
         e.loop(i64(0), i64(len(results)), body, unroll=False, name="result")
@@ -137,12 +136,8 @@ class Epilogue:
             others = [place.load(operand) for operand in self._operands[number]]
             if isinstance(entry, PostOpSum):
                 value = self._add(place, value, entry)
-            elif isinstance(entry, PostOpEltwise | PostOpBinary | PostOpFunction):
+            elif entry.expression is not None:
                 value = expression.emit(e, entry.expression, [value, *others])
-            elif isinstance(entry, PostOpPrelu):
-                (weights,) = others
-                positive = e.b.fcmp_ordered(">", value, place.constant(0.0))
-                value = e.b.select(positive, value, e.b.fmul(value, weights))
         return value
 
     def _add(self, place: Place, value: ir.Value, entry: PostOpSum) -> ir.Value:
