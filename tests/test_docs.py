@@ -13,8 +13,15 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+LINES = 300
+COLUMNS = 100
+# What cannot be broken: rows of tables and of drawings of memory, addresses, links, and commands
+# that write a picture.
+WHOLE = re.compile(r"\|| +\d+ +\| |.*https?://|.*\]\(|    .* --svg ")
 # Pages whose programs run one after the other; those of others have tests of their own.
 PROGRAMS = ("execution", "from-onednn", "models", "numerics")
+FILES = re.compile(r"`([\w-]+/[\w/-]+\.py)`")
+HOMES = (ROOT, ROOT / "src" / "dnnl")
 NAMED = re.compile(r"docs/[\w/-]+\.(?:md|svg|png)")
 
 
@@ -35,6 +42,16 @@ def anchors(text: str) -> set[str]:
     """What links may name in a page: its headings as GitHub and package indexes spell them."""
     headings = re.findall(r"^#+ (.*)$", prose(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_a_page_is_easy_to_read(page: Path) -> None:
+    lines = read(page).splitlines()
+    assert page.name == "CHANGELOG.md" or len(lines) <= LINES
+    wide = [line for line in lines if len(line) > COLUMNS and not WHOLE.match(line)]
+    assert not wide
+    assert lines[0].startswith("# ")
+    assert len([line for line in prose(read(page)).splitlines() if line.startswith("# ")]) == 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
@@ -69,6 +86,14 @@ def test_pages_that_are_named_exist(folder: str) -> None:
     sources = [path for end in ("py", "md") for path in (ROOT / folder).rglob(f"*.{end}")]
     named = {name for path in sources for name in NAMED.findall(read(path))}
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_files_that_are_named_exist(page: Path) -> None:
+    """From the root or from the package on; ``x.py`` stands for a file of any operation."""
+    named = {name for name in FILES.findall(read(page)) if not name.endswith(("/x.py", "_x.py"))}
+    there = {name for name in named for home in HOMES if (home / name).exists()}
+    assert named - there == set()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
