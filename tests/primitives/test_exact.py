@@ -308,3 +308,10 @@ def test_a_traced_function_is_of_its_own_types() -> None:
         ExactDesc(desc.function, [md("s64", 3)] * 2, md("s64", 3))
     text = str(PrimitiveDesc(desc, ENGINE))
     assert "alg:function:lambda" in text
+
+
+def test_numpy_scalars_on_the_left() -> None:
+    three, given = np.int32(3), [md("s32", 3)]
+    first = ExactDesc(lambda a: (three % a) - (three << a) * a, given, given[0])
+    same = ExactDesc(lambda a: (3 % a) - (3 << a) * a, given, given[0])
+    assert first == same

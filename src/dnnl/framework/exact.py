@@ -17,7 +17,7 @@ from dnnl.types.dtype import DataType
 
 Choose = Callable[[Scope], str]
 
-COMPARISONS: dict[str, str | Choose] = {
+COMPARISONS = {
     "Equal": "equal",
     "Greater": "greater",
     "GreaterOrEqual": "greater_or_equal",

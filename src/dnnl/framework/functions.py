@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dnnl.framework.elementwise import ELTWISE, post_op_of
-from dnnl.framework.exact import is_whole
+from dnnl.framework.exact import COMPARISONS, is_whole
 from dnnl.framework.graph import FUNCTION, REAL, Array, Graph, Node, blamed_on
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, dequantize, quantize
 from dnnl.framework.shapes import Scope
@@ -23,6 +23,7 @@ from dnnl.types.algorithms import ELTWISE as ELTWISE_ALGORITHMS
 from dnnl.types.expression import Expression, Function
 from dnnl.types.kinds import Alg
 from dnnl.types.scalar import Scalar, apply, replayed, trace
+from dnnl.types.typed import FUNCTIONS
 
 Traced = Callable[..., Scalar]
 
@@ -62,25 +63,12 @@ ALONE: Mapping[str, Traced] = {
 }
 """Operators of one source for which there is no algorithm."""
 
+_ALIKE = ("Add", "And", "Div", "Max", "Min", "Mul", "Not", "Or", "Pow", "Sub", "Where")
+_NAMES = {**{op: op.lower() for op in _ALIKE}, **COMPARISONS}
 _TOGETHER: Mapping[str, Traced] = {
-    "Add": _named("add"),
-    "And": _named("and"),
+    **{op: _named(FUNCTIONS[name].step) for op, name in _NAMES.items()},
     DEQUANTIZE: dequantize,
-    "Div": _named("div"),
-    "Equal": _named("eq"),
-    "Greater": _named("gt"),
-    "GreaterOrEqual": _named("ge"),
-    "Less": _named("lt"),
-    "LessOrEqual": _named("le"),
-    "Max": _named("maximum"),
-    "Min": _named("minimum"),
-    "Mul": _named("mul"),
-    "Not": _named("not"),
-    "Or": _named("or"),
-    "Pow": _named("pow"),
     QUANTIZE: quantize,
-    "Sub": _named("sub"),
-    "Where": _named("where"),
 }
 """Operators that are part of a function where their sources are."""
 

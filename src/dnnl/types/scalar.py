@@ -34,13 +34,9 @@ Number = float | int
 
 
 _UFUNCS: Mapping[str, str] = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "power": "pow",
-    "minimum": "minimum", "maximum": "maximum", "negative": "neg", "absolute": "abs",
-    "sqrt": "sqrt", "exp": "exp", "log": "log", "expm1": "expm1", "log1p": "log1p",
-    "sin": "sin", "cos": "cos", "tanh": "tanh", "floor": "floor", "ceil": "ceil",
-    "rint": "round", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
-    "equal": "eq", "not_equal": "ne", "logical_and": "and", "logical_or": "or",
-    "logical_not": "not",
+    **{fn.__name__: name for name, fn in FUNCTIONS.items() if isinstance(fn, np.ufunc)},
+    "rint": "round", "remainder": "mod", "bitwise_and": "and", "bitwise_or": "or",
+    "bitwise_xor": "xor", "invert": "not", "left_shift": "shift_left", "right_shift": "shift_right",
 }  # fmt: skip
 """The functions by NumPy's names."""
 
