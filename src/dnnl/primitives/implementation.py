@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from dnnl.codegen.epilogue.attributes import Attributes
 from dnnl.codegen.epilogue.quantization import Quantization
@@ -22,7 +22,28 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction, PostOpPrelu, PostOpSum
 from dnnl.types.tag import FormatTag
 
-Build = Callable[[Any, Isa], Kernel]
+Conf = TypeVar("Conf")
+"""The configuration of a kernel, which is what its build takes."""
+
+
+class Output(Protocol):
+    """A tensor that an operation writes."""
+
+    @property
+    def desc(self) -> MemoryDesc:
+        """Its descriptor."""
+
+
+class Described(Protocol):
+    """What planning reads of any description (`dnnl.primitives.desc.Desc`)."""
+
+    @property
+    def outputs(self) -> Sequence[Output]:
+        """What is written; post-ops are applied to the first."""
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Whether every output is empty."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +53,7 @@ class Hint:
 
     argument: int
     desc: MemoryDesc
-    check: Callable[[Mapping[Any, Memory]], None]
+    check: Callable[[Mapping[int, Memory]], None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +67,7 @@ class Plan:
     arguments.
     """
 
-    desc: Any
+    desc: Described
     post_ops: tuple[PostOp, ...]
     recipe: Recipe
     scratchpad: int = 0
@@ -181,7 +202,11 @@ def resolve_dropout(dropout: Dropout | None, dst: MemoryDesc) -> Dropout | None:
 
 
 def plan_nest(
-    desc: Any, attr: PrimitiveAttr, isa: Isa, configure: Callable[[], Any], build: Build
+    desc: Described,
+    attr: PrimitiveAttr,
+    isa: Isa,
+    configure: Callable[[], Conf | Refusal],
+    build: Callable[[Conf, Isa], Kernel],
 ) -> Plan | Refusal:
     """Plan an operation whose layouts are decided, without attributes.
 
@@ -192,11 +217,11 @@ def plan_nest(
 
 
 def plan_forward(
-    desc: Any,
+    desc: Described,
     attr: PrimitiveAttr,
     isa: Isa,
-    configure: Callable[[Attributes], Any],
-    build: Build,
+    configure: Callable[[Attributes], Conf | Refusal],
+    build: Callable[[Conf, Isa], Kernel],
     *beyond: str,
 ) -> Plan | Refusal:
     """Plan a forward operation that is bound by memory: post-ops, scales and zero points are taken
@@ -211,7 +236,11 @@ def plan_forward(
 
 
 def plan_open(
-    desc: Any, attr: PrimitiveAttr, isa: Isa, configure: Callable[[], Any], kernel: OpenModule
+    desc: Described,
+    attr: PrimitiveAttr,
+    isa: Isa,
+    configure: Callable[[], object],
+    kernel: OpenModule,
 ) -> Plan | Refusal:
     """Plan an operation on sizes that only the execution knows, without attributes.
 
@@ -222,10 +251,10 @@ def plan_open(
 
 
 def plan_open_forward(
-    desc: Any,
+    desc: Described,
     attr: PrimitiveAttr,
     isa: Isa,
-    configure: Callable[[Attributes], Any],
+    configure: Callable[[Attributes], object],
     kernel: OpenModule,
 ) -> Plan | Refusal:
     """Plan a forward operation that is bound by memory on sizes that only the execution knows, with
@@ -237,7 +266,7 @@ def plan_open_forward(
     return refusal or _planned_open(desc, isa, taken.post_ops, configure(taken), kernel)
 
 
-def _taken(desc: Any, attr: PrimitiveAttr, *beyond: str) -> Attributes | Refusal:
+def _taken(desc: Described, attr: PrimitiveAttr, *beyond: str) -> Attributes | Refusal:
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points", *beyond)
     dst = desc.outputs[0].desc
     return refusal or Attributes(
@@ -248,7 +277,11 @@ def _taken(desc: Any, attr: PrimitiveAttr, *beyond: str) -> Attributes | Refusal
 
 
 def _planned(
-    desc: Any, isa: Isa, post_ops: tuple[PostOp, ...], conf: Any, build: Build
+    desc: Described,
+    isa: Isa,
+    post_ops: tuple[PostOp, ...],
+    conf: Conf | Refusal,
+    build: Callable[[Conf, Isa], Kernel],
 ) -> Plan | Refusal:
     if isinstance(conf, Refusal):
         return conf
@@ -256,7 +289,7 @@ def _planned(
 
 
 def _planned_open(
-    desc: Any, isa: Isa, post_ops: tuple[PostOp, ...], conf: Any, kernel: OpenModule
+    desc: Described, isa: Isa, post_ops: tuple[PostOp, ...], conf: object, kernel: OpenModule
 ) -> Plan | Refusal:
     own = kernel.OPEN
     refusal = conf if isinstance(conf, Refusal) else own.refuse(conf, isa)

@@ -17,6 +17,7 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels.product.base.blocking import Blocking
 from dnnl.kernels.product.plan.summary import Inspectable, PlanSummary
 from dnnl.primitives.amounts import duration, scaled, size
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Plan
 from dnnl.primitives.limits import Limits, limits
 from dnnl.runtime.engine import Engine
@@ -181,15 +182,16 @@ class Info:
 
 def look_inside(
     name: str,
+    desc: Desc,
     plan: Plan,
     attr: PrimitiveAttr,
     engine: Engine,
     arg_desc: Callable[[int], MemoryDesc],
     num_threads: int,
 ) -> Info:
-    """What an implementation of that ``name`` has planned; the limits are measured where this
-    process has not yet done so."""
-    desc, recipe = plan.desc, plan.recipe
+    """What an implementation of that ``name`` has planned for ``desc``; the limits are measured
+    where this process has not yet done so."""
+    recipe = plan.recipe
     if desc.has_runtime_values:
         rule = "sizes that only an execution knows have no bytes and no times"
         raise Unimplemented(

@@ -46,20 +46,24 @@ def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
             if (own := getattr(desc, name)).format_kind is FormatKind.any
         },
     )
-    by_rows = sparse == ["src_desc"]
 
-    def configure(
-        attributes: Attributes,
-    ) -> SparseMatmulConf | sparse_weights.SparseWeightsConf | Refusal:
-        conf = SparseMatmulConf(
+    def asked(attributes: Attributes) -> SparseMatmulConf:
+        return SparseMatmulConf(
             decided.src_desc,
             decided.weights_desc,
             decided.bias_desc,
             decided.dst_desc,
             attributes.post_ops,
         )
-        own = matmul_sparse if by_rows else sparse_weights
-        return attributes.quantization.refuse({}) or own.configure(conf, isa)
 
-    build = matmul_sparse.build if by_rows else sparse_weights.build
-    return plan_forward(decided, attr, isa, configure, build)
+    def by_rows(attributes: Attributes) -> SparseMatmulConf | Refusal:
+        refusal = attributes.quantization.refuse({})
+        return refusal or matmul_sparse.configure(asked(attributes), isa)
+
+    def by_columns(attributes: Attributes) -> sparse_weights.SparseWeightsConf | Refusal:
+        refusal = attributes.quantization.refuse({})
+        return refusal or sparse_weights.configure(asked(attributes), isa)
+
+    if sparse == ["src_desc"]:
+        return plan_forward(decided, attr, isa, by_rows, matmul_sparse.build)
+    return plan_forward(decided, attr, isa, by_columns, sparse_weights.build)

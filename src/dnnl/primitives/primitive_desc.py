@@ -103,7 +103,8 @@ class PrimitiveDesc(Value):
     @property
     def desc(self) -> Desc:
         """The operation with every layout decided."""
-        desc: Desc = self._choice.plan.desc
+        desc = self._choice.plan.desc
+        assert isinstance(desc, Desc)
         return desc
 
     @property
@@ -268,8 +269,9 @@ class PrimitiveDesc(Value):
         knows the sizes.
         """
         threads = get_num_threads() if num_threads is None else checked_num_threads(num_threads)
+        attr = self._choice.attr
         return look_inside(
-            self.impl_info, self.plan, self._choice.attr, self.engine, self.arg_desc, threads
+            self.impl_info, self.desc, self.plan, attr, self.engine, self.arg_desc, threads
         )
 
     def verbose_fields(self) -> str:
