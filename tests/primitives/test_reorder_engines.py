@@ -131,7 +131,7 @@ def test_wrong_uses_are_named(far: tuple[Engine, FarBackend]) -> None:
         primitive.execute(Stream(engine), {Arg.SRC: here, Arg.DST: there})
     with pytest.raises(Unimplemented, match="the host can touch neither memory"):
         PrimitiveDesc(desc, engine, src_engine=Engine("far", 1))
-    with pytest.raises(InvalidArguments, match="all tensors of a binary lie on one engine"):
+    with pytest.raises(InvalidArguments, match="all tensors of a binary are on one engine"):
         PrimitiveDesc(BinaryDesc("binary_add", plain, plain, plain), ENGINE, src_engine=engine)
     with pytest.raises(InvalidArguments, match=r"src_engine.*expected a dnnl.Engine"):
         PrimitiveDesc(desc, ENGINE, src_engine="cpu")  # type: ignore[arg-type]

@@ -30,14 +30,14 @@ class _Key:
 
 
 class _Build(Generic[V]):
-    """The build of a value: ``own`` is held by whoever is at it, ``made`` has the value if there is
+    """The build of a value: ``own`` is held while it runs, ``value`` has the result if there is
     one. Once nobody waits for it, it is gone."""
 
-    __slots__ = ("__weakref__", "made", "own")
+    __slots__ = ("__weakref__", "own", "value")
 
     def __init__(self) -> None:
         self.own = RLock()
-        self.made: tuple[V, ...] = ()
+        self.value: tuple[V, ...] = ()
 
 
 class Cache(Generic[V]):
@@ -45,7 +45,7 @@ class Cache(Generic[V]):
 
     Whoever asks for a key first builds its value; others who ask meanwhile wait for that one
     build. If it fails or is interrupted, the next of them builds. At most ``capacity()`` values are
-    stored, of at most ``limit()`` bytes in all if ``size`` tells those of each; both are asked at
+    stored, of at most ``limit()`` bytes in all if ``size`` gives those of each; both are asked at
     each build. A child of a fork has what is complete.
 
     Signals may come between any two lines. So locks are held by ``with`` alone, and nothing has to
@@ -76,10 +76,10 @@ class Cache(Generic[V]):
             self._builds[own] = current
         # A signal handler may ask for what its own thread is building, and then builds it too.
         with current.own:
-            if current.made:
-                return current.made[0], True
+            if current.value:
+                return current.value[0], True
             value = build()
-            current.made = (value,)
+            current.value = (value,)
             self._store(own, value)
             return value, False
 

@@ -138,8 +138,8 @@ def choose(
     return choice
 
 
-# Verbose lines and descriptors tell more than equality looks at, so keys have it too: the names of
-# functions, and of a descriptor the tag and those strides that lead nowhere.
+# Verbose lines and descriptors show more than equality compares, so keys have it too: the names of
+# functions, the tags of descriptors and the strides of dimensions of size 1.
 
 
 def _exact_desc(desc: Desc) -> tuple[object, ...]:

@@ -22,7 +22,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 _GRADIENT = Arg.DIFF_SRC - Arg.SRC
-"""How far the argument of a gradient lies behind that of its tensor."""
+"""What is added to the argument of a tensor for that of its gradient."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Desc:
 
     @cached_property
     def named(self) -> tuple[Tensor, ...]:
-        """The tensors of the record, which verbose lines tell of."""
+        """The tensors of the record, as verbose lines list them."""
         return tuple(self._tensors())
 
     def _tensors(self) -> Iterator[Tensor]:
@@ -171,7 +171,7 @@ class Desc:
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
-        """What is written; post-ops are made of the first."""
+        """What is written; post-ops are applied to the first."""
         return tuple(tensor for tensor in self.tensors if tensor.output)
 
     @property
@@ -226,7 +226,7 @@ class Desc:
     def settled(self, hint: Desc | None = None) -> Self:
         """This description with those layouts decided that are ``any`` and follow from others.
 
-        A gradient, or what the forward pass has left, lies as its tensor does in the forward
+        A gradient, or what the forward pass has left, is laid out as its tensor is in the forward
         description ``hint``; everything else as the record's ``like`` says.
         """
         known = {} if hint is None else {tensor.argument: tensor.desc for tensor in hint.tensors}
@@ -309,7 +309,7 @@ def check_outputs(tensors: Sequence[Tensor]) -> None:
             continue
         strides = zip(tensor.desc.strides, tensor.desc.padded_dims, strict=False)
         if any(stride == 0 and extent > 1 for stride, extent in strides):
-            rule = "a stride of 0 is for sources alone: these elements lie on each other"
+            rule = "a stride of 0 is for sources alone: these elements overlap"
             raise InvalidArguments(tensor.field or tensor.name, tensor.desc.strides, rule)
 
 

@@ -78,7 +78,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Implementation:
-    """One way to do an operation in some propagations. ``configure(desc, attr, isa)`` accepts or
+    """An algorithm for an operation in some propagations. ``configure(desc, attr, isa)`` accepts or
     refuses; layouts that follow from others are decided before it is asked. Only those that serve
     ``runtime`` sizes are asked of sizes that only the execution knows, and of no others; of tensors
     with an encoding, those that serve the ``encoded``."""

@@ -151,13 +151,13 @@ class Primitive(Value):
 
     def _bind(self, stream: Stream, args: Arguments) -> Callable[..., Event]:
         slots, memories, arguments = self._checked(stream, args)
-        keep: list[object] = [slots, *memories]
+        owners: list[object] = [slots, *memories]
         if self._own_scratchpad:
             scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
-            keep.append(scratchpad)
+            owners.append(scratchpad)
             arguments.insert(self._scratchpad_place, scratchpad.argument)
         threads = slots.complete(arguments, stream.num_threads)
-        bound = stream.queue.bind(self._executable, arguments, threads, keep)
+        bound = stream.queue.bind(self._executable, arguments, threads, owners)
         if not stream.in_order:
             bound = _Chain(bound).submit
         if self.pd.plan.verify is not None:
@@ -252,8 +252,8 @@ def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]
 def build_ahead(
     pds: Iterable[PrimitiveDesc], ready: Callable[[PrimitiveDesc], object] = lambda _: None
 ) -> dict[Recipe, parallel.Built]:
-    """Kernels for descriptions that the cache in memory does not have, where building them ahead
-    pays: many new ones are built by as many processes as executions have threads.
+    """Kernels for descriptions that the cache in memory does not have, where building them
+    beforehand pays: many new ones are built by as many processes as executions have threads.
 
     ``ready`` is called with each that has its kernel; what it raises ends the building.
     """

@@ -45,10 +45,10 @@ class PrimitiveDesc(Value):
 
     Layouts given as ``any`` are decided: read them from ``src_desc`` and the like. ``attr`` is
     copied. ``hint`` is the forward description that a backward one belongs to: gradients whose
-    layout is left open lie as their tensors do there, and so does the workspace. Raises
+    layout is left open are laid out as their tensors are there, and so is the workspace. Raises
     :class:`Unimplemented` with every implementation's reason if none accepts.
 
-    ``src_engine`` is where the source of a reorder lies, if that is not ``engine``, on which dst
+    ``src_engine`` has the source of a reorder, if that is not ``engine``, on which dst
     is. ``self.engine`` is the one of the two that executes and that streams must be of: the one
     whose memory the host can touch, ``engine`` if it can touch both.
     """
@@ -129,11 +129,11 @@ class PrimitiveDesc(Value):
 
     @property
     def across_engines(self) -> bool:
-        """Whether src lies on another engine than dst."""
+        """Whether src is on another engine than dst."""
         return self.src_engine != self.dst_engine
 
     def engine_of(self, argument: int) -> Engine:
-        """Where the memory of an argument lies."""
+        """The engine that has the memory of an argument."""
         if argument == Arg.SRC:
             return self.src_engine
         return self.dst_engine if argument == Arg.DST else self.engine
@@ -262,7 +262,7 @@ class PrimitiveDesc(Value):
     def info(self, num_threads: int | None = None) -> Info:
         """What is done how, and what may be expected of it: layouts, register tile, copies, bytes,
         arithmetic and the limit by the machine's peaks on so many threads, by default as many as
-        executions have. ``print(pd.info())`` tells it in words.
+        executions have. ``print(pd.info())`` shows it.
 
         The kernel is written once more, and the first call for a type or an amount of bytes
         measures the machine, in a tenth of a second. Raises Unimplemented where only the execution
@@ -314,7 +314,7 @@ def _executing(desc: Desc, src: Engine, dst: Engine) -> Engine:
     if src == dst:
         return dst
     if not desc.operation.across_engines:
-        rule = f"all tensors of a {desc.kind} lie on one engine, here {dst!r}"
+        rule = f"all tensors of a {desc.kind} are on one engine, here {dst!r}"
         raise InvalidArguments("src_engine", src, rule, "reorder the source there first")
     if not (src.host_memory or dst.host_memory):
         where = f"from {src!r} to {dst!r}"
@@ -323,7 +323,7 @@ def _executing(desc: Desc, src: Engine, dst: Engine) -> Engine:
 
 
 def is_parameter(argument: int) -> bool:
-    """Whether an argument holds scales, zero points or a number for what is done by chance."""
+    """Whether an argument holds scales, zero points, or numbers for dropout or rounding."""
     return bool(argument & _QUANTIZATION) or argument in {*SCALARS, Arg.ROUNDING_SEED}
 
 
