@@ -13,6 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import ArrayLike
 
+from dnnl.codegen.ir.text import module_text
 from dnnl.codegen.isa import Isa
 
 
@@ -123,9 +124,9 @@ class Module:
 
     def __str__(self) -> str:
         if not self._marks:
-            return str(self.ir)
+            return module_text(self.ir)
         marks = [mark.definition() for mark in self._marks]
-        return "\n".join([str(self.ir), _LoopMark.option(), *marks, ""])
+        return "\n".join([module_text(self.ir), _LoopMark.option(), *marks, ""])
 
 
 class _DeviceBuilder(ir.IRBuilder):  # type: ignore[misc]
