@@ -7,6 +7,7 @@ that the order of the Python code is the order of the generated code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,6 +49,7 @@ Values = tuple[ir.Value, ...]
 _TABLE_ALIGNMENT = 64  # bytes, a cache line
 
 
+@lru_cache(maxsize=4096)
 def i64(value: int) -> ir.Constant:
     """A 64-bit constant."""
     return ir.Constant(I64, value)
@@ -166,6 +168,7 @@ class Emitter:
         self.function = function
         builder = ir.IRBuilder if module.isa.device is None else _DeviceBuilder
         self.b = builder(function.append_basic_block("entry"))
+        self._computed: dict[tuple[object, ...], ir.Value] = {}
 
     def intrinsic(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
         """Call an LLVM intrinsic by its full name, declared on first use."""
@@ -184,7 +187,17 @@ class Emitter:
             return a
         if isinstance(a, ir.Constant) and a.constant == 0:
             return b
-        return self.b.add(a, b, flags=("nsw",))
+        return self._once(("add", a, b), lambda: self.b.add(a, b, flags=("nsw",)))
+
+    def _once(self, key: tuple[object, ...], write: Callable[[], ir.Value]) -> ir.Value:
+        """The value of ``write()``, which is written once in each block; ``key`` has the operation
+        and its operands. LLVM would remove repetitions too, but first they are printed and parsed.
+        """
+        own = (self.b.block, *key)
+        found = self._computed.get(own)
+        if found is None:
+            found = self._computed[own] = write()
+        return found
 
     def mul(self, a: ir.Value, factor: int | ir.Value) -> ir.Value:
         """a * factor on i64, folding constants."""
@@ -197,7 +210,7 @@ class Emitter:
             return a
         if factor == 0:
             return i64(0)
-        return self.b.mul(a, i64(factor), flags=("nsw",))
+        return self._once(("mul", a, factor), lambda: self.b.mul(a, i64(factor), flags=("nsw",)))
 
     def divmod(self, a: ir.Value, divisor: int) -> tuple[ir.Value, ir.Value]:
         """(a // divisor, a % divisor) of an i64 that is not negative, folding constants."""
@@ -224,7 +237,10 @@ class Emitter:
         """The address ``offset`` elements of type ``element`` behind ``pointer``."""
         if isinstance(offset, ir.Constant) and offset.constant == 0:
             return pointer
-        return self.b.gep(pointer, [offset], source_etype=element)
+        return self._once(
+            ("element", pointer, offset, str(element)),
+            lambda: self.b.gep(pointer, [offset], source_etype=element),
+        )
 
     def opaque(self, pointer: ir.Value) -> ir.Value:
         """``pointer`` as a value of which LLVM knows nothing.

@@ -7,7 +7,7 @@ Masked-off lanes are never touched in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TypeAlias
 
 from llvmlite import ir
@@ -76,22 +76,37 @@ def bits(kind: ir.Type) -> int:
 
 def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
     """All lanes the same constant."""
-    if value == 0 and str(value)[0] != "-":
+    return _splat(kind, value, str(value))
+
+
+@lru_cache(maxsize=4096)
+def _splat(kind: ir.VectorType, value: float | int, spelled: str) -> ir.Constant:
+    """The same; numbers that are equal may be spelled differently, as 0 and -0 are."""
+    if value == 0 and spelled[0] != "-":
         return ir.Constant(kind, None)  # printed as zeroinitializer, which parses fast
     return ir.Constant(kind, [value] * kind.count)
+
+
+@lru_cache(maxsize=4096)
+def numbers(element: ir.Type, lanes: tuple[int, ...]) -> ir.Constant:
+    """The vector of these integers."""
+    return ir.Constant(vector_type(element, len(lanes)), list(lanes))
+
+
+@lru_cache(maxsize=4096)
+def _repeated(scalar: ir.Constant, lanes: int) -> ir.Constant:
+    return ir.Constant(vector_type(scalar.type, lanes), [scalar.constant] * lanes)
 
 
 def splat(e: Emitter, scalar: ir.Value, lanes: int) -> ir.Value:
     """All lanes the same value."""
     kind = vector_type(scalar.type, lanes)
     if isinstance(scalar, ir.Constant):
-        return ir.Constant(kind, [scalar.constant] * lanes)
+        return _repeated(scalar, lanes)
     if lanes == 1:
         return e.b.bitcast(scalar, kind)
     first = e.b.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
-    return e.b.shuffle_vector(
-        first, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
-    )
+    return e.b.shuffle_vector(first, ir.Constant(kind, ir.Undefined), numbers(I32, (0,) * lanes))
 
 
 def only(e: Emitter, value: ir.Value) -> ir.Value:
@@ -133,7 +148,7 @@ def any_lane(e: Emitter, mask: ir.Value) -> ir.Value:
 
 def iota(element: ir.Type, lanes: int) -> ir.Constant:
     """0, 1, 2, ..."""
-    return ir.Constant(vector_type(element, lanes), list(range(lanes)))
+    return numbers(element, tuple(range(lanes)))
 
 
 def first_lanes(e: Emitter, count: ir.Value, lanes: int) -> ir.Value:
@@ -147,7 +162,7 @@ def known_lanes(known: Sequence[bool]) -> Mask:
         return None
     if not any(known):
         return ir.Constant(vector_type(I1, len(known)), None)
-    return ir.Constant(ir.VectorType(I1, len(known)), [int(flag) for flag in known])
+    return numbers(I1, tuple(map(int, known)))
 
 
 def is_empty(mask: Mask) -> bool:
@@ -426,7 +441,7 @@ def shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Va
     if a.type.count == 1 or len(lanes) == 1:
         count = a.type.count
         return from_lanes(e, [lane(e, a if at < count else b, at % count) for at in lanes])
-    return e.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
+    return e.b.shuffle_vector(a, b, numbers(I32, tuple(lanes)))
 
 
 def split(e: Emitter, value: ir.Value, lanes: int) -> list[ir.Value]:
