@@ -371,7 +371,7 @@ def test_tensors() -> None:
 
 
 @pytest.mark.parametrize(("layout", "at_once"), [("nchw", True), ("nhwc", False)])
-def test_a_group_that_lies_well_needs_no_scratchpad(layout: str, at_once: bool) -> None:
+def test_a_group_in_one_nest_needs_no_scratchpad(layout: str, at_once: bool) -> None:
     src = MemoryDesc((8, 64, 6, 6), "f32", layout)
     for desc in (forward(src, 32), backward(src, 32, prop="backward_data")):
         assert PrimitiveDesc(desc, ENGINE).scratchpad_desc.is_zero == at_once

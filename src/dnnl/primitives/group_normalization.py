@@ -4,51 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import gcd
 
-import numpy as np
-
-from dnnl.codegen.ir.kernel import Refusal
-from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.normalization import group as forward_kernel
-from dnnl.kernels.normalization import group_backward as backward_kernel
-from dnnl.language.case import CaseValues, flags_of, tensor
+from dnnl.kernels.normalization.axes import NormalizationAxes
+from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import Grammar
 from dnnl.language.options import ATTRIBUTES, DIR, INPLACE, MB, Driver, ends, flags, tags, types
 from dnnl.language.values import several, text
 from dnnl.primitives.checks import check_backward, check_dims, check_forward, image_problem
-from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_nest
-from dnnl.primitives.operation import (
-    BACKWARD_DATA,
-    FORWARD,
-    NEVER,
-    TRAINING,
-    Operation,
-    Parameter,
-    Passes,
-    Role,
+from dnnl.primitives.normalization import (
+    AFFINE,
+    IMPLEMENTATIONS,
+    NormalizationDesc,
+    channel_roles,
+    epsilon_parameter,
+    flags_parameter,
+    statistic_roles,
 )
-from dnnl.primitives.parameters import Flags, Real, Whole
+from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
+from dnnl.primitives.parameters import Flags, Whole
 from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.group_normalization import SPECIFICATION
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
-_KNOWN = NormFlags.use_global_stats | NormFlags.use_scale | NormFlags.use_shift
-_WEIGHTS: Passes = frozenset({PropKind.backward})
+_KNOWN = NormFlags.use_global_stats | AFFINE
 
 
 @dataclass(frozen=True)
-class GroupNormalizationDesc(Desc):
+class GroupNormalizationDesc(NormalizationDesc):
     """dst = scale * (src - mean) / sqrt(variance + epsilon) + shift for each group of channels of
     each image.
 
-    src is [batch, channels, spatial...] with one to three spatial dimensions. The channels lie in
+    src is [batch, channels, spatial...] with one to three spatial dimensions. The channels form
     ``groups`` groups of equally many neighbours. Mean and population variance are those of the
     group in its image, or given with ``use_global_stats``. They have the dims (batch, groups),
     scale and shift (channels,); all are f32 and row-major.
@@ -138,86 +128,15 @@ class GroupNormalizationDesc(Desc):
         """The sizes as ``g32mb16ic64ih56iw56``."""
         return f"g{self.groups}{image_problem(self.src_desc.dims)}"
 
+    @property
+    def axes(self) -> NormalizationAxes:
+        """Groups of channels of one image share statistics."""
+        return NormalizationAxes.of_groups(self.groups, self.src_desc.dims[1])
 
-def _forward(desc: GroupNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(
-        forward_kernel.configure,
-        desc.src_desc,
-        desc.dst_desc,
-        isa,
-        desc.groups,
-        desc.epsilon,
-        desc.flags,
-        desc.prop_kind is PropKind.forward_training,
-    )
-    return plan_forward(desc, attr, isa, configure, forward_kernel.build)
-
-
-def _backward(desc: GroupNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(
-        backward_kernel.configure,
-        desc.src_desc,
-        desc.diff_dst_desc,
-        desc.diff_src_desc,
-        isa,
-        desc.groups,
-        desc.epsilon,
-        desc.flags,
-        desc.prop_kind in _WEIGHTS,
-    )
-    return plan_nest(desc, attr, isa, configure, backward_kernel.build)
-
-
-_Condition = Callable[[GroupNormalizationDesc], bool]
-
-
-def _flagged(flag: NormFlags) -> _Condition:
-    return lambda desc: flag in desc.flags
-
-
-def _channels(desc: GroupNormalizationDesc) -> MemoryDesc:
-    return MemoryDesc(desc.src_desc.dims[1:2], "f32")
-
-
-def _statistics(desc: GroupNormalizationDesc) -> MemoryDesc:
-    return MemoryDesc((desc.src_desc.dims[0], desc.groups), "f32")
-
-
-def _channel(
-    argument: Arg, name: str, flag: NormFlags, reads: Passes = NEVER, writes: Passes = NEVER
-) -> Role:
-    """A tensor with one number for each channel."""
-    return Role(
-        argument,
-        name,
-        reads=reads,
-        writes=writes,
-        when=_flagged(flag),
-        derived=_channels,
-        letters="c",
-    )
-
-
-def _statistic(argument: Arg) -> tuple[Role, Role, Role]:
-    """A statistic: given, written in training, and read by the gradient."""
-
-    def role(when: _Condition, reads: Passes = NEVER, writes: Passes = NEVER) -> Role:
-        return Role(
-            argument,
-            "stats",
-            reads=reads,
-            writes=writes,
-            when=when,
-            derived=_statistics,
-            letters="nc",
-        )
-
-    given = _flagged(NormFlags.use_global_stats)
-    return (
-        role(given, reads=FORWARD),
-        role(lambda desc: not given(desc), writes=TRAINING),
-        role(lambda _: True, reads=BACKWARD_DATA),
-    )
+    @property
+    def statistics(self) -> MemoryDesc:
+        """One number for each group of each image."""
+        return MemoryDesc((self.src_desc.dims[0], self.groups), "f32")
 
 
 def _data(number: int) -> Callable[[CaseValues], MemoryDesc]:
@@ -226,8 +145,6 @@ def _data(number: int) -> Callable[[CaseValues], MemoryDesc]:
         case.sizes.src_dims, case.part("dt", number), case.part("tag", number)
     )
 
-
-_SCALE, _SHIFT = NormFlags.use_scale, NormFlags.use_shift
 
 GroupNormalizationDesc.operation = Operation(
     kind="group_normalization",
@@ -244,20 +161,13 @@ GroupNormalizationDesc.operation = Operation(
     roles=(
         *data_roles(_data(0), _data(1), "nc*", src_reads=FORWARD | BACKWARD_DATA),
         *gradient_roles(_data(0), _data(1), "nc*"),
-        *_statistic(Arg.MEAN),
-        *_statistic(Arg.VARIANCE),
-        _channel(Arg.SCALE, "scale", _SCALE, reads=FORWARD | BACKWARD_DATA),
-        _channel(Arg.SHIFT, "shift", _SHIFT, reads=FORWARD),
-        _channel(Arg.DIFF_SCALE, "diff_scale", _SCALE, writes=_WEIGHTS),
-        _channel(Arg.DIFF_SHIFT, "diff_shift", _SHIFT, writes=_WEIGHTS),
+        *statistic_roles("nc"),
+        *channel_roles(),
     ),
     parameters=(
         Parameter("groups", Whole(1), lambda case: case.sizes.groups),
-        Parameter(
-            "epsilon", Real(0.0, "try 1e-5"),
-            lambda case: float(np.float32(case.sizes.numbers["eps"])),
-        ),
-        Parameter("flags", Flags(_KNOWN), lambda case: flags_of(case["flags"]), "flags"),
+        epsilon_parameter(),
+        flags_parameter(Flags(_KNOWN)),
     ),
     in_place=((Arg.DST, Arg.SRC), (Arg.DIFF_SRC, Arg.DIFF_DST)),
     scales_result=True,
@@ -269,8 +179,5 @@ GroupNormalizationDesc.operation = Operation(
         "--flags=,CH --dt=bf16,f16,f32:bf16,f16:f32 --tag=abx,axb g3mb2ic12ih4 g2ic32ih5iw3",
         "--flags=CH --tag=abx,axb g32ic64ih28 g2ic64ih9eps1e-3 g1mb1ic8ih80",
     ),
-    implementations=(
-        Implementation("nest", _forward, FORWARD),
-        Implementation("nest", _backward, BACKWARD_DATA),
-    ),
+    implementations=IMPLEMENTATIONS,
 )  # fmt: skip

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from dnnl.codegen.epilogue.attributes import Attributes
-from dnnl.codegen.ir.kernel import Refusal
-from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.normalization import layer as kernel
-from dnnl.kernels.normalization import layer_backward as backward
-from dnnl.kernels.normalization import layer_gradients as gradients
-from dnnl.language.case import CaseValues, flags_of, tensor
+from dnnl.kernels.normalization.axes import NormalizationAxes
+from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
     ATTRIBUTES,
     DIR,
@@ -28,48 +22,38 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import several, text
 from dnnl.language.verbose import OperationLine, Tensor
 from dnnl.primitives.checks import check_backward, check_dims, check_forward, spelled
-from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-    plan_forward,
-    plan_nest,
-    plan_open,
-    plan_open_forward,
+from dnnl.primitives.normalization import (
+    AFFINE,
+    IMPLEMENTATIONS,
+    OPEN_IMPLEMENTATIONS,
+    NormalizationDesc,
+    channel_roles,
+    epsilon_parameter,
+    flags_parameter,
+    statistic_roles,
 )
-from dnnl.primitives.operation import (
-    BACKWARD_DATA,
-    FORWARD,
-    NEVER,
-    TRAINING,
-    Operation,
-    Parameter,
-    Passes,
-    Role,
-)
-from dnnl.primitives.parameters import Flags, Real, Type
+from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
+from dnnl.primitives.parameters import Flags, Type
 from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.layer_normalization import SPECIFICATION
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.kinds import RUNTIME_DIM, NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
-_AFFINE = NormFlags.use_scale | NormFlags.use_shift
-_FLAGS = Flags(_AFFINE | NormFlags.use_global_stats | NormFlags.rms_norm)
+_FLAGS = Flags(AFFINE | NormFlags.use_global_stats | NormFlags.rms_norm)
 _CHANNEL_TYPES = Type((DataType.f32, DataType.bf16, DataType.f16))
 
 
 @dataclass(frozen=True)
-class LayerNormalizationDesc(Desc):
+class LayerNormalizationDesc(NormalizationDesc):
     """dst = scale * (src - mean) / sqrt(variance + epsilon) + shift for each row along the last
     dimension.
 
     Forward arguments SRC, DST; MEAN and VARIANCE, read with ``use_global_stats`` and written in
     training without it; SCALE with ``use_scale``, SHIFT with ``use_shift``. src has 2 to 5
     dimensions; dst may be ``any`` and may be src's buffer. The statistics are f32 and have the dims
-    of src without the last; ``stat_desc`` may be ``any``, then they lie in the order of src. Scale
+    of src without the last; ``stat_desc`` may be ``any``, then they have the order of src. Scale
     and shift have the dims of the last. With ``rms_norm`` no mean is subtracted, MEAN is no
     argument, and VARIANCE is the mean of the squares. Dims, strides and offsets of plain layouts
     may be RUNTIME_DIM, in either direction: one primitive serves all of them.
@@ -166,7 +150,7 @@ class LayerNormalizationDesc(Desc):
         """Statistics are f32, and gradients of scale and shift need the propagation backward."""
         if self.stat_desc.data_type is not DataType.f32:
             raise InvalidArguments("stat_desc", str(self.stat_desc), "statistics are f32")
-        if self.prop_kind is PropKind.backward_data and self.flags & _AFFINE:
+        if self.prop_kind is PropKind.backward_data and self.flags & AFFINE:
             rule = "backward_data knows neither scale nor shift"
             raise InvalidArguments("flags", str(self.flags), rule, "use backward")
 
@@ -190,124 +174,25 @@ class LayerNormalizationDesc(Desc):
             padded_dims=src.padded_dims[:-1],
         )
 
-    def channels(self, flag: NormFlags, data_type: DataType) -> MemoryDesc:
-        """The descriptor of scale or shift, the zero one without their flag."""
-        if flag not in self.flags:
-            return MemoryDesc.zero()
-        return MemoryDesc(self.src_desc.dims[-1:], data_type)
+    @property
+    def axes(self) -> NormalizationAxes:
+        """Rows along the last dimension share statistics."""
+        return NormalizationAxes.of_layer(self.src_desc.ndims)
 
+    @property
+    def statistics(self) -> MemoryDesc:
+        """One number for each row."""
+        return self.stat_desc
 
-def _configure(
-    desc: LayerNormalizationDesc, attributes: Attributes
-) -> kernel.LayerNormalizationConf | Refusal:
-    given = NormFlags.use_global_stats in desc.flags
-    conf = kernel.LayerNormalizationConf(
-        desc.src_desc,
-        desc.dst_desc,
-        desc.stat_desc,
-        desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
-        desc.channels(NormFlags.use_shift, desc.scale_shift_data_type),
-        desc.epsilon,
-        NormFlags.rms_norm in desc.flags,
-        given,
-        desc.prop_kind is PropKind.forward_training and not given,
-        attributes,
-    )
-    return kernel.configure(conf)
-
-
-def _forward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_forward(desc, attr, isa, partial(_configure, desc), kernel.build)
-
-
-def _open_sizes(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open_forward(desc, attr, isa, partial(_configure, desc), kernel)
-
-
-def _backward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_nest(desc, attr, isa, _gradients(desc, isa), backward.build)
-
-
-def _open_gradients(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open(desc, attr, isa, _gradients(desc, isa), backward)
-
-
-def _gradients(
-    desc: LayerNormalizationDesc, isa: Isa
-) -> Callable[[], gradients.LayerNormalizationBackwardConf | Refusal]:
-    conf = gradients.LayerNormalizationBackwardConf(
-        desc.src_desc,
-        desc.diff_dst_desc,
-        desc.diff_src_desc,
-        desc.stat_desc,
-        desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
-        desc.channels(NormFlags.use_scale, desc.diff_scale_shift_data_type),
-        desc.channels(NormFlags.use_shift, desc.diff_scale_shift_data_type),
-        desc.epsilon,
-        NormFlags.rms_norm in desc.flags,
-        NormFlags.use_global_stats in desc.flags,
-    )
-    return partial(backward.configure, conf, isa)
-
-
-_Condition = Callable[[LayerNormalizationDesc], bool]
-
-
-def _flagged(flag: NormFlags) -> _Condition:
-    return lambda desc: flag in desc.flags
-
-
-def _read(desc: LayerNormalizationDesc) -> bool:
-    """Whether the statistics are given."""
-    return NormFlags.use_global_stats in desc.flags or not desc.prop_kind.is_forward
-
-
-def _written(desc: LayerNormalizationDesc) -> bool:
-    return not _read(desc)
-
-
-def _statistic(argument: Arg, *conditions: _Condition) -> tuple[Role, Role]:
-    """A statistic as an input and as an output."""
-
-    def role(when: _Condition, reads: Passes = NEVER, writes: Passes = NEVER) -> Role:
-        return Role(
-            argument,
-            "stats",
-            "stat_desc",
-            reads=reads,
-            writes=writes,
-            like=("row_desc",),
-            optional=True,
-            case=_stat_desc,
-            when=lambda desc: all(condition(desc) for condition in (when, *conditions)),
-        )
-
-    return role(_read, reads=FORWARD | BACKWARD_DATA), role(_written, writes=TRAINING)
+    @property
+    def channel_types(self) -> tuple[DataType, DataType]:
+        """Those that were asked for."""
+        return self.scale_shift_data_type, self.diff_scale_shift_data_type
 
 
 def _stat_desc(case: CaseValues) -> MemoryDesc:
     tag = case["stat_tag"]
     return tensor(case.shapes.dims[:-1], DataType.f32, "any" if tag == "undef" else tag)
-
-
-def _channel(
-    argument: Arg,
-    name: str,
-    flag: NormFlags,
-    data_type: str,
-    reads: Passes = NEVER,
-    writes: Passes = NEVER,
-) -> Role:
-    """A tensor with one number for each place in a row."""
-    return Role(
-        argument,
-        name,
-        reads=reads,
-        writes=writes,
-        when=_flagged(flag),
-        letters="c",
-        derived=lambda desc: desc.channels(flag, getattr(desc, data_type)),
-    )
 
 
 def _data(number: int, kind: int) -> Callable[[CaseValues], MemoryDesc]:
@@ -346,25 +231,12 @@ LayerNormalizationDesc.operation = Operation(
     roles=(
         *data_roles(_data(0, 0), _data(1, 1), src_reads=FORWARD | BACKWARD_DATA),
         *gradient_roles(_data(_GRADIENT, 0), _data(_GRADIENT, 1)),
-        *_statistic(Arg.MEAN, lambda desc: NormFlags.rms_norm not in desc.flags),
-        *_statistic(Arg.VARIANCE),
-        _channel(
-            Arg.SCALE, "scale", NormFlags.use_scale, "scale_shift_data_type",
-            reads=FORWARD | BACKWARD_DATA,
-        ),
-        _channel(Arg.SHIFT, "shift", NormFlags.use_shift, "scale_shift_data_type", reads=FORWARD),
-        _channel(
-            Arg.DIFF_SCALE, "diff_scale", NormFlags.use_scale, "diff_scale_shift_data_type",
-            writes=BACKWARD_DATA,
-        ),
-        _channel(
-            Arg.DIFF_SHIFT, "diff_shift", NormFlags.use_shift, "diff_scale_shift_data_type",
-            writes=BACKWARD_DATA,
-        ),
+        *statistic_roles(case=_stat_desc),
+        *channel_roles(),
     ),
     parameters=(
-        Parameter("epsilon", Real(0.0, "try 1e-5"), lambda _: 1 / 16),
-        Parameter("flags", _FLAGS, lambda case: flags_of(case["flags"]), "flags"),
+        epsilon_parameter(lambda _: 1 / 16),
+        flags_parameter(_FLAGS),
         Parameter("scale_shift_data_type", _CHANNEL_TYPES, lambda case: case["ss_dt"]),
         Parameter("diff_scale_shift_data_type", _CHANNEL_TYPES, lambda case: case["ss_dt"]),
     ),
@@ -379,10 +251,5 @@ LayerNormalizationDesc.operation = Operation(
         "--dir=FWD_D,BWD_DW --flags=CH,GCHM --tag=abx,axb 3x19x40 5x3 2x3x1x2x17",
         "--dir=BWD_DW --flags=H --ss_dt=bf16 --dt=bf16 3x19",
     ),
-    implementations=(
-        Implementation("nest", _forward, FORWARD),
-        Implementation("open", _open_sizes, FORWARD, runtime=True),
-        Implementation("nest", _backward, BACKWARD_DATA),
-        Implementation("open", _open_gradients, BACKWARD_DATA, runtime=True),
-    ),
+    implementations=(*IMPLEMENTATIONS, *OPEN_IMPLEMENTATIONS),
 )  # fmt: skip
