@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -34,7 +35,7 @@ _OPERATORS = (
 )
 
 
-def _declare_operators(torch: Any) -> Any:
+def _declare_operators(torch: ModuleType) -> Any:
     """Names for the compiled operators of torchvision, which need not load where torch is built
     for processors only; no model here runs one."""
     library = torch.library.Library("torchvision", "DEF")
@@ -44,27 +45,27 @@ def _declare_operators(torch: Any) -> Any:
     return library
 
 
-def _bert(torch: Any) -> tuple[Any, Any]:
+def _bert(torch: ModuleType) -> tuple[Any, Any]:
     from transformers import BertConfig, BertModel
 
     config = BertConfig()
     return BertModel(config), torch.randint(0, config.vocab_size, (1, _TOKENS["bert"]))
 
 
-def _gpt2(torch: Any) -> tuple[Any, Any]:
+def _gpt2(torch: ModuleType) -> tuple[Any, Any]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(use_cache=False)
     return GPT2LMHeadModel(config), torch.randint(0, config.vocab_size, (1, _TOKENS["gpt2"]))
 
 
-def _vit(torch: Any) -> tuple[Any, Any]:
+def _vit(torch: ModuleType) -> tuple[Any, Any]:
     from torchvision.models import vit_b_16
 
     return vit_b_16(weights=None), torch.randn(1, 3, 224, 224)
 
 
-def _image_network(name: str, torch: Any) -> tuple[Any, Any]:
+def _image_network(name: str, torch: ModuleType) -> tuple[Any, Any]:
     """Normalizations that have seen data, so that no layer's values grow with those before it."""
     from torchvision import models
 
@@ -78,7 +79,7 @@ def _image_network(name: str, torch: Any) -> tuple[Any, Any]:
     return model, torch.randn(1, 3, 224, 224)
 
 
-MODELS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+MODELS: dict[str, Callable[[ModuleType], tuple[Any, Any]]] = {
     "bert": _bert,
     "gpt2": _gpt2,
     "mobilenet": partial(_image_network, "mobilenet_v2"),
@@ -130,15 +131,15 @@ def _quantize(path: Path, how: str) -> None:
 class _Samples:
     """What ONNX Runtime's calibration reads, which looks for nothing but this method."""
 
-    def __init__(self, feeds: list[dict[str, Any]]) -> None:
+    def __init__(self, feeds: list[dict[str, np.ndarray]]) -> None:
         self._feeds = iter(feeds)
 
-    def get_next(self) -> dict[str, Any] | None:
+    def get_next(self) -> dict[str, np.ndarray] | None:
         """The next sample, None after the last."""
         return next(self._feeds, None)
 
 
-def random_inputs(inputs: Any, seed: int) -> dict[str, Any]:
+def random_inputs(inputs: Any, seed: int) -> dict[str, np.ndarray]:
     """Normal floats, and tokens."""
     rng = np.random.default_rng(seed)
     shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in inputs}

@@ -135,7 +135,7 @@ class Report:
         self.console.print(f"[bold]targets: {reached} of {len(self.targets)} reached[/bold]")
         self.console.print(table)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The report as values that JSON has."""
         return {
             "tables": [asdict(table) for table in self.tables],

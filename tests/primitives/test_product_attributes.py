@@ -49,7 +49,7 @@ SHIFT = 2.0**-3 + 2.0**-10
 
 
 def told(offset: int | None) -> dict[int, Memory]:
-    given = {
+    given: dict[Arg, np.ndarray] = {
         Arg.DROPOUT_PROBABILITY: np.array([CHANCE], np.float32),
         Arg.DROPOUT_SEED: np.array([SEED], np.int64),
     }

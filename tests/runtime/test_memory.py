@@ -354,7 +354,7 @@ def test_arrays_that_cannot_be_kept_are_refused() -> None:
     field = np.zeros(4, [("a", "i1"), ("b", "<f4")])["b"]
     with pytest.raises(InvalidArguments, match="multiples of the size of an element; pass a copy"):
         Memory.from_numpy(field)
-    what: object
+    what: Any
     for what in (None, "12", {}, [[1], [1, 2]], 10**400):
         with pytest.raises(InvalidArguments, match=f"array = '{type(what).__name__}'"):
             Memory.from_numpy(what)

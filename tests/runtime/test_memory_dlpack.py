@@ -50,7 +50,7 @@ def test_negated_views_of_torch_are_refused(data_type: torch.dtype) -> None:
         negated: Any = torch._neg_view
         view = negated(torch.tensor([2, -4], dtype=data_type))
     desc = MemoryDesc((2,), "f32" if data_type is torch.float32 else "bf16")
-    takers: list[Callable[[object], Memory]] = [
+    takers: list[Callable[[Any], Memory]] = [
         Memory.from_numpy,
         lambda given: Memory(desc, CPU, given),
     ]

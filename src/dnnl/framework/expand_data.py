@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ _TRUTH = np.dtype(np.bool_)
 _INDEX = np.dtype(np.int64)
 _OUTSIDE = 2**56
 """Larger than any tensor, and so small that a sum of one for each axis is an int64."""
-Places = npt.NDArray[np.integer[Any]]
+Places = npt.NDArray[np.integer]
 
 
 def slices_of(writer: Writer) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 from onnx.helper import np_dtype_to_tensor_dtype
@@ -49,7 +48,7 @@ def _statistics(writer: Writer, source: str, shape: Shape, epsilon: float) -> No
     """The mean of each row of a matrix, and one divided by its deviation, in f32."""
     rows = (shape[0], 1)
 
-    def add(op: str, inputs: tuple[str, ...], shape: Shape, **attrs: Any) -> str:
+    def add(op: str, inputs: tuple[str, ...], shape: Shape, **attrs: object) -> str:
         return writer.add(op, inputs, shape, attrs, _F32)
 
     def mean(value: str) -> str:

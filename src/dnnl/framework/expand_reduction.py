@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, nan, prod
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,7 @@ def reduction(writer: Writer) -> bool:
     return True
 
 
-def _of_nothing(writer: Writer) -> Any:
+def _of_nothing(writer: Writer) -> float:
     op, dtype = writer.node.op, writer.dtype
     value = _OF_NOTHING.get(op, 0.0)
     if not is_whole(dtype) or np.isfinite(value):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from dnnl.types.expression import Function
 
 Array = np.ndarray
 Shape = tuple[int, ...]
+Attributes: TypeAlias = Mapping[str, Any]
+"""The attributes of a node, with the types that ONNX gives them."""
 
 REAL = frozenset(kind.numpy for kind in (DataType.f32, DataType.bf16, DataType.f16))
 """The types of floats in which primitives read and write what they compute in f32."""
@@ -96,7 +98,7 @@ class Node:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Attributes = field(default_factory=dict)
     domain: str = ""
     post_ops: tuple[PostOp, ...] = ()
     fused: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import onnx
 
@@ -21,6 +20,7 @@ from dnnl.framework.session import Session, arrays_of, named
 from dnnl.framework.specialize import check_operators, ones_for_open, rebatched, specialize
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import allocating
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.dtype import DataType
 
 PRECISIONS = ("f32", "bf16", "f16")
@@ -119,7 +119,7 @@ class Model:
         kind = DataType[str(precision)]
         return Session(specialize(graph), where, layout, num_threads, kind, progress)
 
-    def __call__(self, *arrays: Any) -> Array | dict[str, Array]:
+    def __call__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> Array | dict[str, Array]:
         """Run on arrays in the order of ``inputs``, or on one mapping from their names, which may
         have some of ``defaults`` as well.
 

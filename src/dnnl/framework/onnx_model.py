@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +18,7 @@ from dnnl.framework.graph import (
     JOINT,
     UNRANKED,
     Array,
+    Attributes,
     Graph,
     ModelError,
     Node,
@@ -312,7 +311,7 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def _attributes(proto: onnx.NodeProto, *, own: bool) -> Mapping[str, Any]:
+def _attributes(proto: onnx.NodeProto, *, own: bool) -> Attributes:
     """The attributes of a node; flags of ONNX's ``own`` operators are 0 or 1."""
     attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
     for name in _FLAGS.intersection(attributes if own else ()):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
 
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 
@@ -20,22 +19,22 @@ class Progress:
 
     def __init__(self, report: Report | None) -> None:
         self._report = report
-        self._waiting: dict[Any, str] = {}
+        self._unbuilt: dict[Hashable, str] = {}
         self._total = 0
         self._tell(PLANNING)
 
     def expect(self, kernels: Iterable[tuple[str, PrimitiveDesc]]) -> None:
         """Say which kernels will be there, and what they are for; equal ones are one."""
         for name, pd in kernels:
-            self._waiting.setdefault(pd.key, name)
-        self._total = len(self._waiting)
+            self._unbuilt.setdefault(pd.key, name)
+        self._total = len(self._unbuilt)
 
     def ready(self, pd: PrimitiveDesc) -> None:
         """Say that the kernel of a description is there."""
-        name = self._waiting.pop(pd.key, None)
+        name = self._unbuilt.pop(pd.key, None)
         if name is not None:
             self._tell(name)
 
     def _tell(self, what: str) -> None:
         if self._report is not None:
-            self._report(self._total - len(self._waiting), self._total, what)
+            self._report(self._total - len(self._unbuilt), self._total, what)

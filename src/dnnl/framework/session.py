@@ -37,6 +37,7 @@ from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import allocating, check_capacity
 from dnnl.runtime.stream import Stream
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -185,7 +186,7 @@ class Session:
         """The number of threads that a primitive is spread over."""
         return self._stream.num_threads
 
-    def __call__(self, *arrays: Any) -> Array | dict[str, Array]:
+    def __call__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> Array | dict[str, Array]:
         """Run on arrays in the order of ``inputs``, or on one mapping from their names.
 
         The result is a new array, or a dict of them where there are several outputs. Raises
@@ -195,7 +196,7 @@ class Session:
         return results if len(results) > 1 else results.popitem()[1]
 
     @allocating
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, feeds: Mapping[str, ArrayLike]) -> dict[str, Array]:
         """The outputs for one array per input, as new arrays.
 
         Raises InvalidArguments for a missing, unknown or unfitting array.
@@ -208,7 +209,7 @@ class Session:
             return self._copied()
 
     @allocating
-    def run_timed(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], list[Span]]:
+    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
         """As :meth:`run`, with the time of each layer."""
         arrays = self._checked(feeds)
         spans = []
@@ -224,7 +225,7 @@ class Session:
         rule = "a Session holds machine code and cannot be copied or pickled"
         raise TypeError(f"{rule}: copy the Model and compile it where it is needed")
 
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Array]:
+    def _checked(self, feeds: Mapping[str, ArrayLike]) -> dict[str, Array]:
         arrays = arrays_of(feeds, self.inputs)
         for name, expected in self.inputs.items():
             check_input(name, arrays[name], expected)
@@ -240,7 +241,7 @@ class Session:
             for name, result in self._results.items()
         }
 
-    def _bind(self, step: Step) -> Callable[[], Any]:
+    def _bind(self, step: Step) -> Callable[[], object]:
         args: dict[int, Memory] = {
             arg: self._memory(ref.storage, ref.desc) for arg, ref in step.args.items()
         }
@@ -281,7 +282,7 @@ class Session:
         return primitive
 
 
-def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[str, Any]:
+def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[str, ArrayLike]:
     """The arguments of a call by name: the only one, if it is a mapping, or one for each input."""
     if len(arrays) == 1 and isinstance(arrays[0], Mapping):
         return arrays[0]
@@ -291,7 +292,7 @@ def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[st
     return dict(zip(inputs, arrays, strict=True))
 
 
-def arrays_of(feeds: Mapping[str, Any], inputs: Mapping[str, TensorType]) -> dict[str, Array]:
+def arrays_of(feeds: Mapping[str, ArrayLike], inputs: Mapping[str, TensorType]) -> dict[str, Array]:
     """A NumPy array for each input.
 
     Raises InvalidArguments for a missing or unknown name, and for what is no array.
@@ -336,7 +337,7 @@ def check_input(name: str, array: np.ndarray, expected: TensorType) -> None:
 
 
 def _checked_call(
-    name: str, indices: Memory, extent: int, call: Callable[[], Any]
+    name: str, indices: Memory, extent: int, call: Callable[[], object]
 ) -> Callable[[], None]:
     """A call that refuses indices outside of ``-extent..extent - 1``."""
     numbers = indices.numpy()

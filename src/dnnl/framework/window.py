@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from dnnl.framework.graph import ModelError, Shape
+from dnnl.framework.graph import Attributes, ModelError, Shape
 
 _AUTO_PAD = (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID")
 
@@ -29,7 +27,7 @@ class Window:
     overhang: Shape = ()
 
     @classmethod
-    def over(cls, spatial: Shape, kernel: Shape, attrs: Mapping[str, Any]) -> Window:
+    def over(cls, spatial: Shape, kernel: Shape, attrs: Attributes) -> Window:
         """The window of a node with these attributes on an input of ``spatial`` size.
 
         Raises ModelError for attributes of the wrong length and for windows that do not fit.
@@ -47,7 +45,7 @@ class Window:
         return cls(kernel, strides, dilations, padding_l, padding_r, out, overhang)
 
     @classmethod
-    def onto(cls, spatial: Shape, kernel: Shape, attrs: Mapping[str, Any]) -> Window:
+    def onto(cls, spatial: Shape, kernel: Shape, attrs: Attributes) -> Window:
         """The window by which a transposed convolution with these attributes spreads an input of
         ``spatial`` size: `over` the result it takes so many positions.
 
@@ -78,7 +76,7 @@ class Window:
         return cls(kernel, strides, dilations, padding_l, padding_r, out)
 
 
-def _asked(spatial: Shape, strides: Shape, attrs: Mapping[str, Any]) -> Shape:
+def _asked(spatial: Shape, strides: Shape, attrs: Attributes) -> Shape:
     """The size that the result of a transposed convolution must have, empty if that follows from
     the padding. Some models say batch and channels as well."""
     asked, rank = tuple(attrs.get("output_shape", ())), len(spatial)
@@ -92,7 +90,7 @@ def _asked(spatial: Shape, strides: Shape, attrs: Mapping[str, Any]) -> Shape:
 
 
 def _read(
-    spatial: Shape, kernel: Shape, attrs: Mapping[str, Any]
+    spatial: Shape, kernel: Shape, attrs: Attributes
 ) -> tuple[Shape, Shape, Shape, Shape, bytes]:
     """Strides, dilations, how far each dimension of the kernel reaches, pads and auto_pad."""
     rank = len(spatial)
@@ -108,21 +106,21 @@ def _read(
     return strides, dilations, extents, pads, auto
 
 
-def _at_least_0(attrs: Mapping[str, Any], name: str, count: int) -> Shape:
+def _at_least_0(attrs: Attributes, name: str, count: int) -> Shape:
     values = _sizes(attrs, name, count, default=0)
     if min(values, default=0) < 0:
         raise ModelError(f"attribute {name!r} = {values} must be at least 0")
     return values
 
 
-def _steps(attrs: Mapping[str, Any], name: str, count: int) -> Shape:
+def _steps(attrs: Attributes, name: str, count: int) -> Shape:
     values = _sizes(attrs, name, count)
     if min(values, default=1) < 1:
         raise ModelError(f"attribute {name!r} = {values} must be positive")
     return values
 
 
-def _sizes(attrs: Mapping[str, Any], name: str, count: int, default: int = 1) -> Shape:
+def _sizes(attrs: Attributes, name: str, count: int, default: int = 1) -> Shape:
     values = tuple(attrs.get(name, (default,) * count))
     if len(values) != count:
         raise ModelError(f"attribute {name!r} = {values} must have {count} entries")

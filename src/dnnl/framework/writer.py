@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, TensorType
+from dnnl.framework.graph import JOINT, Array, Attributes, Graph, Node, Shape, TensorType
 
 
 class Writer:
@@ -26,7 +25,7 @@ class Writer:
         op: str,
         inputs: tuple[str, ...],
         shape: Shape,
-        attrs: Mapping[str, Any] | None = None,
+        attrs: Attributes | None = None,
         dtype: np.dtype | None = None,
     ) -> str:
         """Append a node and return the name of its result, of the node's data type if no other is
@@ -36,7 +35,7 @@ class Writer:
         self.types[name] = TensorType(dtype or self.dtype, shape)
         return name
 
-    def constant(self, array: Any, dtype: np.dtype | None = None) -> str:
+    def constant(self, array: npt.ArrayLike, dtype: np.dtype | None = None) -> str:
         """The name of a new constant, of the node's data type if no other is asked for."""
         name = f"{self.node.name}{JOINT}constant{len(self.constants)}"
         self.constants[name] = np.asarray(array).astype(dtype or self.dtype)

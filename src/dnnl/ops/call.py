@@ -23,7 +23,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
-_KEPT = 1024  # problems whose primitives are at hand
+_CAPACITY = 1024  # problems whose primitives are cached
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _stream() -> Stream:
     return Stream(first_cpu())
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CAPACITY)
 def _made(
     describe: Describe,
     names: tuple[str, ...],

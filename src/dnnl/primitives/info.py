@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa
@@ -224,7 +223,7 @@ def look_inside(
     return replace(info, limits=limits(engine, recipe.isa, how, info.bytes_moved, num_threads))
 
 
-def _arguments(desc: Any, attr: PrimitiveAttr) -> Iterator[tuple[str, int]]:
+def _arguments(desc: Desc, attr: PrimitiveAttr) -> Iterator[tuple[str, int]]:
     """All that an execution reads and writes, by name."""
     seen: Counter[str] = Counter()
     for tensor in desc.tensors:

@@ -33,7 +33,6 @@ from dnnl.language.options import (
 from dnnl.language.problem import Dims
 from dnnl.language.values import Parts, integer, several
 from dnnl.primitives.checks import spelled
-from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
@@ -53,6 +52,7 @@ from dnnl.primitives.matmul_grouped import (
     plan_grouped,
 )
 from dnnl.primitives.matmul_sparse import plan_sparse, sparse
+from dnnl.primitives.matrices import Matrices
 from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.weighted import bare, order_hint, quantization_of, weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
@@ -69,7 +69,7 @@ _SUPPORTED = (
 
 
 @dataclass(frozen=True, init=False)
-class MatmulDesc(Desc):
+class MatmulDesc(Matrices):
     """dst[.., m, n] = bias + sum over k of src[.., m, k] * weights[.., k, n].
 
     All have the same number of dimensions, 2 to 12; a batch dimension of src or weights may be 1
@@ -80,11 +80,6 @@ class MatmulDesc(Desc):
     Dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
     Weights of known sizes may be ``any`` as well.
     """
-
-    src_desc: MemoryDesc
-    weights_desc: MemoryDesc
-    dst_desc: MemoryDesc
-    bias_desc: MemoryDesc
 
     def __init__(
         self,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
+from dnnl.primitives.matrices import Matrices
 from dnnl.primitives.weighted import quantization_of
 from dnnl.reference.arrays import Array, f64
 from dnnl.runtime.memory import Memory
@@ -40,13 +40,13 @@ from dnnl.types.post_ops import PostOp, PostOpPrelu
 from dnnl.types.scales import ScaleSpec
 
 
-def is_grouped(desc: Any) -> bool:
+def is_grouped(desc: Matrices) -> bool:
     """Whether a product of matrices has groups."""
     given = (desc.src_desc, desc.weights_desc, desc.dst_desc)
     return any(isinstance(own.encoding, Grouped) for own in given)
 
 
-def check_groups(desc: Any) -> None:
+def check_groups(desc: Matrices) -> None:
     """Raise unless the tensors are those of one of the two kinds of groups."""
     src = desc.src_desc
     if not isinstance(src.encoding, Grouped):
@@ -76,11 +76,12 @@ def _expect(name: str, desc: MemoryDesc, dims: tuple[int, ...], encoding: Encodi
         raise InvalidArguments(name, given, f"expected {kind} of dims {dims} for this src")
 
 
-def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+def plan_grouped(desc: Matrices, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     """Plan a product with groups; one without is refused."""
-    if not is_grouped(desc):
+    grouped = desc.src_desc.encoding
+    if not isinstance(grouped, Grouped):
         return Refusal(Reason.LAYOUT, "no tensor is grouped")
-    of_terms = desc.src_desc.encoding.variable_dim_idx == 1
+    count, of_terms = grouped.groups, grouped.variable_dim_idx == 1
     allowed = () if of_terms else ("post_ops", "scales", "zero_points")
     refusal = refuse_attr(attr, *allowed) or _refuse_prelu(attr)
     if refusal is not None:
@@ -102,7 +103,6 @@ def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         _quantization(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )
-    count = desc.src_desc.encoding.groups
     problem = kernel.resolve(problem, isa, count)
     conf = kernel.configure(problem, isa, count, of_terms=of_terms)
     if isinstance(conf, Refusal):
@@ -113,7 +113,7 @@ def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return Plan(decided, post_ops, recipe, conf.scratchpad, hints=_HINTS)
 
 
-def _check_group_size(args: Mapping[Any, Memory]) -> None:
+def _check_group_size(args: Mapping[int, Memory]) -> None:
     """Raise if a group has more elements than the hint says that any has.
 
     That is all it is good for here: an item of work reads what its group has.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from dnnl.codegen.epilogue.attributes import Attributes
 from dnnl.codegen.ir.kernel import Reason, Refusal
@@ -13,6 +12,7 @@ from dnnl.kernels.matmul import sparse_weights
 from dnnl.kernels.matmul.sparse import SparseMatmulConf
 from dnnl.language.case import CaseValues
 from dnnl.primitives.implementation import Plan, laid_out_as, plan_forward
+from dnnl.primitives.matrices import Matrices
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.encoding import Coo, Csr
 from dnnl.types.kinds import FormatKind
@@ -26,7 +26,7 @@ def sparse(case: CaseValues, number: int) -> MemoryDesc:
     return made
 
 
-def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+def plan_sparse(desc: Matrices, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     """Plan a product one factor of which is sparse; dense matrices left `any` are row-major."""
     given = {"src_desc": desc.src_desc, "weights_desc": desc.weights_desc}
     for name, own in (*given.items(), ("dst_desc", desc.dst_desc), ("bias_desc", desc.bias_desc)):

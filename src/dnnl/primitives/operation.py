@@ -34,11 +34,11 @@ BACKWARD = BACKWARD_DATA | BACKWARD_WEIGHTS
 ALL = FORWARD | BACKWARD
 
 
-def _always(_: Any) -> bool:
+def _always(_: object) -> bool:
     return True
 
 
-def _none(*_: Any) -> None:
+def _none(*_: object) -> None:
     return None
 
 
@@ -64,8 +64,8 @@ class Role:
     field: str = ""
     reads: Passes = NEVER
     writes: Passes = NEVER
-    when: Callable[[Any], bool] = _always
-    derived: Callable[[Any], MemoryDesc] | None = None
+    when: Callable[..., bool] = _always
+    derived: Callable[..., MemoryDesc] | None = None
     many: bool = False
     optional: bool = False
     chosen: bool = False
@@ -93,11 +93,11 @@ class Parameter:
     """
 
     field: str
-    domain: Domain
-    case: Callable[[CaseValues], Any]
+    domain: Domain[Any]
+    case: Callable[[CaseValues], object]
     verbose: str = ""
-    default: Callable[[Any], Any] | None = None
-    usual: Any = None
+    default: Callable[..., object] | None = None
+    usual: object = None
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,9 @@ class Operation:
     in_place: tuple[tuple[int, int], ...] = ()
     compensated: tuple[int, ...] = ()
     across_engines: bool = False
-    flops: Callable[[Any], int] = lambda _: 0
+    flops: Callable[..., int] = lambda _: 0
     invalid: Callable[[CaseValues], str | None] = _none
-    complete: Callable[[Any, CaseValues], Any] = lambda desc, _: desc
+    complete: Callable[..., Any] = lambda desc, _: desc
     mask: Callable[[CaseValues, str, str, int], int | None] = _none
     channels: int = 1
     contents: Callable[[CaseValues], dict[int, Array]] = lambda _: {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Generic, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -17,31 +17,33 @@ from dnnl.types.kinds import Alg, NormFlags, coerce, float_text
 from dnnl.types.layout_input import read_float, read_int, read_integers, read_sequence
 from dnnl.types.scalar import traced
 
+T = TypeVar("T")
+
 _TOO_FAR = 2**31  # products with extents must fit 64 bits
 
 
-class Domain(ABC):
+class Domain(ABC, Generic[T]):
     """The values of one parameter."""
 
     @abstractmethod
-    def read(self, name: str, value: Any, ndims: int) -> Any:
+    def read(self, name: str, value: object, ndims: int) -> T:
         """The value as a description stores it; raises InvalidArguments in the name of ``name``.
 
         ``ndims`` is the number of dimensions of the operation's first tensor.
         """
 
-    def spell(self, value: Any) -> str:
+    def spell(self, value: T) -> str:
         """The value in verbose lines."""
         return str(value)
 
 
 @dataclass(frozen=True)
-class Algorithm(Domain):
+class Algorithm(Domain[Alg]):
     """An algorithm whose name begins with ``prefix``."""
 
     prefix: str
 
-    def read(self, name: str, value: Any, ndims: int) -> Alg:
+    def read(self, name: str, value: object, ndims: int) -> Alg:
         alg = coerce(Alg, value, name)
         if not alg.name.startswith(self.prefix):
             known = ", ".join(known for known in Alg.__members__ if known.startswith(self.prefix))
@@ -50,10 +52,10 @@ class Algorithm(Domain):
 
 
 @dataclass(frozen=True)
-class Traced(Domain):
+class Traced(Domain[Function | None]):
     """A Python function of one traced scalar, or none."""
 
-    def read(self, name: str, value: Any, ndims: int) -> Function | None:
+    def read(self, name: str, value: object, ndims: int) -> Function | None:
         if value is None:
             return None
         function = value if isinstance(value, Function) else traced(value, 1)
@@ -64,12 +66,12 @@ class Traced(Domain):
 
 
 @dataclass(frozen=True)
-class Name(Domain):
+class Name(Domain[str]):
     """One of the names ``known``."""
 
     known: tuple[str, ...]
 
-    def read(self, name: str, value: Any, ndims: int) -> str:
+    def read(self, name: str, value: object, ndims: int) -> str:
         if not isinstance(value, str) or value not in self.known:
             rule = f"expected one of {', '.join(self.known)}"
             raise InvalidArguments(name, value, rule)
@@ -77,23 +79,25 @@ class Name(Domain):
 
 
 @dataclass(frozen=True)
-class Exact(Name):
+class Exact(Domain[str | Function]):
     """One of the names ``known``, or a traced function."""
 
-    def read(self, name: str, value: Any, ndims: int) -> str | Function:  # type: ignore[override]
-        return value if isinstance(value, Function) else super().read(name, value, ndims)
+    known: tuple[str, ...]
 
-    def spell(self, value: Any) -> str:
-        return f"function:{value}" if isinstance(value, Function) else str(value)
+    def read(self, name: str, value: object, ndims: int) -> str | Function:
+        return value if isinstance(value, Function) else Name(self.known).read(name, value, ndims)
+
+    def spell(self, value: str | Function) -> str:
+        return f"function:{value}" if isinstance(value, Function) else value
 
 
 @dataclass(frozen=True)
-class Flags(Domain):
+class Flags(Domain[NormFlags]):
     """Flags of a normalization out of ``known``."""
 
     known: NormFlags
 
-    def read(self, name: str, value: Any, ndims: int) -> NormFlags:
+    def read(self, name: str, value: object, ndims: int) -> NormFlags:
         if isinstance(value, str) and value and set(value) <= set(self.known.letters):
             names = [flag.name for flag in self.known if flag.letters in value]
             rule = "expected the names of flags, joined by '|'"
@@ -105,18 +109,17 @@ class Flags(Domain):
             raise InvalidArguments(name, str(flags), f"this normalization knows {self.known}")
         return flags
 
-    def spell(self, value: Any) -> str:
-        letters: str = value.letters
-        return letters
+    def spell(self, value: NormFlags) -> str:
+        return value.letters
 
 
 @dataclass(frozen=True)
-class Type(Domain):
+class Type(Domain[DataType]):
     """A data type out of ``known``."""
 
     known: tuple[DataType, ...]
 
-    def read(self, name: str, value: Any, ndims: int) -> DataType:
+    def read(self, name: str, value: object, ndims: int) -> DataType:
         data_type = coerce(DataType, value, name)
         if data_type not in self.known:
             rule = f"expected one of {', '.join(map(str, self.known))}"
@@ -125,10 +128,10 @@ class Type(Domain):
 
 
 @dataclass(frozen=True)
-class AxisDomain(Domain):
+class AxisDomain(Domain[int]):
     """One of the dimensions, starting at 0."""
 
-    def read(self, name: str, value: Any, ndims: int) -> int:
+    def read(self, name: str, value: object, ndims: int) -> int:
         if not ndims:
             raise InvalidArguments(name, value, "the tensor has no dimensions, so it has no axis")
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < ndims:
@@ -140,30 +143,30 @@ class AxisDomain(Domain):
 
 
 @dataclass(frozen=True)
-class Real(Domain):
+class Real(Domain[float]):
     """A finite number, of at least ``low`` where that is given; ``hint`` is one that serves."""
 
     low: float | None = None
     hint: str = ""
 
-    def read(self, name: str, value: Any, ndims: int) -> float:
+    def read(self, name: str, value: object, ndims: int) -> float:
         number = read_float(name, value)
         if self.low is not None and not number >= self.low:
             rule = "must not be negative" if not self.low else f"must be at least {self.low:g}"
             raise InvalidArguments(name, number, rule, self.hint)
         return number
 
-    def spell(self, value: Any) -> str:
+    def spell(self, value: float) -> str:
         return float_text(value)
 
 
 @dataclass(frozen=True)
-class Whole(Domain):
+class Whole(Domain[int]):
     """An integer of at least ``low``."""
 
     low: int
 
-    def read(self, name: str, value: Any, ndims: int) -> int:
+    def read(self, name: str, value: object, ndims: int) -> int:
         if isinstance(value, bool):
             raise InvalidArguments(name, value, "expected an integer")
         number = read_int(name, value)
@@ -173,14 +176,14 @@ class Whole(Domain):
 
 
 @dataclass(frozen=True)
-class Reals(Domain):
+class Reals(Domain[tuple[float, ...]]):
     """A sequence of numbers."""
 
-    def read(self, name: str, value: Any, ndims: int) -> tuple[float, ...]:
+    def read(self, name: str, value: object, ndims: int) -> tuple[float, ...]:
         numbers = read_sequence(name, value, "expected a sequence of numbers")
         return tuple(read_float(name, number) for number in numbers)
 
-    def spell(self, value: Any) -> str:
+    def spell(self, value: tuple[float, ...]) -> str:
         return ":".join(map(float_text, value))
 
 
@@ -189,17 +192,19 @@ Numbers = int | Sequence[int]
 
 
 @dataclass(frozen=True)
-class Spatial(Domain):
+class Spatial(Domain[tuple[int, ...]]):
     """One integer, of at least ``low`` where that is given, for each spatial dimension; a single
     one is that of all."""
 
     low: int | None = None
 
-    def read(self, name: str, value: Any, ndims: int) -> tuple[int, ...]:
+    def read(self, name: str, value: object, ndims: int) -> tuple[int, ...]:
         count = ndims - 2
         several = isinstance(value, tuple | list | bool | np.ndarray)
-        single = not several and isinstance(value, SupportsIndex)
-        numbers = (value.__index__(),) * count if single else read_integers(name, value)
+        if not several and isinstance(value, SupportsIndex):
+            numbers = (value.__index__(),) * count
+        else:
+            numbers = read_integers(name, value)
         if len(numbers) != count:
             rule = f"expected one number for each of {count} spatial dimensions"
             raise InvalidArguments(name, numbers, rule)

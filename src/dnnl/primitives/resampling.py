@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, trunc
-from typing import Any
 
 import numpy as np
 
@@ -180,17 +179,18 @@ def _resized(
 
 
 @dataclass(frozen=True)
-class _EachTaps(Domain):
+class _EachTaps(Domain[tuple[Taps, ...]]):
     """Taps for each spatial dimension, or none."""
 
-    def read(self, name: str, value: Any, ndims: int) -> tuple[Taps, ...]:
+    def read(self, name: str, value: object, ndims: int) -> tuple[Taps, ...]:
         rule = "expected a dnnl.Taps for each spatial dimension"
-        read: tuple[Any, ...] = read_sequence(name, value, rule)
-        if not all(isinstance(each, Taps) for each in read):
+        given = read_sequence(name, value, rule)
+        read = tuple(each for each in given if isinstance(each, Taps))
+        if len(read) != len(given):
             raise InvalidArguments(name, value, rule)
         return read
 
-    def spell(self, value: Any) -> str:
+    def spell(self, value: tuple[Taps, ...]) -> str:
         """How many there are along each dimension."""
         return "x".join(str(each.count) for each in value)
 

@@ -6,13 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.primitives import parameters
 from dnnl.primitives.checks import check_dims, spelled_size
@@ -241,7 +242,15 @@ class SlidingDesc(Desc):
         return d, h, w
 
 
+class _Conf(Protocol):
+    """The configuration of a kernel: ``scratchpad`` in bytes."""
+
+    @property
+    def scratchpad(self) -> int: ...
+
+
 AnySliding = TypeVar("AnySliding", bound=SlidingDesc)
+P = TypeVar("P", bound=ProductProblem)
 
 
 def sliding_parameters(prefix: str) -> tuple[Parameter, ...]:
@@ -269,11 +278,11 @@ def plan(
     desc: SlidingDesc,
     attr: PrimitiveAttr,
     isa: Isa,
-    problem_type: Callable[..., Any],
-    resolve: Callable[[Any, Isa], Any],
-    configure: Callable[[Any, Isa], Any],
-    build: Callable[[Any, Isa], Kernel],
-    refuse: Callable[[Any], Refusal | None] = lambda _: None,
+    problem_type: Callable[..., ProductProblem],
+    resolve: Callable[..., ProductProblem],
+    configure: Callable[..., _Conf | Refusal],
+    build: Callable[..., Kernel],
+    refuse: Callable[..., Refusal | None] = lambda _: None,
 ) -> Plan | Refusal:
     """The kernel of the problem that a description is, with the layouts that ``resolve`` decides,
     as ``configure`` plans it; or why there is none. ``refuse`` says so of problems whose layouts
@@ -309,8 +318,8 @@ def problem_of(
     desc: SlidingDesc,
     post_ops: tuple[PostOp, ...],
     quantization: Quantization,
-    problem_type: Callable[..., Any],
-) -> Any:
+    problem_type: Callable[..., P],
+) -> P:
     """What a kernel is asked to do."""
     bias = desc.bias_desc
     if bias.format_kind is FormatKind.any:
@@ -326,7 +335,7 @@ def problem_of(
     )
 
 
-def decided(desc: AnySliding, problem: Any) -> AnySliding:
+def decided(desc: AnySliding, problem: ProductProblem) -> AnySliding:
     """The description with the layouts of a problem."""
     weights = problem.weights if desc.weights_desc.compensation is None else desc.weights_desc
     return desc.laid_out(

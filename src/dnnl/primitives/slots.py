@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from dnnl.codegen.ir.kernel import SIZES
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive_desc import PrimitiveDesc, describe, is_parameter
 from dnnl.primitives.surplus import check_surplus
+from dnnl.runtime.backend import Argument
 from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.memory_desc import MemoryDesc
 
 # Keys are integers; since those of a mapping are invariant, Mapping[int, ...] would exclude Arg.
+T = TypeVar("T")
+
 Arguments = Mapping[Any, Memory]
 
 # Executions of how many different sizes are prepared at a time.
@@ -47,7 +50,7 @@ class Slots:
         written = {tensor.argument for tensor in pd.written} | {Arg.SCRATCHPAD}
         self._met = tuple((arg, desc, pd.engine, arg in written) for arg, desc in self.expected)
         self._apart = tuple(_pairs(pd, self.expected, written))
-        self._known: list[Any] = []
+        self._known: list[Argument] = []
         self._sizes: Memory | None = None
         self._threads = config.MAX_NUM_THREADS
         if SIZES in arguments:
@@ -57,7 +60,7 @@ class Slots:
             block.write(np.frombuffer(made.data, np.uint8))
             self._sizes, self._threads = block, made.threads
 
-    def take(self, args: Arguments) -> tuple[list[Memory], list[Any]]:
+    def take(self, args: Arguments) -> tuple[list[Memory], list[Argument]]:
         """The memories in the order of `expected`, checked, and what the kernel gets of each.
 
         The caller keeps the memories alive: ``args`` may change meanwhile.
@@ -65,7 +68,7 @@ class Slots:
         if args.__class__ is not dict or len(args) != len(self._met):
             self._check_keys(args)
         memories: list[Memory] = []
-        arguments: list[Any] = []
+        arguments: list[Argument] = []
         for arg, desc, engine, written in self._met:
             memory = args.get(arg)
             if (
@@ -82,14 +85,14 @@ class Slots:
             self._known = arguments.copy()
         return memories, arguments
 
-    def _check_apart(self, arguments: Sequence[Any]) -> None:
+    def _check_apart(self, arguments: Sequence[Argument]) -> None:
         """Raise if an output shares memory with another argument, other than in place."""
         for output, other, low, high, in_place in self._apart:
             distance = arguments[other] - arguments[output]
             if low < distance < high and (distance or not in_place):
                 raise self._overlap(output, other)
 
-    def complete(self, arguments: list[Any], threads: int) -> int:
+    def complete(self, arguments: list[Argument], threads: int) -> int:
         """Put the library's own memory behind the others; how many of ``threads``
         to use."""
         if self._sizes is None:
@@ -168,7 +171,7 @@ def encoded(pd: PrimitiveDesc) -> list[tuple[int, MemoryDesc]]:
     return [(t.argument, t.desc) for t in pd.desc.tensors if t.desc.encoding is not None]
 
 
-def _parts(argument: int, buffers: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+def _parts(argument: int, buffers: Sequence[T]) -> Iterator[tuple[int, T]]:
     """The buffers of a tensor by the keys under which a kernel takes them."""
     return ((Arg.part(argument, number), own) for number, own in enumerate(buffers))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import Any
 
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.implementation import Hint
@@ -17,7 +16,7 @@ from dnnl.types.kinds import ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
 
 
-def check_surplus(pd: PrimitiveDesc, needed: Iterable[int], args: Mapping[Any, Memory]) -> None:
+def check_surplus(pd: PrimitiveDesc, needed: Iterable[int], args: Mapping[int, Memory]) -> None:
     """Raise for an argument that an execution does not take; all keys are integers.
 
     ``needed`` are those that its kernel gets. None and memories of the zero descriptor say that

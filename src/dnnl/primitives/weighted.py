@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.language.case import CaseValues, bias_type
+from dnnl.language.descriptor import Descriptor
 from dnnl.primitives.operation import FORWARD, Operation, Role
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -45,7 +45,7 @@ def bias_of_channels(case: CaseValues) -> MemoryDesc | None:
     return None if kind is None else MemoryDesc((case.sizes["oc"],), kind)
 
 
-def kernel_dims(sizes: Any) -> tuple[int, ...]:
+def kernel_dims(sizes: Descriptor) -> tuple[int, ...]:
     """The dims of the weights of a kernel that slides over images."""
     groups = (sizes.groups,) if sizes.grouped else ()
     channels = sizes["oc"] // sizes.groups, sizes["ic"] // sizes.groups

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +19,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.normalization import moments, through_statistics
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import PRODUCT_SUM, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -152,7 +151,7 @@ _FLAGS = {
 class _BatchNormalization(Specification):
     """Channels whose statistics are exact."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Deviations in pairs around a mean that is a power of two; gradients that are whole. For
         a backward pass, what its forward pass alone reads as well."""
         src = desc.src_desc
@@ -182,7 +181,7 @@ class _BatchNormalization(Specification):
             wanted |= values.keys() & {Arg.SHIFT, Arg.SRC_1}
         return {argument: values[argument] for argument in wanted}
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """Forward with the statistics, given or computed, and the workspace; or the gradients."""
         if not desc.propagation.is_forward:
             return self._gradients(desc, values)
@@ -197,7 +196,7 @@ class _BatchNormalization(Specification):
         return {tensor.argument: outputs[Arg(tensor.argument)] for tensor in desc.outputs}
 
     @staticmethod
-    def _gradients(desc: Any, values: Values) -> dict[int, Array]:
+    def _gradients(desc: Description, values: Values) -> dict[int, Array]:
         workspace, gradient = values.get(Arg.WORKSPACE), values[Arg.DIFF_DST]
         diff_src, diff_scale, diff_shift = batch_normalization_backward(
             values[Arg.SRC],
@@ -219,7 +218,7 @@ class _BatchNormalization(Specification):
         return {tensor.argument: outputs[Arg(tensor.argument)] for tensor in desc.outputs}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """A few units of the least precise digit, relative to the terms that cancel."""
         kind = desc.desc_of(argument).data_type
@@ -260,7 +259,7 @@ def _paired(rng: np.random.Generator, dims: Sequence[int]) -> Array:
     return np.moveaxis(mixed, 0, 1)
 
 
-def _before_relu(desc: Any, values: Values) -> Array:
+def _before_relu(desc: Description, values: Values) -> Array:
     """The result of the forward pass with the statistics among ``values``, without its relu."""
     scale, shift, added = (values.get(argument) for argument in _FLAGS)
     return batch_normalization(
@@ -280,7 +279,7 @@ def _with_statistics(values: Values) -> Values:
     return {Arg.MEAN: mean, Arg.VARIANCE: variance, **values}
 
 
-def _size(desc: Any, values: Values) -> Array:
+def _size(desc: Description, values: Values) -> Array:
     """How large the largest term of the result of the forward pass is, where the mean that was
     subtracted is one that was not known exactly."""
     known = _with_statistics(values)
@@ -294,7 +293,7 @@ def _size(desc: Any, values: Values) -> Array:
     return np.maximum(factor * size, np.abs(known.get(Arg.SRC_1, 0.0)))
 
 
-def _statistics_threshold(desc: Any, kind: DataType) -> float:
+def _statistics_threshold(desc: Description, kind: DataType) -> float:
     """What is accepted of statistics of the batch, or of a result of ``kind`` made with them."""
     return _STATISTICS(kind, _channel_size(desc.src_desc)).relative
 
@@ -304,7 +303,7 @@ def _channel_size(src: MemoryDesc) -> int:
     return src.nelems() // max(1, src.dims[1])
 
 
-def _terms(desc: Any, values: Values) -> tuple[Array, Array, Array]:
+def _terms(desc: Description, values: Values) -> tuple[Array, Array, Array]:
     """The total magnitude of the terms that the gradients of shift, scale and src are sums of."""
     data, gradient = values[Arg.SRC], np.abs(values[Arg.DIFF_DST])
     normalized = np.abs(_normalized(data, values[Arg.MEAN], values[Arg.VARIANCE], desc.epsilon))

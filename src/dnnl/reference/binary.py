@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import generator, integers
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import EXACT
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -61,7 +61,7 @@ _COMPARISONS = ("binary_ge", "binary_gt", "binary_le", "binary_lt", "binary_eq",
 class _Binary(Specification):
     """Whole numbers and halves, which functions of two values do not round."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Small whole numbers, halved in a first source of floats; a divisor is not 0. Numbers to
         compare are so few that each comparison is alternately true and false, with any one number,
         and whole ones are divided that are so large that not all quotients are 0."""
@@ -82,13 +82,13 @@ class _Binary(Specification):
             values[argument] = numbers
         return values
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The function."""
         operands = values[Arg.SRC_0], values[Arg.SRC_1], values.get(Arg.SRC_2)
         return {Arg.DST: binary(desc.alg_kind, *operands)}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """One rounding."""
         kind, alg = desc.dst_desc.data_type, desc.alg_kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from dnnl.reference.conversions import convert
 from dnnl.reference.convolution import convolution
 from dnnl.reference.fill import generator, integers
 from dnnl.reference.quantization import dequantize, quantize
+from dnnl.reference.specification import Description
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -84,7 +85,7 @@ def size(values: Mapping[int, Array], between: Between, entry: PostOpDepthwise) 
     return depthwise(np.abs(between.meant), np.abs(values[WEIGHTS]), None, entry)
 
 
-def fill(second: Any) -> dict[int, Array]:
+def fill(second: Description) -> dict[int, Array]:
     """Few small numbers, whose sums stay exact with those of the first convolution."""
     values = {}
     for argument, desc in ((WEIGHTS, second.weights_desc), (BIAS, second.bias_desc)):

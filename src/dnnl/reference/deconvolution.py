@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.product import ProductSpecification
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Values
+from dnnl.reference.specification import Description, Values
 from dnnl.reference.tolerance import EXACT, PRODUCT_SUM, QUANTIZED_SUM
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -80,12 +79,12 @@ _WINOGRAD = 2e-5
 class _Deconvolution(ProductSpecification):
     """The transpose of a correlation."""
 
-    def length(self, desc: Any) -> int:
+    def length(self, desc: Description) -> int:
         """The taps of one group's channels, as if each output met all of them."""
         grouped = desc.weights_desc.ndims > desc.src_desc.ndims
         return prod(desc.weights_desc.dims[2 if grouped else 1 :])
 
-    def product(self, desc: Any, values: Values) -> Array:
+    def product(self, desc: Description, values: Values) -> Array:
         """The transposed correlation and the bias."""
         return deconvolution(
             values[Arg.SRC],
@@ -98,7 +97,7 @@ class _Deconvolution(ProductSpecification):
         )
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality, but for Winograd's transforms."""
         winograd = desc.alg_kind is Alg.deconvolution_winograd

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +18,7 @@ from dnnl.reference.arrays import Array, f64, name_of, overflowed
 from dnnl.reference.expression import evaluate, sensitivity
 from dnnl.reference.fill import cycle, generator, integers, stored
 from dnnl.reference.rule import Rule, core_eps
-from dnnl.reference.specification import Specification, Values
+from dnnl.reference.specification import Description, Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.derivative import derivative
@@ -269,7 +268,7 @@ _COUNT = 1024
 class _Eltwise(Specification):
     """Numbers around the places where functions bend."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Whole numbers, small and large fractions of both signs, and where functions bend; the
         results of these where a gradient is made of results. Gradients are small whole numbers
         other than 0."""
@@ -287,7 +286,7 @@ class _Eltwise(Specification):
             filled[Arg.DST] = eltwise(desc.alg_kind, held, desc.alpha, desc.beta)
         return filled
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The function, or its gradient."""
         numbers = desc.alpha, desc.beta
         if desc.propagation.is_forward and desc.function is not None:
@@ -297,7 +296,7 @@ class _Eltwise(Specification):
         return {Arg.DIFF_SRC: values[Arg.DIFF_DST] * _slope(desc, values)}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Relative, but absolute where the terms of a function cancel; with a sum, relative to the
         function if that is more than what is left of it. Where a derivative has terms that cancel,
@@ -329,7 +328,7 @@ class _Eltwise(Specification):
         )
 
 
-def _rule_of_function(desc: Any, argument: int, values: Values) -> Rule:
+def _rule_of_function(desc: Description, argument: int, values: Values) -> Rule:
     expression = desc.function.expression
     if desc.propagation.is_forward:
         size = sensitivity(expression, [values[Arg.SRC]])
@@ -340,7 +339,7 @@ def _rule_of_function(desc: Any, argument: int, values: Values) -> Rule:
     return Rule(threshold, zeros=100, non_finite=True, size=size)
 
 
-def _around_bends(desc: Any, tensor: MemoryDesc) -> Array:
+def _around_bends(desc: Description, tensor: MemoryDesc) -> Array:
     """A source of the dims of ``tensor``."""
     rng = generator("eltwise", tensor.dims)
     whole = rng.integers(0, 11, _COUNT).astype(np.float64)
@@ -353,7 +352,7 @@ def _around_bends(desc: Any, tensor: MemoryDesc) -> Array:
     return cycle(np.stack(kinds, axis=1).reshape(-1), tensor.dims)
 
 
-def _with_slopes(desc: Any, src: Array, rng: np.random.Generator) -> Array:
+def _with_slopes(desc: Description, src: Array, rng: np.random.Generator) -> Array:
     """A source of whose elements three in four are where a function rises that is level nearly
     everywhere."""
     name, alpha, beta = desc.alg_kind.name, desc.alpha, desc.beta
@@ -376,7 +375,7 @@ def _threshold(name: str, kind: DataType) -> float:
     return (_COARSE if name in _HARD else _FINE) * (core_eps(kind) / DataType.f32.eps)
 
 
-def _slope(desc: Any, values: Values) -> Array:
+def _slope(desc: Description, values: Values) -> Array:
     """The derivative, infinite where the type of the computation does not hold it."""
     wide = any(tensor.desc.data_type is DataType.f64 for tensor in desc.tensors)
     data = values[Arg.DST if desc.alg_kind.uses_dst else Arg.SRC]

@@ -10,7 +10,7 @@ import numpy as np
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import generator, integers
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs
+from dnnl.reference.specification import Description, Specification, Values, inputs
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import CONSTANT, PARAMETER, Expression, Function
@@ -115,7 +115,7 @@ class _Exact(Specification):
 
     direct = True
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Small whole numbers, halved in floats."""
         values = {}
         for argument, source in inputs(desc):
@@ -125,7 +125,7 @@ class _Exact(Specification):
             values[argument] = numbers / 2 if kind.is_float else numbers
         return values
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The function, in the types of the tensors."""
         typed = [values[at].astype(source.data_type.numpy) for at, source in inputs(desc)]
         if isinstance(desc.function, Function):
@@ -133,7 +133,7 @@ class _Exact(Specification):
         return {Arg.DST: f64(exact(desc.function, typed, desc.dst_desc.data_type))}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality."""
         return Rule(0.0, zeros=99)

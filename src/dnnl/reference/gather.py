@@ -10,7 +10,6 @@ that there is, as ``numpy.take`` has it with ``mode="clip"``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import byte_range, generator, integers
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, zero_limit
 from dnnl.reference.tolerance import EXACT
 from dnnl.types.arg import Arg
 
@@ -40,7 +39,7 @@ def gather(src: ArrayLike, indices: ArrayLike, axis: int) -> Array:
 class _Gather(Specification):
     """Numbers that every type holds; indices from both ends, and a few out of range."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Whole numbers of a byte, and indices."""
         src, indices = desc.src_desc, desc.indices_desc
         extent = src.dims[desc.axis]
@@ -51,12 +50,12 @@ class _Gather(Specification):
             Arg.SRC_1: integers(numbers, indices.dims, low, extent + 1),
         }
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The same elements."""
         return {Arg.DST: gather(values[Arg.SRC], values[Arg.SRC_1], desc.axis)}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality."""
         return Rule(0.0, zero_limit(desc.desc_of(argument).data_type))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +16,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.normalization import mean_over, moments, paired, through_statistics
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import PRODUCT_SUM, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -134,7 +133,7 @@ _LEARNED = {Arg.SCALE: NormFlags.use_scale, Arg.SHIFT: NormFlags.use_shift}
 class _GroupNormalization(Specification):
     """Groups whose statistics are exact."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Deviations in pairs, and three at an odd end, around a mean that is a power of two."""
         src = desc.src_desc
         dims, groups = src.dims, desc.groups
@@ -157,7 +156,7 @@ class _GroupNormalization(Specification):
         }
         return {argument: values[argument] for argument, _ in inputs(desc)}
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The result with the statistics that it was made of, or all gradients."""
         src, scale = values[Arg.SRC], values.get(Arg.SCALE)
         mean, variance = _statistics(desc, values)
@@ -178,7 +177,7 @@ class _GroupNormalization(Specification):
         return {int(Arg.DST): dst, int(Arg.MEAN): mean, int(Arg.VARIANCE): variance}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """A few units of the least precise digit: of dst relative to the terms that may cancel, of
         gradients relative to those of which they are made."""
@@ -212,7 +211,7 @@ class _GroupNormalization(Specification):
         return Rule(_SUM_THRESHOLD * coarse, size=np.sqrt(np.sum(gradient**2, axis=axes)))
 
 
-def _statistics(desc: Any, values: Values) -> tuple[Array, Array]:
+def _statistics(desc: Description, values: Values) -> tuple[Array, Array]:
     """Those among ``values``, or else those of src."""
     if Arg.MEAN in values:
         return values[Arg.MEAN], values[Arg.VARIANCE]

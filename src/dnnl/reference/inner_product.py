@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.product import ProductSpecification
-from dnnl.reference.specification import Values
+from dnnl.reference.specification import Description, Values
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.types.arg import Arg
 
@@ -27,11 +26,11 @@ def inner_product(src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None = N
 class _InnerProduct(ProductSpecification):
     """Rows of src with rows of weights."""
 
-    def length(self, desc: Any) -> int:
+    def length(self, desc: Description) -> int:
         """The inputs of one output."""
         return prod(desc.weights_desc.dims[1:])
 
-    def product(self, desc: Any, values: Values) -> Array:
+    def product(self, desc: Description, values: Values) -> Array:
         """The product and the bias."""
         return inner_product(values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS))
 

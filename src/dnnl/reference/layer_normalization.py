@@ -7,7 +7,6 @@ Each row along the last dimension has its own mean and variance. Of the root mea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +15,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import drawn, generator, integers
 from dnnl.reference.normalization import mean_over, moments, paired, through_statistics
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import PRODUCT_SUM, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import NormFlags
@@ -122,7 +121,7 @@ _DIGITS = 8
 class _LayerNormalization(Specification):
     """Rows whose statistics are exact in types of `_DIGITS` digits."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Deviations in pairs, and three at an odd end, around a mean that is a power of two."""
         src = desc.src_desc
         rng = generator("lnorm", src.dims)
@@ -142,7 +141,7 @@ class _LayerNormalization(Specification):
         }
         return {argument: values[argument] for argument, _ in inputs(desc)}
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The result with the statistics that it was made of, or all gradients."""
         src, mean, variance, scale, shift = (values.get(argument) for argument in _ARGUMENTS)
         assert src is not None
@@ -166,7 +165,7 @@ class _LayerNormalization(Specification):
         return made if mean is None else {**made, Arg.MEAN: mean}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """A few units of the least precise digit: of dst relative to the shift, which may cancel,
         of gradients relative to the terms of which they are made. Statistics are exact where

@@ -23,7 +23,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import generator, integers
 from dnnl.reference.rule import Rule, core_eps
-from dnnl.reference.specification import Specification, Values, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, zero_limit
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -108,7 +108,7 @@ def _window_sum(values: Array, axes: tuple[int, ...], local_size: int) -> Array:
 class _Lrn(Specification):
     """Small whole numbers, whose squares add up exactly."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Whole numbers, and what the forward pass made of them."""
         dims = desc.src_desc.dims
         src = integers(generator("lrn", dims), dims, -8, 7)
@@ -120,7 +120,7 @@ class _Lrn(Specification):
             Arg.WORKSPACE: lrn_workspace(src, desc.alg_kind, **_numbers(desc)),
         }
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The normalization with its workspace, or the gradient."""
         src, numbers = values[Arg.SRC], _numbers(desc)
         if desc.propagation.is_forward:
@@ -132,7 +132,7 @@ class _Lrn(Specification):
         return {Arg.DIFF_SRC: gradient}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Rounded once, behind a few epsilons for each term; relative to the terms that
         cancel in gradients. The workspace is divided by w once more, the square of a root."""
@@ -151,7 +151,7 @@ class _Lrn(Specification):
         return Rule(steps * (kind.eps / 2 + core_eps(kind) * terms), zero_limit(kind), size=size)
 
 
-def _numbers(desc: Any) -> dict[str, Any]:
+def _numbers(desc: Description) -> dict[str, Any]:
     return {name: getattr(desc, name) for name in ("local_size", "alpha", "beta", "k")}
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.product import ProductSpecification
-from dnnl.reference.specification import Values
+from dnnl.reference.specification import Description, Values
 from dnnl.reference.tolerance import EXACT, PRODUCT_SUM, QUANTIZED_SUM
 from dnnl.types.arg import Arg
 
@@ -50,12 +48,12 @@ class _Matmul(ProductSpecification):
     limits = (64, 128)
     zeros = 90.0
 
-    def length(self, desc: Any) -> int:
+    def length(self, desc: Description) -> int:
         """K."""
         k: int = desc.src_desc.dims[-1]
         return k
 
-    def product(self, desc: Any, values: Values) -> Array:
+    def product(self, desc: Description, values: Values) -> Array:
         """The product and the bias."""
         ends = values.get(Arg.part(Arg.SRC, 1))
         if ends is not None:

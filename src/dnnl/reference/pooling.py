@@ -19,7 +19,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import HALVES, byte_range, generator, integers
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values
+from dnnl.reference.specification import Description, Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.reference.windows import Window
 from dnnl.types.arg import Arg
@@ -151,7 +151,7 @@ _LIMIT = 2048
 class _Pooling(Specification):
     """Whole numbers, whose maxima are exact and whose averages round once."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Whole numbers that the type holds; not negative ones to average. A workspace is what
         a source of such numbers leaves, which is given too."""
         if desc.propagation.is_forward:
@@ -164,7 +164,7 @@ class _Pooling(Specification):
         return values
 
     @staticmethod
-    def _numbers(desc: Any, alg: Alg) -> Array:
+    def _numbers(desc: Description, alg: Alg) -> Array:
         kind = desc.data_type
         limit = 32 if kind in HALVES else 8 if kind.bits == 8 else _LIMIT
         low, high = byte_range(kind) if kind.is_integer and kind.bits <= 8 else (-limit, limit)
@@ -172,7 +172,7 @@ class _Pooling(Specification):
             low = 0
         return integers(generator("pool", desc.dims), desc.dims, low, high)
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The windows of the source, the taps that won them, or the gradient."""
         if not desc.propagation.is_forward:
             gradient = pooling_backward(
@@ -190,7 +190,7 @@ class _Pooling(Specification):
         return results
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality of maxima and of their taps, a few roundings of averages."""
         kind = desc.desc_of(argument).data_type
@@ -201,7 +201,7 @@ class _Pooling(Specification):
         return Rule(0.0 if exact else 10 * kind.eps, zeros=100 if sparse else 99)
 
 
-def _window(desc: Any) -> dict[str, Any]:
+def _window(desc: Description) -> dict[str, Any]:
     """The window of a description, as the functions here take it."""
     names = ("kernel", "strides", "padding_l", "padding_r", "dilations")
     return {name: getattr(desc, name) for name in names}

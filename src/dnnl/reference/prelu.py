@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import drawn, generator, integers
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import EXACT, PRODUCT_SUM
 from dnnl.types.arg import Arg
 
@@ -47,7 +46,7 @@ _WEIGHTS = (-2.0, -1.0, -0.5, 0.25, 0.5, 2.0)
 class _Prelu(Specification):
     """Small whole numbers, whose products with weights are exact, and so are their sums."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Numbers of both signs; no weight is 0."""
         values = {}
         for argument, tensor in inputs(desc):
@@ -61,7 +60,7 @@ class _Prelu(Specification):
                 values[argument] = drawn(rng, _WEIGHTS, tensor.dims)
         return values
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The function, or both gradients."""
         src, weights = values[Arg.SRC], values[Arg.WEIGHTS]
         if desc.propagation.is_forward:
@@ -70,7 +69,7 @@ class _Prelu(Specification):
         return {Arg.DIFF_SRC: diff_src, Arg.DIFF_WEIGHTS: diff_weights}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """One rounding."""
         kind = desc.desc_of(argument).data_type

@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from dnnl.reference.arrays import Array
 from dnnl.reference.fill import generator, integers, sparse, stored_elements
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values
+from dnnl.reference.specification import Description, Specification, Values
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.encoding import Coo, Csr, Packed
@@ -35,14 +34,14 @@ class ProductSpecification(Specification):
     zeros = 70.0
 
     @abstractmethod
-    def length(self, desc: Any) -> int:
+    def length(self, desc: Description) -> int:
         """The number of products in a sum."""
 
     @abstractmethod
-    def product(self, desc: Any, values: Values) -> Array:
+    def product(self, desc: Description, values: Values) -> Array:
         """The result before post-ops."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """As many numbers as can be added exactly."""
         sources = (desc.src_desc, desc.weights_desc)
         ranges = [
@@ -71,12 +70,12 @@ class ProductSpecification(Specification):
             values[int(Arg.BIAS)] = integers(generator("bias", dims), dims, -_BIAS, _BIAS)
         return values
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The product and the bias."""
         return {Arg.DST: self.product(desc, values)}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality."""
         return Rule(0.0, zeros=self.zeros)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import BYTE, byte_range, drawn, generator, integers, sparse
 from dnnl.reference.rule import Rule, core_eps
-from dnnl.reference.specification import Specification, Values
+from dnnl.reference.specification import Description, Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -95,7 +94,7 @@ _ROUNDED = _OF_ONEDNN.union(kind for kind in DataType if kind.is_float)
 class _Reduction(Specification):
     """Whole numbers, which add up exactly, and powers of two to multiply."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Numbers of any size to compare. Of what is added or multiplied so few are not zero, or
         one, that narrow types hold the result."""
         src, dst = desc.src_desc, desc.dst_desc
@@ -120,7 +119,7 @@ class _Reduction(Specification):
         density = min(1.0, _ROOM / max(1, count)) if narrow else 1.0
         return {Arg.SRC: sparse(rng, dims, low if signed else 0, high, density)}
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The reduction."""
         numbers = desc.p, desc.eps
         src, dst = desc.src_desc.data_type, desc.dst_desc.data_type
@@ -130,7 +129,7 @@ class _Reduction(Specification):
         return {Arg.DST: reduction(values[Arg.SRC], desc.alg_kind, desc.dst_desc.dims, *numbers)}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Extremes are exact; sums and products have a few epsilons, relative to their
         terms, and are rounded once."""

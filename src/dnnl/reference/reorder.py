@@ -8,7 +8,6 @@ Weights with compensation are multiplied by ``scale_adjust`` as they are divided
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +16,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import cycle
 from dnnl.reference.quantization import dequantize, quantize
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values
+from dnnl.reference.specification import Description, Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -62,7 +61,7 @@ class _Reorder(Specification):
 
     direct = True
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Extremes, and numbers that the conversions treat differently."""
         kind = desc.src_desc.data_type
         high = _LARGEST.get(kind, kind.max)
@@ -71,12 +70,12 @@ class _Reorder(Specification):
             low, high = max(low, -_WHOLE), min(high, _WHOLE)
         return {Arg.SRC: cycle((high, low, *_FEW), desc.src_desc.dims)}
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The source."""
         return {Arg.DST: reorder(values[Arg.SRC])}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality; the roundings of f32 where post-ops multiply."""
         if all(isinstance(entry, PostOpSum) for entry in post_ops):

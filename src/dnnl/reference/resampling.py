@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import byte_range, generator, integers
 from dnnl.reference.rule import Rule, core_eps
-from dnnl.reference.specification import Specification, Values, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, zero_limit
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -103,7 +102,7 @@ _LIMIT = 64
 class _Resampling(Specification):
     """Whole numbers, all of one sign where they are added up."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Whole numbers that the type holds."""
         forward = desc.propagation.is_forward
         argument, name = (Arg.SRC, "src_desc") if forward else (Arg.DIFF_DST, "diff_dst_desc")
@@ -113,7 +112,7 @@ class _Resampling(Specification):
         low = low if desc.alg_kind is Alg.resampling_nearest and forward else 1
         return {argument: integers(generator("resampling", tensor.dims), tensor.dims, low, high)}
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """dst, or the gradient of src."""
         if desc.propagation.is_forward:
             dst = resampling(values[Arg.SRC], desc.alg_kind, desc.dst_desc.dims[2:], desc.taps)
@@ -122,7 +121,7 @@ class _Resampling(Specification):
         return {Arg.DIFF_SRC: resampling_backward(*given)}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality of nearest elements; otherwise a few epsilons, and one rounding."""
         kind = desc.desc_of(argument).data_type

@@ -9,7 +9,6 @@ Three groups of four become four of three: 0 1 2 3 | 4 5 6 7 | 8 9 10 11 becomes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import byte_range, generator, integers
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import EXACT
 from dnnl.types.arg import Arg
 
@@ -45,7 +44,7 @@ def shuffle_backward(diff_dst: ArrayLike, axis: int, group_size: int) -> Array:
 class _Shuffle(Specification):
     """Numbers that every type holds."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Whole numbers of a byte."""
         return {
             argument: integers(
@@ -54,7 +53,7 @@ class _Shuffle(Specification):
             for argument, tensor in inputs(desc)
         }
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The same elements."""
         if desc.propagation.is_forward:
             return {Arg.DST: shuffle(values[Arg.SRC], desc.axis, desc.group_size)}
@@ -62,7 +61,7 @@ class _Shuffle(Specification):
         return {Arg.DIFF_SRC: moved}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality."""
         return Rule(0.0, zero_limit(desc.desc_of(argument).data_type))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +11,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of, overflowed
 from dnnl.reference.fill import HALVES, generator, integers
 from dnnl.reference.rule import Rule, core_eps
-from dnnl.reference.specification import Specification, Values
+from dnnl.reference.specification import Description, Specification, Values
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -79,7 +78,7 @@ class _Softmax(Specification):
     """Rows of which a few elements count, so that errors do not drown, and gradients that do not
     cancel."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """The least value everywhere but in one short run of each row; or a negative result with
         a positive gradient."""
         if not desc.propagation.is_forward:
@@ -98,7 +97,7 @@ class _Softmax(Specification):
         values = np.where((place >= start) & (place < start + _RUN), run, src.data_type.min)
         return {Arg.SRC: np.moveaxis(values, -1, axis)}
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The function on the axis, or its gradient."""
         if desc.propagation.is_forward:
             wide = any(tensor.desc.data_type is DataType.f64 for tensor in desc.tensors)
@@ -109,7 +108,7 @@ class _Softmax(Specification):
         return {Arg.DIFF_SRC: softmax_backward(*ends, desc.axis, desc.alg_kind)}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """A few epsilons of wide floats, relative to the terms of gradients; of narrow ones the
         neighbour, to which values near the middle may be rounded."""

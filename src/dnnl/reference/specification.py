@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from dnnl.reference.arrays import Array
 from dnnl.reference.rule import Rule
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+
+Description: TypeAlias = Any
+"""The frozen description of an operation: a `Desc` of the primitives, which are a layer above."""
 
 Values = Mapping[int, Array]
 """The elements of tensors by execution argument."""
@@ -25,7 +28,7 @@ class Specification(ABC):
     direct = False
 
     @abstractmethod
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """The elements of every input.
 
         Of a backward pass also those that its forward pass alone reads, where peers have to run
@@ -33,17 +36,17 @@ class Specification(ABC):
         """
 
     @abstractmethod
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """Every output in float64, before post-ops; inputs come dequantized."""
 
     @abstractmethod
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """What is accepted of one output, of which ``post_ops`` may be made as well."""
 
 
-def inputs(desc: Any) -> Iterator[tuple[int, MemoryDesc]]:
+def inputs(desc: Description) -> Iterator[tuple[int, MemoryDesc]]:
     """Argument and descriptor of every input of a description."""
     for tensor in desc.tensors:
         if not tensor.output:

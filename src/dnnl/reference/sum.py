@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import HALVES, cycle
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs, zero_limit
+from dnnl.reference.specification import Description, Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
 
@@ -33,7 +32,7 @@ _VALUES, _STEP = 16, 1.25
 class _Sum(Specification):
     """Sources of sixteen values each."""
 
-    def fill(self, desc: Any) -> dict[int, Array]:
+    def fill(self, desc: Description) -> dict[int, Array]:
         """Sixteen values, each source beginning at another one."""
         values = {}
         for number, (argument, source) in enumerate(inputs(desc)):
@@ -43,13 +42,13 @@ class _Sum(Specification):
             values[argument] = cycle(steps, source.dims, start=5 * number)
         return values
 
-    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The weighted sum."""
         sources = [values[argument] for argument, _ in inputs(desc)]
         return {Arg.DST: sum_(sources, desc.scales)}
 
     def rule(
-        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """One rounding for each source."""
         kind = desc.dst_desc.data_type

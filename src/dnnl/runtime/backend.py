@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,10 @@ class Features:
     def has(self, *flags: str) -> bool:
         """Whether all of these features are there."""
         return self.universal or self.flags.issuperset(flags)
+
+
+Argument: TypeAlias = Any
+"""What a queue takes of a memory: an address on the host, or the `Buffer` of a device."""
 
 
 class Buffer(NamedTuple):
@@ -110,7 +114,7 @@ class Queue(ABC, Generic[Loaded]):
     def submit(
         self,
         executable: Loaded,
-        arguments: Sequence[Any],
+        arguments: Sequence[Argument],
         threads: int,
         after: Sequence[Event] = (),
     ) -> Event:
@@ -128,7 +132,7 @@ class Queue(ABC, Generic[Loaded]):
         """
 
     def bind(
-        self, executable: Loaded, arguments: Sequence[Any], threads: int, keep: object
+        self, executable: Loaded, arguments: Sequence[Argument], threads: int, keep: object
     ) -> Callable[..., Event]:
         """`submit` with the arguments prepared once: takes ``after``, returns the event.
 

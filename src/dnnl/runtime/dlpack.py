@@ -119,7 +119,7 @@ def _export(exporter: Exporter) -> object:
         return exporter.__dlpack__()
 
 
-def export(array: np.ndarray, **options: Any) -> object:
+def export(array: np.ndarray, **options: Any) -> Any:
     """The capsule of an array; types that NumPy cannot export go as the integers of their bits,
     with the right type written into the capsule afterwards. ``options`` as in ``__dlpack__``."""
     code = _EXTRA_CODES.get(array.dtype)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Value
 from dnnl.runtime import dlpack, reorders
-from dnnl.runtime.backend import Buffer
+from dnnl.runtime.backend import Argument, Buffer
 from dnnl.runtime.elements import elements_of, plain_view, put_elements
 from dnnl.runtime.encoded import decode, encode, sparse_parts
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import address_of, allocating, bytes_of
-from dnnl.runtime.wrap import array_of, wrap
+from dnnl.runtime.wrap import ArrayLike, array_of, wrap
 from dnnl.types.dtype import DataType
 from dnnl.types.encoding import SPARSE, Grouped, Packed
 from dnnl.types.kinds import FormatKind
@@ -56,14 +57,14 @@ class Memory(Value):
     desc: MemoryDesc
     engine: Engine
     #: Where the bytes are, as the engine's queues take it: an address on the host, else `buffer`.
-    argument: Any
+    argument: Argument
     #: Where the bytes are, and what owns them.
     buffer: Buffer
     #: Whether nothing may write the bytes.
     readonly: bool
     _parts: tuple[Memory, ...]
 
-    def __init__(self, desc: MemoryDesc, engine: Engine, buffer: Any = None) -> None:
+    def __init__(self, desc: MemoryDesc, engine: Engine, buffer: object = None) -> None:
         _check_desc(desc)
         checked_engine(engine)
         if desc.encoding is not None:
@@ -105,7 +106,7 @@ class Memory(Value):
     @allocating
     def from_numpy(
         cls,
-        array: Any,
+        array: ArrayLike,
         tag: FormatTag | str | None = None,
         engine: Engine | None = None,
     ) -> Memory:
@@ -278,7 +279,7 @@ class Memory(Value):
         return made
 
     @allocating
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if self._parts:
             if copy is False and not self._decodes_in_place:
                 raise ValueError(f"NumPy cannot view the sparse {self.desc} without a copy")
@@ -344,7 +345,7 @@ def _copied(desc: MemoryDesc, engine: Engine, data: NDArray[np.uint8]) -> Memory
     return made
 
 
-def _parts(desc: MemoryDesc, engine: Engine, buffers: Any) -> tuple[Memory, ...]:
+def _parts(desc: MemoryDesc, engine: Engine, buffers: object) -> tuple[Memory, ...]:
     """The memories of the buffers of a tensor with an encoding."""
     wanted = desc.buffers
     if buffers is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import Any
 
 from dnnl import lazy
 
@@ -23,8 +22,8 @@ def run(src: object, dst: object) -> None:
 
 
 @cache
-def _function() -> Callable[[object, object], Any]:
+def _function() -> Callable[[object, object], object]:
     module, name = _HOMES[-1]
     with lazy.IMPORTING:
-        function: Callable[[object, object], Any] = getattr(import_module(module), name)
+        function: Callable[[object, object], object] = getattr(import_module(module), name)
     return function

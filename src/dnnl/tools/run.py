@@ -398,7 +398,7 @@ def _layer_times(timed: Sequence[Sequence[Span]]) -> list[float]:
     ]
 
 
-def _settings(options: Options, session: Session) -> dict[str, Any]:
+def _settings(options: Options, session: Session) -> dict[str, object]:
     sizes = next((kind.sizes for kind in session.inputs.values() if kind.shape), (1,))
     settings = {
         "batch": sizes[0],

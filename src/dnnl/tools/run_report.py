@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -48,7 +47,7 @@ class Comparison:
         """Whether the outputs are equal, and not merely constant."""
         return self.is_equal and not self.constant
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The comparison as values that JSON has."""
         document = {
             "peer": self.peer,
@@ -71,7 +70,7 @@ class Report:
     """
 
     model: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     layers: Sequence[Layer]
     layer_times_ms: Sequence[float]
     load_ms: float
@@ -95,9 +94,9 @@ class Report:
         compared = self.comparison is None or self.comparison.agrees
         return compared and all(d.is_equal for d in self.expected)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The report as values that JSON has."""
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "model": self.model,
             **self.settings,
             "notes": list(self.notes),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dnnl.framework.session import Layer, Span
 
@@ -13,7 +12,7 @@ from dnnl.framework.session import Layer, Span
 def write_trace(path: Path, layers: Sequence[Layer], runs: Sequence[Sequence[Span]]) -> None:
     """Write one event for each layer of each run, and one around each run."""
     origin = runs[0][0].start if runs and runs[0] else 0
-    events: list[dict[str, Any]] = [
+    events: list[dict[str, object]] = [
         {"name": "thread_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "layers"}},
         {"name": "thread_name", "ph": "M", "pid": 0, "tid": 1, "args": {"name": "runs"}},
     ]
@@ -34,7 +33,7 @@ def write_trace(path: Path, layers: Sequence[Layer], runs: Sequence[Sequence[Spa
 
 def _event(
     name: str, category: str, span: Span, origin: int, thread: int, details: dict[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A complete event; times are in microseconds."""
     return {
         "name": name,

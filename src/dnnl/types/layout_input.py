@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -56,7 +56,11 @@ def read_float(argument: str, value: object) -> float:
     return number + 0.0
 
 
-def read_sequence(argument: str, values: Iterable[T], rule: str) -> tuple[T, ...]:
+@overload
+def read_sequence(argument: str, values: Iterable[T], rule: str) -> tuple[T, ...]: ...
+@overload
+def read_sequence(argument: str, values: object, rule: str) -> tuple[object, ...]: ...
+def read_sequence(argument: str, values: Any, rule: str) -> tuple[Any, ...]:
     """Return what an iterable gives, which a text is not."""
     try:
         if isinstance(values, str | bytes):

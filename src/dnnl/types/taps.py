@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +47,7 @@ class Taps:
         self._fill(count=len(where), elements=where.shape[1])
         self._fill(_places=where.tobytes(), _weights=parts.tobytes())
 
-    def _fill(self, **given: Any) -> None:
+    def _fill(self, **given: object) -> None:
         for name, value in given.items():
             object.__setattr__(self, name, value)
 

@@ -6,7 +6,6 @@ import itertools
 import weakref
 from collections import deque
 from functools import cache
-from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -16,11 +15,11 @@ from dnnl.runtime.engines.cpu_code import Code, lock
 
 _serial = itertools.count()
 _kept: list[Code] = []
-_released: deque[Any] = deque()
+_released: deque[llvm.ResourceTracker] = deque()
 
 
 @cache
-def _target_machine() -> Any:
+def _target_machine() -> llvm.TargetMachine:
     """The host as LLVM sees it. PIC: the addresses of code and libc may be far apart."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -31,7 +30,7 @@ def _target_machine() -> Any:
 
 
 @cache
-def _linker() -> Any:
+def _linker() -> llvm.LLJIT:
     return llvm.create_lljit_compiler(_target_machine())
 
 

@@ -15,7 +15,6 @@ import sys
 import weakref
 from collections import deque
 from functools import cache
-from typing import Any
 
 from dnnl.errors import Error, OutOfMemory
 from dnnl.runtime.engines.cpu_code import Code, lock
@@ -124,7 +123,7 @@ def _take_back() -> None:
 
 
 @cache
-def _libc() -> Any:
+def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     libc.mmap.argtypes = (address, size, number, number, number, ctypes.c_long)

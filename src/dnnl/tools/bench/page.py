@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dnnl import __version__
 from dnnl.language.errors import BadValue
@@ -15,7 +14,7 @@ from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.threads import get_num_threads
 from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
-from dnnl.tools.bench.report import Report
+from dnnl.tools.bench.report import Record, Report
 from dnnl.tools.bench.roofs import Roofs, measure_roofs
 from dnnl.tools.bench.settings import PEERS
 
@@ -75,11 +74,11 @@ def write_page(path: Path, report: Report, tokens: Sequence[str], seconds: float
     path.write_text(page, encoding="utf-8")
 
 
-def _peer_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _peer_names(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(p["name"] for record in records for p in record.get("peers", ())))
 
 
-def _row(record: Mapping[str, Any]) -> dict[str, Any]:
+def _row(record: Record) -> dict[str, object]:
     """What the table shows of a case."""
     ms = record.get("min_ms", 0.0)
     return {
@@ -90,7 +89,7 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _side(peer: Mapping[str, Any]) -> dict[str, Any]:
+def _side(peer: Record) -> dict[str, object]:
     """A peer's cells: its time and the ratio, how it is coloured, and why there is none."""
     ratio = peer.get("ratio")
     colour = ""
@@ -100,7 +99,7 @@ def _side(peer: Mapping[str, Any]) -> dict[str, Any]:
     return {"ms": peer.get("min_ms"), "ratio": ratio, "colour": colour, "title": title}
 
 
-def _plots(records: Sequence[Mapping[str, Any]], roofs: Roofs | None) -> list[Plot]:
+def _plots(records: Sequence[Record], roofs: Roofs | None) -> list[Plot]:
     """The plots for which there are cases."""
     if roofs is None:
         return []
@@ -122,7 +121,7 @@ def _plots(records: Sequence[Mapping[str, Any]], roofs: Roofs | None) -> list[Pl
     return plots
 
 
-def _roofline(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
+def _roofline(records: Sequence[Record], roofs: Roofs) -> Plot:
     points = [
         Point(
             record["ops"] / record["bytes"],
@@ -151,7 +150,7 @@ def _roofline(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
     return Plot("Roofline", inline(drawn, points), note)
 
 
-def _bandwidth(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
+def _bandwidth(records: Sequence[Record], roofs: Roofs) -> Plot:
     points = [
         Point(
             record["bytes"],
@@ -171,7 +170,7 @@ def _bandwidth(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
     return Plot("Bandwidth", inline(drawn, points), note)
 
 
-def _ratios(items: Sequence[tuple[float, Mapping[str, Any], Mapping[str, Any]]]) -> Plot:
+def _ratios(items: Sequence[tuple[float, Record, Record]]) -> Plot:
     points = []
     for name in PEERS:
         own = [item for item in items if item[2]["name"].partition(" ")[0] == name]

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.result import PHASES, SUMMARY, PeerResult, Result, State
 from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.template import Measured, fill, header
+
+Record: TypeAlias = Mapping[str, Any]
+"""A case and its results, as `Report.write` puts them into JSON."""
 
 _SHOWN_FAILURES = 10
 _EXPLAINED = (State.FAILED, State.UNTESTED_FAILED, State.INVALID_ARGUMENTS)
@@ -45,7 +48,7 @@ class Report:
         self._differing: Counter[str] = Counter()
         self._templates: set[str] = set()
         self._keep = keep
-        self._records: list[dict[str, Any]] = []
+        self._records: list[dict[str, object]] = []
         self._settings = Settings()
         self.tests = 0
 
@@ -109,7 +112,7 @@ class Report:
         return {name: self._counts[name] for name in SUMMARY}
 
     @property
-    def records(self) -> Sequence[Mapping[str, Any]]:
+    def records(self) -> Sequence[Record]:
         """Every case, if ``keep`` was set; times are in ms."""
         return self._records
 
@@ -191,9 +194,9 @@ def _plain(number: int, case: Case, result: Result) -> dict[str, str]:
     return values
 
 
-def _record(number: int, case: Case, result: Result) -> dict[str, Any]:
+def _record(number: int, case: Case, result: Result) -> dict[str, object]:
     measured = result.measured
-    record: dict[str, Any] = {
+    record: dict[str, object] = {
         "index": number,
         "driver": case.driver.name,
         "state": result.state.name,
@@ -219,8 +222,8 @@ def _record(number: int, case: Case, result: Result) -> dict[str, Any]:
     return record
 
 
-def _peer_record(peer: PeerResult, ours: Measured) -> dict[str, Any]:
-    record: dict[str, Any] = {"name": peer.name, "impl": peer.impl}
+def _peer_record(peer: PeerResult, ours: Measured) -> dict[str, object]:
+    record: dict[str, object] = {"name": peer.name, "impl": peer.impl}
     if peer.refusal:
         record["refusal"] = peer.refusal
     if peer.differs:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.reference.product import ProductSpecification
+from dnnl.reference.specification import Description
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.creation import create
 from dnnl.tools.bench.drivers import description
@@ -111,11 +111,13 @@ def _check_names(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:
             raise InvalidArguments("--data", ", ".join(arrays) or "nothing", rule)
 
 
-def _compute(reference: ProductSpecification, desc: Any, src: Array, weights: Array) -> Array:
+def _compute(
+    reference: ProductSpecification, desc: Description, src: Array, weights: Array
+) -> Array:
     return reference.product(desc, {int(Arg.SRC): src, int(Arg.WEIGHTS): weights})
 
 
-def _spelled(letters: str, desc: Any) -> str:
+def _spelled(letters: str, desc: Description) -> str:
     """The letters of the weights, with that of groups where there are some."""
     grouped = desc.weights_desc.ndims > desc.src_desc.ndims
     return letters.replace("[g]", "g" if grouped else "")
@@ -167,7 +169,7 @@ def _values(name: str, arrays: Arrays, shape: tuple[int, ...], plain: float, fre
     return checked(name, array.reshape(-1), size).reshape(shape)
 
 
-def _after(pd: PrimitiveDesc) -> Any:
+def _after(pd: PrimitiveDesc) -> Callable[[Array], Array]:
     """What post-ops make of a result; those that need no other tensors."""
     post_ops = tuple(pd.attr.post_ops)
     strange = [entry for entry in post_ops if not isinstance(entry, PostOpEltwise)]

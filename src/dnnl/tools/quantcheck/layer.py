@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -120,7 +119,7 @@ class LayerReport:
         if self.sums is not None:
             yield from self.sums.advice()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The row as values that JSON has."""
         sums = self.sums
         return {
@@ -139,7 +138,7 @@ def _json_error(error: Error) -> dict[str, float | None]:
     return {"relative": finite, "largest": error.largest, "snr_db": error.snr}
 
 
-def _json_tensor(tensor: TensorReport) -> dict[str, Any]:
+def _json_tensor(tensor: TensorReport) -> dict[str, object]:
     return {
         "role": tensor.role,
         "tensor": tensor.tensor,

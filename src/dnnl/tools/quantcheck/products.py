@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from dnnl.framework.graph import Attributes
 from dnnl.reference.arrays import Array
 from dnnl.reference.convolution import convolution
 from dnnl.tools.quantcheck.layer import Product
@@ -23,11 +23,11 @@ def product_of(node: onnx.NodeProto) -> Product | None:
     return None if made is None else made(given)
 
 
-def _matmul(_: dict[str, Any]) -> Product:
+def _matmul(_: Attributes) -> Product:
     return Product(np.matmul, "kn")
 
 
-def _gemm(given: dict[str, Any]) -> Product | None:
+def _gemm(given: Attributes) -> Product | None:
     if given.get("transA") or given.get("alpha", 1.0) != 1 or given.get("beta", 1.0) != 1:
         return None
     if given.get("transB"):
@@ -35,11 +35,11 @@ def _gemm(given: dict[str, Any]) -> Product | None:
     return Product(np.matmul, "kn")
 
 
-def _conv(given: dict[str, Any]) -> Product:
+def _conv(given: Attributes) -> Product:
     return Product(partial(_correlated, given), "oi*", given.get("group", 1))
 
 
-def _correlated(given: dict[str, Any], src: Array, weights: Array) -> Array:
+def _correlated(given: Attributes, src: Array, weights: Array) -> Array:
     groups = given.get("group", 1)
     space = src.ndim - 2
     if weights.ndim == src.ndim and groups > 1:
@@ -59,7 +59,7 @@ def _correlated(given: dict[str, Any], src: Array, weights: Array) -> Array:
 
 
 def _padding(
-    given: dict[str, Any],
+    given: Attributes,
     image: Sequence[int],
     kernel: Sequence[int],
     strides: Sequence[int],
@@ -81,6 +81,6 @@ def _padding(
     return low, high
 
 
-_PRODUCTS: dict[str, Callable[[dict[str, Any]], Product | None]] = {
+_PRODUCTS: dict[str, Callable[[Attributes], Product | None]] = {
     "MatMul": _matmul, "Gemm": _gemm, "Conv": _conv,
 }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -43,7 +42,7 @@ class Report:
         """Whether no scale should change."""
         return not any(layer.changes for layer in self.layers)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The report as values that JSON has."""
         return {
             "subject": self.subject,

@@ -16,7 +16,7 @@ from dnnl.tools.bench.peers.base import LARGEST_BELOW_S32, Deviation
 from dnnl.tools.bench.peers.pytorch_functions import follow
 from dnnl.tools.bench.peers.pytorch_operations import program
 from dnnl.tools.bench.peers.pytorch_program import Program
-from dnnl.tools.bench.peers.pytorch_tensors import empty, plain
+from dnnl.tools.bench.peers.pytorch_tensors import Tensor, empty, plain
 from dnnl.types.arg import Arg, owner_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -56,9 +56,9 @@ class TorchOperation:
 
     def __init__(self, peer: PyTorch, desc: Desc, attr: PrimitiveAttr, chosen: Program) -> None:
         self._peer, self._desc, self._attr, self._program = peer, desc, attr, chosen
-        self._tensors: dict[int, Any] = {}
+        self._tensors: dict[int, Tensor] = {}
         self._values: dict[int, Array] = {}
-        self._results: dict[int, Any] = {}
+        self._results: dict[int, Tensor] = {}
         self.impl_info = chosen.name
 
     def load(self, values: Mapping[int, Array], parameters: Mapping[int, MemoryDesc]) -> None:
@@ -95,7 +95,7 @@ class TorchOperation:
         try:
             compute = self._program.build(torch, self._tensors, self._values, out)
             steps = [] if complete else follow(torch, self._attr, self._tensors)
-            copies: dict[int, Callable[[Any], Any]] = {}
+            copies: dict[int, Callable[[Tensor], Tensor]] = {}
 
             def run() -> None:
                 made = compute()
@@ -138,7 +138,7 @@ class TorchOperation:
         raise Unimplemented(f"{self._peer.name} has no {kind}")
 
 
-def _alike(result: Any, dst: Any) -> bool:
+def _alike(result: Tensor, dst: Tensor) -> bool:
     """Whether the elements of two tensors are stored in the same order."""
     pairs = zip(result.stride(), dst.stride(), result.shape, strict=True)
     return all(first == second for first, second, size in pairs if size > 1)

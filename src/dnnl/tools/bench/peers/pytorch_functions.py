@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from dnnl.errors import Unimplemented
+from dnnl.tools.bench.peers.pytorch_tensors import Tensor, Torch
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg
 from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
-Step = Callable[[Any], Any]
-Into = Callable[[Any, Any], Any]
+Step = Callable[[Tensor], Tensor]
+Into = Callable[[Tensor, Tensor], Tensor]
 """A function of a source and of the tensor for the result, which it returns."""
 
 _ONE_SIXTH = 1 / 6
@@ -29,7 +29,7 @@ _ATEN = {"mish": "mish", "swish": "silu", "hardswish": "hardswish", "hardsigmoid
 _GELU = {"gelu_tanh": "tanh", "gelu_erf": "none"}
 
 
-def eltwise(torch: Any, alg: Alg, alpha: float, beta: float) -> Into:
+def eltwise(torch: Torch, alg: Alg, alpha: float, beta: float) -> Into:
     """The elementary function; raises Unimplemented for parameters that PyTorch has not."""
     name, aten = alg.name.removeprefix("eltwise_"), torch.ops.aten
     if name in _PLAIN:
@@ -51,7 +51,7 @@ def is_hard(alpha: float, beta: float) -> bool:
     return abs(alpha - _ONE_SIXTH) < 1e-6 and beta == 1 / 2
 
 
-def _with_parameters(torch: Any, name: str, a: float, b: float) -> Into:
+def _with_parameters(torch: Torch, name: str, a: float, b: float) -> Into:
     aten = torch.ops.aten
     match name:
         case "relu" if a == 0:
@@ -71,7 +71,7 @@ def _with_parameters(torch: Any, name: str, a: float, b: float) -> Into:
     raise Unimplemented(f"PyTorch has no {name} with alpha {a:g}, beta {b:g}")
 
 
-def binary(torch: Any, alg: Alg) -> Callable[[Any, Any, Any], Any]:
+def binary(torch: Torch, alg: Alg) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """The function of two tensors and of the one for the result."""
     name = alg.name.removeprefix("binary_")
     if name not in _BINARY:
@@ -80,12 +80,12 @@ def binary(torch: Any, alg: Alg) -> Callable[[Any, Any, Any], Any]:
     return lambda x, y, out: call(x, y, out=out)
 
 
-def follow(torch: Any, attr: PrimitiveAttr, tensors: Mapping[int, Any]) -> list[Step]:
+def follow(torch: Torch, attr: PrimitiveAttr, tensors: Mapping[int, Tensor]) -> list[Step]:
     """What the post-ops do to a result, each in place; a sum leaves it in the destination."""
     return [_step(torch, number, entry, tensors) for number, entry in enumerate(attr.post_ops)]
 
 
-def _step(torch: Any, number: int, entry: object, tensors: Mapping[int, Any]) -> Step:
+def _step(torch: Torch, number: int, entry: object, tensors: Mapping[int, Tensor]) -> Step:
     flag = Arg.post_op(number)
     match entry:
         case PostOpEltwise():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from dnnl.errors import Unimplemented
 from dnnl.tools.bench.peers.pytorch_functions import is_hard
+from dnnl.tools.bench.peers.pytorch_tensors import Tensor, Torch
 from dnnl.types.kinds import Alg
 
-Gradient = Callable[[Any, Any, Any], Any]
+Gradient = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A function of diff_dst, of src or dst, and of the tensor for diff_src, which it returns."""
 
 _BY_DST = frozenset({"tanh", "logistic", "exp", "sqrt"})
@@ -17,7 +17,7 @@ _LINEAR_BEYOND = 20
 """Where PyTorch takes the soft relu for a straight line; its gradient there is 1 in f32."""
 
 
-def eltwise_backward(torch: Any, alg: Alg, alpha: float, beta: float) -> Gradient:
+def eltwise_backward(torch: Torch, alg: Alg, alpha: float, beta: float) -> Gradient:
     """The gradient of an elementary function.
 
     Raises Unimplemented for parameters that PyTorch has not, and where its gradient reads dst and
@@ -37,7 +37,7 @@ def eltwise_backward(torch: Any, alg: Alg, alpha: float, beta: float) -> Gradien
     return found
 
 
-def _of_dst(torch: Any, name: str, a: float, b: float) -> Gradient | None:
+def _of_dst(torch: Torch, name: str, a: float, b: float) -> Gradient | None:
     aten = torch.ops.aten
     match name:
         case "tanh":
@@ -55,7 +55,7 @@ def _of_dst(torch: Any, name: str, a: float, b: float) -> Gradient | None:
     return None
 
 
-def _of_src(torch: Any, name: str, a: float, b: float) -> Gradient | None:
+def _of_src(torch: Torch, name: str, a: float, b: float) -> Gradient | None:
     aten = torch.ops.aten
     match name:
         case "relu" | "clip_v2":
@@ -80,7 +80,7 @@ def _of_src(torch: Any, name: str, a: float, b: float) -> Gradient | None:
     return _with_products(torch, name, a, b)
 
 
-def _with_products(torch: Any, name: str, a: float, b: float) -> Gradient | None:
+def _with_products(torch: Torch, name: str, a: float, b: float) -> Gradient | None:
     """The gradients that PyTorch makes of products and quotients, step by step."""
     match name:
         case "log":
@@ -96,7 +96,7 @@ def _with_products(torch: Any, name: str, a: float, b: float) -> Gradient | None
     return None
 
 
-def _piecewise(aten: Any, name: str, a: float, b: float) -> Gradient:
+def _piecewise(aten: Torch, name: str, a: float, b: float) -> Gradient:
     """What lets a gradient through or not, and finds src and dst on the same side."""
     if name == "clip_v2":
         clip = aten.hardtanh_backward.grad_input
@@ -108,6 +108,6 @@ def _piecewise(aten: Any, name: str, a: float, b: float) -> Gradient:
     return lambda dd, x, out: leaky(dd, x, a, False, grad_input=out)
 
 
-def _elu(aten: Any, a: float, *, of_dst: bool) -> Gradient:
+def _elu(aten: Torch, a: float, *, of_dst: bool) -> Gradient:
     elu = aten.elu_backward.grad_input
     return lambda dd, x, out: elu(dd, a, 1, 1, of_dst, x, grad_input=out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from dnnl.errors import Unimplemented
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
@@ -46,6 +45,7 @@ from dnnl.tools.bench.peers.pytorch_program import (
     plain_views,
 )
 from dnnl.tools.bench.peers.pytorch_reorder import reorder
+from dnnl.tools.bench.peers.pytorch_tensors import Run, Tensor, Torch
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -75,14 +75,14 @@ def _softmax(desc: SoftmaxDesc, _: PrimitiveAttr) -> Program:
     if not desc.propagation.is_forward:
         return _softmax_backward(desc, f"{name}_backward_data")
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         operators, src = getattr(torch.ops.aten, name), tensors[Arg.SRC]
         if not src.is_contiguous():
             # Given a result it would ignore the strides of both.
             return lambda: operators.default(src, desc.axis, False)
         work, finish = alike(torch, src, out)
 
-        def run() -> Any:
+        def run() -> Tensor:
             operators.out(src, desc.axis, False, out=work)
             return finish()
 
@@ -92,7 +92,7 @@ def _softmax(desc: SoftmaxDesc, _: PrimitiveAttr) -> Program:
 
 
 def _softmax_backward(desc: SoftmaxDesc, name: str) -> Program:
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         operators, dst = getattr(torch.ops.aten, name), tensors[Arg.DST]
         ends = (tensors[Arg.DIFF_DST], dst, desc.axis, dst.dtype)
         keyword = "out" if desc.alg_kind is Alg.softmax_log else "grad_input"
@@ -108,7 +108,7 @@ def _eltwise(desc: EltwiseDesc, _: PrimitiveAttr) -> Program:
 
     parameters = desc.alg_kind, desc.alpha, desc.beta
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         if desc.propagation.is_forward:
             function, src = eltwise(torch, *parameters), tensors[Arg.SRC]
             return lambda: function(src, out)
@@ -122,7 +122,7 @@ def _eltwise(desc: EltwiseDesc, _: PrimitiveAttr) -> Program:
 def _binary(desc: BinaryDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc)
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         function = binary(torch, desc.alg_kind)
         x, y = tensors[Arg.SRC_0], tensors[Arg.SRC_1]
         return lambda: function(x, y, out)
@@ -134,11 +134,11 @@ def _sum(desc: SumDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc)
     first, *scales = desc.scales
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         head, *others = (tensors[Arg.multiple_src(i)] for i in range(len(desc.scales)))
         pairs = list(zip(others, scales, strict=True))
 
-        def run() -> Any:
+        def run() -> Tensor:
             if first == 1 and pairs:
                 result = torch.add(head, pairs[0][0], alpha=pairs[0][1], out=out)
                 rest = pairs[1:]
@@ -156,7 +156,7 @@ def _sum(desc: SumDesc, _: PrimitiveAttr) -> Program:
 def _concat(desc: ConcatDesc, _: PrimitiveAttr) -> Program:
     count = len(desc.src_descs)
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         sources = [tensors[Arg.multiple_src(i)] for i in range(count)]
         return lambda: torch.cat(sources, dim=desc.axis, out=out)
 
@@ -176,14 +176,14 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
     if NormFlags.use_global_stats not in desc.flags:
         return _normalization_by_batch(desc, relu)
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         call = torch.ops.aten.native_batch_norm.out
         arguments = (Arg.SRC, Arg.SCALE, Arg.SHIFT, Arg.MEAN, Arg.VARIANCE)
         values = [tensors.get(argument) for argument in arguments]
         saved = [torch.empty(0), torch.empty(0)]
         work, finish = alike(torch, values[0], out)
 
-        def run() -> Any:
+        def run() -> Tensor:
             call(
                 *values,
                 False,
@@ -209,14 +209,14 @@ def _layer_normalization(desc: LayerNormalizationDesc, _: PrimitiveAttr) -> Prog
     equal_floats(desc, Arg.MEAN, Arg.VARIANCE)
     row = list(desc.src_desc.dims[-1:])
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         aten, src = torch.ops.aten, tensors[Arg.SRC]
         scale, shift = tensors.get(Arg.SCALE), tensors.get(Arg.SHIFT)
         if desc.prop_kind.is_forward:
             work, finish = alike(torch, src, out)
             saved = [torch.empty(0), torch.empty(0)]
 
-            def run() -> Any:
+            def run() -> Tensor:
                 aten.native_layer_norm.out(
                     src, row, scale, shift, desc.epsilon, out0=work, out1=saved[0], out2=saved[1]
                 )
@@ -229,7 +229,7 @@ def _layer_normalization(desc: LayerNormalizationDesc, _: PrimitiveAttr) -> Prog
         wanted = [name in tensors for name in names]
         operands = (tensors[Arg.DIFF_DST], src, row, mean, inverse, scale, tensors.get(names[2]))
 
-        def gradient() -> dict[int, Any]:
+        def gradient() -> dict[int, Tensor]:
             made = aten.native_layer_norm_backward(*operands, wanted)
             return {int(name): made[n] for n, name in enumerate(names) if wanted[n]}
 
@@ -247,12 +247,12 @@ def _group_normalization(desc: GroupNormalizationDesc, _: PrimitiveAttr) -> Prog
     images, channels, *space = desc.src_desc.dims
     sizes = images, channels, prod(space), desc.groups
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
         aten, src, scale = torch.ops.aten, tensors[Arg.SRC], tensors.get(Arg.SCALE)
         if desc.prop_kind.is_forward:
             shift = tensors.get(Arg.SHIFT)
 
-            def run() -> Any:
+            def run() -> Tensor:
                 made = aten.native_group_norm(src, scale, shift, *sizes, desc.epsilon)
                 dst, mean, inverse = made
                 return {Arg.DST: dst, Arg.MEAN: mean, Arg.VARIANCE: inverse**-2 - desc.epsilon}
@@ -266,7 +266,7 @@ def _group_normalization(desc: GroupNormalizationDesc, _: PrimitiveAttr) -> Prog
         is_last = last is not None and src.is_contiguous(memory_format=last)
         layout = last if is_last else torch.contiguous_format
 
-        def gradient() -> dict[int, Any]:
+        def gradient() -> dict[int, Tensor]:
             # It takes both for tensors of one of these layouts, which autograd gives it.
             ends = (
                 tensor.contiguous(memory_format=layout) for tensor in (tensors[Arg.DIFF_DST], src)
@@ -287,7 +287,7 @@ def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc, Arg.WORKSPACE)
     numbers = (desc.local_size, desc.alpha, desc.beta, desc.k)
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
         call, src = torch.nn.functional.local_response_norm, tensors[Arg.SRC]
         if desc.propagation.is_forward:
             return lambda: call(src, *numbers)
@@ -300,14 +300,14 @@ def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
 def _prelu(desc: PreluDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc)
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
         src, weights = tensors[Arg.SRC], tensors[Arg.WEIGHTS]
         aten, each = torch.ops.aten, weights.expand_as(src)
         if desc.propagation.is_forward:
             return lambda: aten._prelu_kernel(src, each)
         shared = [d for d, size in enumerate(desc.weights_desc.dims) if size == 1]
 
-        def gradient() -> dict[int, Any]:
+        def gradient() -> dict[int, Tensor]:
             diff_src, shares = aten._prelu_kernel_backward(tensors[Arg.DIFF_DST], src, each)
             sums = shares.sum(shared, keepdim=True) if shared else shares
             return {Arg.DIFF_SRC: diff_src, Arg.DIFF_WEIGHTS: sums}
@@ -322,14 +322,14 @@ def _shuffle(desc: ShuffleDesc, _: PrimitiveAttr) -> Program:
     if len({tensor.desc.data_type for tensor in desc.tensors}) > 1:
         raise Unimplemented("PyTorch moves elements of one type")
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         given = tensors[Arg.SRC if forward else Arg.DIFF_DST]
         groups = given.shape[desc.axis] // desc.group_size
         rows = groups if forward else desc.group_size
         split = given.unflatten(desc.axis, (rows, -1)).transpose(desc.axis, desc.axis + 1)
         places = out.unflatten(desc.axis, (-1, rows))
 
-        def run() -> Any:
+        def run() -> Tensor:
             places.copy_(split)
             return out
 
@@ -343,11 +343,11 @@ def _normalization_by_batch(desc: BatchNormalizationDesc, relu: bool) -> Program
     if desc.src_desc.data_type is not DataType.f32 and not desc.flags & learned:
         raise Unimplemented("PyTorch rounds statistics to the type of src where that has no scales")
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
         call = torch.ops.aten.native_batch_norm.default
         values = [tensors.get(argument) for argument in (Arg.SRC, Arg.SCALE, Arg.SHIFT)]
 
-        def run() -> Any:
+        def run() -> Tensor:
             dst, mean, deviation = call(*values, None, None, True, 0.0, desc.epsilon)
             variance = deviation**-2 - desc.epsilon
             dst = dst.relu_() if relu else dst
@@ -364,7 +364,7 @@ def _normalization_backward(desc: BatchNormalizationDesc) -> Program:
     wanted = [argument in written for argument in outputs]
     given = NormFlags.use_global_stats in desc.flags
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
         call = torch.ops.aten.native_batch_norm_backward.default
         mean, variance = tensors[Arg.MEAN], tensors[Arg.VARIANCE]
         statistics = (mean, variance, None, None)
@@ -372,7 +372,7 @@ def _normalization_backward(desc: BatchNormalizationDesc) -> Program:
             statistics = (None, None, mean, (variance + desc.epsilon).rsqrt())
         ends = tensors[Arg.DIFF_DST], tensors[Arg.SRC], tensors.get(Arg.SCALE)
 
-        def run() -> Any:
+        def run() -> Tensor:
             made = call(*ends, *statistics, not given, desc.epsilon, wanted)
             return {a: value for a, value in zip(outputs, made, strict=True) if a in written}
 
@@ -396,7 +396,7 @@ def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     padding = desc.alg_kind is Alg.pooling_avg_include_padding
     extra = (dilations, False) if largest else (False, padding)
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         call = getattr(torch.nn.functional, name)
         if desc.propagation.is_forward:
             return lambda: call(tensors[Arg.SRC], *window, *extra)
@@ -423,7 +423,7 @@ def _reduction(desc: ReductionDesc, _: PrimitiveAttr) -> Program:
     if not axes:
         raise Unimplemented("PyTorch takes no axes for all")
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         call, src = getattr(torch, name), tensors[Arg.SRC]
         return lambda: call(src, axes, keepdim=True, out=out)
 
@@ -442,8 +442,8 @@ def _resampling(desc: ResamplingDesc, _: PrimitiveAttr) -> Program:
     mode = ("linear", "bilinear", "trilinear")[src.ndims - 3] if linear else "nearest-exact"
     options = {"align_corners": False} if linear else {}
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
-        def call(x: Any) -> Any:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
+        def call(x: Tensor) -> Tensor:
             return torch.nn.functional.interpolate(x, dst.dims[2:], mode=mode, **options)
 
         if forward:
@@ -455,7 +455,7 @@ def _resampling(desc: ResamplingDesc, _: PrimitiveAttr) -> Program:
 
 
 def _gather(desc: GatherDesc, _: PrimitiveAttr) -> Program:
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         extent = desc.src_desc.dims[desc.axis]
         given = tensors[Arg.SRC_1]
         # It refuses negative indices and those out of range.
@@ -469,7 +469,7 @@ def _gather(desc: GatherDesc, _: PrimitiveAttr) -> Program:
     return Program("gather" if elements else "index_select", plain_views(desc), build)
 
 
-_MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
+_MAKERS: dict[type[Desc], Callable[..., Program]] = {
     ReorderDesc: reorder,
     SoftmaxDesc: _softmax,
     EltwiseDesc: _eltwise,

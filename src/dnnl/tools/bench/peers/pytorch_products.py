@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dnnl.errors import Unimplemented
 from dnnl.primitives.convolution import ConvolutionDesc
@@ -20,6 +19,7 @@ from dnnl.tools.bench.peers.pytorch_program import (
     equal_floats,
     plain_views,
 )
+from dnnl.tools.bench.peers.pytorch_tensors import Run, Tensor, Torch
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -47,7 +47,7 @@ def convolution(desc: ConvolutionDesc, attr: PrimitiveAttr) -> Program:
         name = "mkldnn._convolution_pointwise"
         return Program(name, views, _Packed(desc, fused), complete=True)
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
         weights, bias = _weights(desc, tensors), tensors.get(Arg.BIAS)
         call = getattr(torch.nn.functional, f"conv{space}d")
         src = tensors[Arg.SRC]
@@ -62,7 +62,7 @@ def deconvolution(desc: DeconvolutionDesc, _: PrimitiveAttr) -> Program:
     space = len(desc.strides)
     behind = _output_padding(desc)
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
         strides, padding, dilations, groups = _geometry(desc)
         weights, bias = tensors[Arg.WEIGHTS], tensors.get(Arg.BIAS)
         # The source's channels come first, those of all groups one behind the other.
@@ -124,7 +124,7 @@ class _Packed:
     def __init__(self, desc: ConvolutionDesc, fused: _Fused) -> None:
         self._desc, self._fused = desc, fused
 
-    def __call__(self, torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def __call__(self, torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         desc, src = self._desc, tensors[Arg.SRC]
         strides, padding, dilations, groups = _geometry(desc)
         place = (padding, strides, dilations, groups)
@@ -139,7 +139,7 @@ class _Packed:
         return lambda: call(src, packed, bias, *place, follows, [], "")
 
 
-def _weights(desc: ConvolutionDesc, tensors: Tensors) -> Any:
+def _weights(desc: ConvolutionDesc, tensors: Tensors) -> Tensor:
     """The weights with the groups as a part of the output channels."""
     weights = tensors[Arg.WEIGHTS]
     grouped = desc.weights_desc.ndims > desc.src_desc.ndims
@@ -176,7 +176,7 @@ def inner_product(desc: InnerProductDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc)
     inputs = prod(desc.src_desc.dims[1:])
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         src, bias = tensors[Arg.SRC], tensors.get(Arg.BIAS)
         weights = tensors[Arg.WEIGHTS].reshape(-1, inputs).t()
         if bias is None:
@@ -199,7 +199,7 @@ def matmul(desc: MatmulDesc, _: PrimitiveAttr) -> Program:
     rows = desc.bias_desc.dims[:-1] if desc.bias_desc.ndims == _MATRIX else (0,)
     fused = set(rows) == {1}
 
-    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         src, weights, bias = (tensors.get(a) for a in (Arg.SRC, Arg.WEIGHTS, Arg.BIAS))
         if whole:
             return lambda: torch._int_mm(src, weights, out=out)
@@ -220,7 +220,7 @@ def _encoded(desc: MatmulDesc) -> Program:
     if any(isinstance(own.encoding, Grouped) for own in given.values()):
         return _each_group(desc)
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
         bias, factors = tensors.get(Arg.BIAS), []
         for argument, own in given.items():
             dense = tensors[argument]
@@ -237,7 +237,7 @@ def _encoded(desc: MatmulDesc) -> Program:
 def _each_group(desc: MatmulDesc) -> Program:
     """A product for each group."""
 
-    def build(torch: Any, tensors: Tensors, values: Values, __: Any) -> Callable[[], Any]:
+    def build(torch: Torch, tensors: Tensors, values: Values, __: Tensor) -> Run:
         src, weights, bias = tensors[Arg.SRC], tensors[Arg.WEIGHTS], tensors.get(Arg.BIAS)
         ends = [0, *map(int, values[Arg.part(Arg.SRC, 1)])]
         sizes = [last - first for first, last in pairwise(ends)]

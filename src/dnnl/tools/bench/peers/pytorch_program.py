@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array
-from dnnl.tools.bench.peers.pytorch_tensors import View, plain
+from dnnl.tools.bench.peers.pytorch_tensors import Run, Tensor, Torch, View, plain
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 
-Tensors = Mapping[int, Any]
+Tensors = Mapping[int, Tensor]
 """The tensors by execution argument."""
 Values = Mapping[int, Array]
 """Scales and zero points by execution argument."""
@@ -30,7 +29,7 @@ class Program:
 
     name: str
     views: Mapping[int, View]
-    build: Callable[[Any, Tensors, Values, Any], Callable[[], Any]]
+    build: Callable[[Torch, Tensors, Values, Tensor], Run]
     complete: bool = False
 
 
@@ -51,8 +50,8 @@ def plain_views(desc: Desc, *, channels_last: bool = False) -> dict[int, View]:
 
 
 def gradients(
-    torch: Any, function: Callable[..., Any], sources: Sequence[Any], diff_dst: Any
-) -> Callable[[], tuple[Any, ...]]:
+    torch: Torch, function: Callable[..., Tensor], sources: Sequence[Tensor], diff_dst: Tensor
+) -> Callable[[], tuple[Tensor, ...]]:
     """What computes the gradients of ``function(*sources)`` with respect to the sources, by what
     PyTorch has recorded of one call."""
     own = [source.detach().requires_grad_() for source in sources]
@@ -60,7 +59,7 @@ def gradients(
     return lambda: torch.autograd.grad(result, own, diff_dst, retain_graph=True)
 
 
-def alike(torch: Any, src: Any, out: Any) -> tuple[Any, Callable[[], Any]]:
+def alike(torch: Torch, src: Tensor, out: Tensor) -> tuple[Tensor, Run]:
     """A tensor laid out as ``src``, and what brings its contents to ``out``.
 
     It is ``out`` itself where that has the layout. Some functions of PyTorch ignore the strides of

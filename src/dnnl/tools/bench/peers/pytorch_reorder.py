@@ -10,7 +10,7 @@ from dnnl.primitives.reorder import ReorderDesc
 from dnnl.reference.arrays import Array
 from dnnl.tools.bench.peers.base import LARGEST_BELOW_S32
 from dnnl.tools.bench.peers.pytorch_program import Program, Tensors, Values
-from dnnl.tools.bench.peers.pytorch_tensors import data_type, split
+from dnnl.tools.bench.peers.pytorch_tensors import Run, Tensor, Torch, data_type, split
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -30,7 +30,7 @@ def reorder(desc: ReorderDesc, attr: PrimitiveAttr) -> Program:
         raise Unimplemented("PyTorch saturates what f8_e4m3 does not hold, where NaN is due")
     if not quantized and _copies(*kinds):
 
-        def copy(_: Any, tensors: Tensors, __: Values, out: Any) -> Callable[[], Any]:
+        def copy(_: Any, tensors: Tensors, __: Values, out: Tensor) -> Run:
             return lambda: out.copy_(tensors[Arg.SRC])
 
         return Program("copy_", views, copy, complete=True)
@@ -57,11 +57,11 @@ class _Steps:
     def __init__(self, desc: ReorderDesc, attr: PrimitiveAttr) -> None:
         self._desc, self._attr = desc, attr
 
-    def __call__(self, torch: Any, tensors: Tensors, values: Values, out: Any) -> Callable[[], Any]:
+    def __call__(self, torch: Torch, tensors: Tensors, values: Values, out: Tensor) -> Run:
         dims = self._desc.src_desc.dims
         scales = self._broadcast(torch, values, Arg.SCALES, self._attr.scales, dims)
         zeros = self._broadcast(torch, values, Arg.ZERO_POINTS, self._attr.zero_points, dims)
-        steps: list[Callable[[Any], Any]] = []
+        steps: list[Callable[[Tensor], Tensor]] = []
         if Arg.SRC in zeros:
             steps.append(lambda x: x.sub_(zeros[Arg.SRC]))
         if Arg.SRC in scales and not len(self._attr.post_ops):
@@ -80,7 +80,7 @@ class _Steps:
         source = tensors[Arg.SRC]
         work = torch.empty_like(source, dtype=data_type(torch, DataType.f32))
 
-        def run() -> Any:
+        def run() -> Tensor:
             value = work.copy_(source)
             for step in steps:
                 value = step(value)
@@ -90,21 +90,21 @@ class _Steps:
 
     def _broadcast(
         self,
-        torch: Any,
+        torch: Torch,
         values: Values,
         kind: int,
         specs: Mapping[int, ScaleSpec],
         dims: tuple[int, ...],
-    ) -> dict[int, Any]:
+    ) -> dict[int, Tensor]:
         """Scales or zero points by argument, of a shape that is broadcast to the tensors."""
 
-        def tensor(array: Array, spec: ScaleSpec) -> Any:
+        def tensor(array: Array, spec: ScaleSpec) -> Tensor:
             single = torch.from_numpy(array).to(torch.float32)
             return single.reshape(spec.shape(dims) if spec.mask else ())
 
         return {owner: tensor(values[kind | owner], spec) for owner, spec in specs.items()}
 
-    def _sum(self, entry: object, out: Any) -> Callable[[Any], Any]:
+    def _sum(self, entry: object, out: Tensor) -> Callable[[Tensor], Tensor]:
         if not isinstance(entry, PostOpSum) or entry.zero_point or entry.data_type is not None:
             raise Unimplemented(f"PyTorch has no equal of the post-op {entry}")
         return lambda x: x.add_(out, alpha=entry.scale)

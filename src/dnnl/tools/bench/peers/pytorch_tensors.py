@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias
 
 from dnnl.errors import Unimplemented
 from dnnl.tools.layout_grid import GridAxis, axes_of
@@ -20,6 +21,15 @@ _TYPES = {
 }  # fmt: skip
 _IMAGE = (4, 5)
 
+Torch: TypeAlias = ModuleType
+"""The module ``torch``, or a part of it: imported when a peer is wanted."""
+
+Tensor: TypeAlias = Any
+"""A ``torch.Tensor``."""
+
+Run: TypeAlias = Callable[[], Tensor]
+"""Computes one result."""
+
 
 class View(NamedTuple):
     """The sizes and strides of a tensor whose blocked dimensions are split."""
@@ -28,7 +38,7 @@ class View(NamedTuple):
     strides: tuple[int, ...]
 
 
-def data_type(torch: Any, kind: DataType) -> Any:
+def data_type(torch: Torch, kind: DataType) -> Tensor:
     """PyTorch's dtype for a type; raises Unimplemented if it has none."""
     if kind not in _TYPES:
         raise Unimplemented(f"PyTorch has no type {kind}")
@@ -86,6 +96,6 @@ def _stride(axes: Sequence[GridAxis], weight: int) -> int:
     return axis.stride * (weight // axis.weight)
 
 
-def empty(torch: Any, desc: MemoryDesc, view: View) -> Any:
+def empty(torch: Torch, desc: MemoryDesc, view: View) -> Tensor:
     """A tensor of that view."""
     return torch.empty_strided(view.sizes, view.strides, dtype=data_type(torch, desc.data_type))
