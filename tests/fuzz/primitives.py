@@ -17,14 +17,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dnnl import config
-from dnnl.codegen import isa
 from dnnl.errors import InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.language.errors import BadValue
 from dnnl.primitives import primitive
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.registry import OPERATIONS
-from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.cases import Case, Interpreter
@@ -40,6 +38,7 @@ from tests.fuzz.problems import cases as problems
 from tests.fuzz.taken import taken
 from tests.guard import End, guarded_scratch, near
 from tests.primitives.runtime_sizes import open_attr, open_desc
+from tests.processor import ISAS
 from tests.small_caches import small_is_large
 from tests.work_items import assert_apart
 
@@ -48,11 +47,6 @@ _REASON = 60  # characters of a reason by which refusals are counted
 _OPEN = 5  # threads of cases whose sizes are left open as well
 _TOLD = 3  # threads of cases that are explained
 _MOST_BYTES = 2**28  # of the tensors of a case: several copies of each are made
-
-
-def _isas() -> list[str]:
-    features = Engine("cpu").features
-    return [row.name for row in isa.available(features.arch, features.flags)]
 
 
 @st.composite
@@ -66,7 +60,7 @@ def lines(
     """Cases of operations of these kinds; with tensors ``laid_out`` in ways that no tag spells, as
     some are in any case. ``large`` ones have sizes as in networks, and the caches of the machine.
     """
-    best = ["default", *reversed(_isas())]
+    best = ["default", *reversed(ISAS)]
     level = draw(st.sampled_from([*best[:1] * 3, *best]))
     caches = "real" if large else draw(st.sampled_from(("real", "small", "small")))
     threads = draw(st.sampled_from((2, 2, 3, 5, 7)))

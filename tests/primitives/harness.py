@@ -14,17 +14,16 @@ import pytest
 import torch
 
 from dnnl import Arg, Engine, Memory, MemoryDesc, Primitive, PrimitiveAttr, PrimitiveDesc, Stream
-from dnnl.codegen import isa
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array
+from tests import processor
 from tests.check import logical, poisoned_memory, random_memory, same_bits
 from tests.guard import RUNS, guarded_scratch, near
 from tests.primitives import late
 
 ENGINE = Engine("cpu")
-_ROWS = [row.name for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)]
 _SAME = ("avx2_vnni", "avx512_core_vnni", "avx512_core_fp16", "avx512_core_amx")
-ROUNDING_ISAS = [name for name in _ROWS if name not in _SAME]
+ROUNDING_ISAS = [name for name in processor.ISAS if name not in _SAME]
 ISAS = [name for name in ROUNDING_ISAS if name != "avx512_core_bf16"]  # f32 kernels as avx512_core
 LAYOUTS = ["nchw", "nhwc", "nChw16c", "nChw8c", "dcba", "ABcd4b16a4b", "gaps", "part", "part16"]
 

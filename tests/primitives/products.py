@@ -26,7 +26,6 @@ from dnnl import (
     PrimitiveAttr,
     PrimitiveDesc,
 )
-from dnnl.codegen import isa as isas
 from dnnl.primitives.desc import Desc
 from dnnl.reference import convolution, deconvolution, inner_product, matmul, post_ops, quantization
 from dnnl.reference.arrays import Array, f64
@@ -35,13 +34,13 @@ from dnnl.types.dtype import DataType
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu, PostOpSum
 from tests.check import Fill, check, logical, random_memory
 from tests.primitives.harness import ENGINE, describe, execute
+from tests.processor import ISAS
 
 Dims = tuple[int, ...]
 Types = tuple[str, str, str]
 Layouts = tuple[str, str, str]
 ANY = ("any", "any", "any")
 ROWS = ("plain", "plain", "plain")
-ISAS = [row.name for row in isas.available(ENGINE.features.arch, ENGINE.features.flags)]
 
 some_rows = pytest.mark.parametrize("isa", sorted({*ISAS} & {"sse41", "avx2", ISAS[-1]}))
 """Instruction sets that multiply in different ways, the best one among them."""

@@ -26,7 +26,6 @@ from dnnl import (
     ReorderDesc,
     config,
 )
-from dnnl.codegen import isa
 from dnnl.codegen.epilogue.post_ops import prelu_weights
 from dnnl.reference.arrays import Array
 from dnnl.reference.conversions import convert
@@ -51,6 +50,7 @@ from tests.check import (
 from tests.layout_strategies import PLAIN, STYLES, Style, descs, empty_shapes, many_dims, shapes
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.runtime_sizes import ALL, opened
+from tests.processor import ISAS
 from tests.work_items import assert_apart
 
 TYPES = (
@@ -60,7 +60,6 @@ TYPES = (
 INTEGERS = ("s32", "s8", "u8", "s4", "u4")
 SCALES = ("f32", "bf16", "f16", "e8m0", "f8_e4m3")
 MASKED_SCALES = SCALES[3:]
-ISAS = [row.name for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)]
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 any_isa = st.sampled_from(ISAS)

@@ -28,8 +28,6 @@ from dnnl import (
     Stream,
     Unimplemented,
 )
-from dnnl.codegen.ir.kernel import Reason
-from dnnl.primitives.implementation import Candidate
 from dnnl.reference.convolution import TOLERANCE
 from tests.check import check
 from tests.primitives.harness import ENGINE
@@ -149,13 +147,11 @@ def test_numbers_of_any_kind_make_equal_descriptions() -> None:
     assert repr(desc) == repr(forward())
 
 
-def refused(make: Callable[[], PrimitiveDesc]) -> set[tuple[Reason, str]]:
-    """The reasons why nothing takes it."""
+def refused(make: Callable[[], PrimitiveDesc]) -> str:
+    """Why nothing takes it."""
     with pytest.raises(Unimplemented) as caught:
         make()
-    candidates = [each for each in caught.value.reasons if isinstance(each, Candidate)]
-    refusals = [each.refusal for each in candidates if each.refusal is not None]
-    return {(refusal.reason, refusal.detail) for refusal in refusals}
+    return str(caught.value)
 
 
 def test_dilations_before_paddings_are_suspected() -> None:
@@ -244,7 +240,7 @@ def test_types_that_no_kernel_has(data_type: str, layout: str) -> None:
     desc = ConvolutionDesc.forward(*DIRECT, src, weights, dst, (1, 1), (0, 0))
     taken = "f16, bf16, f32, s8, u8, f64, f8_e5m2, f8_e4m3 or f4_e2m1"
     rule = f"{data_type}; it takes {taken}"
-    assert (Reason.DATA_TYPE, rule) in refused(lambda: PrimitiveDesc(desc, ENGINE))
+    assert f"data type: {rule}" in refused(lambda: PrimitiveDesc(desc, ENGINE))
 
 
 @pytest.mark.parametrize("place", [0, 2])
@@ -254,14 +250,14 @@ def test_run_time_dimensions(place: int) -> None:
     desc = ConvolutionDesc.forward(
         *DIRECT, f32(tuple(src)), f32(WEIGHTS, "any"), f32(tuple(dst)), (1, 1), (0, 0)
     )
-    assert (Reason.RUNTIME_DIM, "") in refused(lambda: PrimitiveDesc(desc, ENGINE))
+    assert "run-time dimension" in refused(lambda: PrimitiveDesc(desc, ENGINE))
 
 
 def test_attributes_that_no_kernel_has() -> None:
     attr = PrimitiveAttr()
     attr.set_zero_points(Arg.SRC, mask=0)
     detail = "zero points of SRC, whose type f32 is no integer"
-    assert (Reason.ATTRIBUTE, detail) in refused(lambda: PrimitiveDesc(forward(), ENGINE, attr))
+    assert f"attribute: {detail}" in refused(lambda: PrimitiveDesc(forward(), ENGINE, attr))
 
 
 ONE_OF_THEM = "one of them may follow a 1x1 convolution of images (N, C, H, W)"
@@ -281,7 +277,7 @@ ONE_OF_THEM = "one of them may follow a 1x1 convolution of images (N, C, H, W)"
 def test_post_ops_that_no_kernel_has(entry: tuple[Any, ...], detail: str) -> None:
     attr = attr_of(("eltwise", "eltwise_relu"), entry)
     reasons = refused(lambda: PrimitiveDesc(forward(), ENGINE, attr))
-    assert (Reason.POST_OP, detail) in reasons
+    assert f"post-op: {detail}" in reasons
 
 
 def test_winograd_is_refused_by_name() -> None:

@@ -15,19 +15,18 @@ from dnnl import (
     PrimitiveDesc,
     config,
 )
-from dnnl.codegen import isa as rows
 from dnnl.primitives.primitive_desc import select_isa
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.lines import conf_of
 from tests.primitives.products import Dims, Window, attr_of, convolution_desc, lay_out, verify
+from tests.processor import ISAS
 
-NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
 FORWARD = "forward_inference"
 SAME = Window((5, 9), (3, 3), padding_l=(1, 1))
 TYPES = [("bf16", "bf16"), ("bf16", "f32"), ("f16", "f16"), ("f16", "u8"), ("f32", "s8")]
 
-every_row = pytest.mark.parametrize("isa", NAMES)
+every_row = pytest.mark.parametrize("isa", ISAS)
 
 
 def typed(desc: ConvolutionDesc, data_type: str, dst: str) -> ConvolutionDesc:
@@ -62,7 +61,7 @@ def test_convolution_on_every_row(channels: Dims, weights: str, isa: str) -> Non
             verify(typed(desc, *pair), fill="normal")
 
 
-@every_pair(isa=NAMES, types=TYPES, layout=["any", "plain", "block16", "reversed"])
+@every_pair(isa=ISAS, types=TYPES, layout=["any", "plain", "block16", "reversed"])
 def test_inner_product(layout: str, types: tuple[str, str], isa: str) -> None:
     dims = (5, 19, 2, 3), (18, 19, 2, 3), (5, 18)
     layouts = layout, "any", "plain" if layout == "block16" else layout
@@ -94,7 +93,7 @@ RARE = [
 
 
 @every_pair(
-    isa=NAMES,
+    isa=ISAS,
     types=RARE,
     layout=["any", "plain", "last", "block16", "gaps"],
     channels=[(35, 19), (2, 18, 20), (20, 1, 1)],
@@ -125,7 +124,7 @@ def test_windows_that_begin_in_the_middle_of_a_byte(layout: str, channels: Dims,
 
 @every_pair(
     types=[("f32", "s8", "f32"), ("bf16", "u8", "bf16"), ("f16", "s4", "u8")],
-    isa=NAMES,
+    isa=ISAS,
     channels=[(35, 19), (2, 18, 20), (20, 1, 1)],
     weights=["any", "plain"],
 )

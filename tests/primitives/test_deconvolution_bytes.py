@@ -10,8 +10,9 @@ from dnnl import DeconvolutionDesc, PrimitiveAttr, PrimitiveDesc, config
 from tests.check import logical
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.products import Dims, Window, inputs, verify
-from tests.primitives.test_convolution_bytes import NAMES, every_row, quantized
+from tests.primitives.test_convolution_bytes import every_row, quantized
 from tests.primitives.test_deconvolution import deconvolution
+from tests.processor import ISAS
 
 STRIDED = Window((9, 11), (3, 3), (2, 2), (1, 1))
 TAPLESS = Window((14, 19), (2, 3), (4, 6), (0, 1), dilations=(1, 2))
@@ -69,8 +70,8 @@ def test_every_row_has_the_same_bits() -> None:
     desc = of_bytes(LINE, (5, 4), ("s8", "s8", "u8"), layouts)
     attr = quantized((0, 1, 2), (0, 0, 0))
     args = inputs(PrimitiveDesc(desc, ENGINE, attr))
-    with config.override("max_cpu_isa", NAMES[0]):
+    with config.override("max_cpu_isa", ISAS[0]):
         want = logical(execute(desc, args, attr))
-    for isa in NAMES[1:]:
+    for isa in ISAS[1:]:
         with config.override("max_cpu_isa", isa):
             assert (logical(execute(desc, args, attr)) == want).all()

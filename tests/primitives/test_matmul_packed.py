@@ -19,14 +19,13 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen import isa as rows
 from dnnl.runtime.encoded import encode
 from dnnl.types.encoding import Packed
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.lines import judged
+from tests.processor import ISAS
 
-NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
 TYPES = [
     "u8:s8:s32", "s8:s8:f32", "u8:u8:u8", "s8:u8:bf16", "f32:s8:f32", "bf16:s8:f32", "f16:u8:f16",
 ]  # fmt: skip
@@ -38,7 +37,7 @@ SCALED = [
 
 
 @every_pair(
-    isa=NAMES,
+    isa=ISAS,
     types=TYPES,
     share=["0.0", "0.5", "0.9", "1.0"],
     src=["ab", "ba"],
@@ -49,7 +48,7 @@ def test_products(isa: str, types: str, share: str, src: str, size: str) -> None
     assert all(conf.packing is not None for conf in judged("matmul", given, isa))
 
 
-@pytest.mark.parametrize("isa", NAMES)
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("attributes", SCALED)
 def test_quantized(attributes: str, isa: str) -> None:
     line = f"{attributes} --encoding=:packed+0.5: 1x64:64x64 40x256:256x33"
@@ -74,7 +73,7 @@ def packed_like(array: np.ndarray, columns: int, group: int) -> MemoryDesc:
     return MemoryDesc.packed(array.shape, kind, int(np.count_nonzero(array)), columns, group)
 
 
-@pytest.mark.parametrize("isa", NAMES)
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("columns", "group"), [(16, 4), (32, 4), (8, 1), (64, 1), (6, 4)])
 @pytest.mark.parametrize("layout", ["ab", "ba", "BA16a64b4a"])
 def test_packing(layout: str, columns: int, group: int, isa: str) -> None:
@@ -121,7 +120,7 @@ def test_more_weights_than_there_is_room_for(threads: int) -> None:
         memories[Arg.TO].numpy()
 
 
-@pytest.mark.parametrize("isa", NAMES)
+@pytest.mark.parametrize("isa", ISAS)
 def test_wrong_buffers_are_not_left(isa: str) -> None:
     """More bits than values, and places outside, between guard pages."""
     array = weights_of((300, 70))

@@ -18,7 +18,6 @@ from dnnl import (
     PrimitiveDesc,
     config,
 )
-from dnnl.codegen import isa as isas
 from dnnl.codegen.isa import caches
 from dnnl.codegen.nest import work_items
 from dnnl.primitives.primitive_desc import select_isa
@@ -34,6 +33,7 @@ from tests.primitives.products import (
     verify,
     verify_on,
 )
+from tests.processor import ISAS
 
 BYTES = [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8", "u8")]
 THREE = [("u8", "s8", "s32"), ("s8", "s8", "f32"), ("bf16",) * 3]
@@ -41,10 +41,9 @@ LAYOUTS = ["plain", "gaps", "part", "reversed"]
 ZERO_POINTS = [(0, None, None), (None, 0, None), (0, 0, 0), (1, 2, None), (None, 2, 2), (0, 2, 0)]
 FLOATS = ["bf16", "f16"]
 DST = ["f32", "bf16", "f16", "s32", "s8", "u8"]
-NAMES = [row.name for row in isas.available(ENGINE.features.arch, ENGINE.features.flags)]
 
 
-every_row = pytest.mark.parametrize("isa", NAMES)
+every_row = pytest.mark.parametrize("isa", ISAS)
 pairs = pytest.mark.parametrize("types", BYTES, ids="-".join)
 
 
@@ -75,7 +74,7 @@ def extreme(pd: PrimitiveDesc, src: int, weights: int) -> dict[int, Memory]:
 
 
 @every_pair(
-    way=[*itertools.product(NAMES, BYTES)],
+    way=[*itertools.product(ISAS, BYTES)],
     layout=["any", "plain", "reversed"],
     sizes=[(1, 1, 1), (13, 5, 17), (31, 64, 35)],
 )
@@ -99,7 +98,7 @@ def test_no_sum_saturates(high: tuple[bool, bool], types: tuple[str, str], isa: 
         verify_on(pd, extreme(pd, *values))
 
 
-@every_pair(isa=NAMES, layout=["any", "plain", "reversed"], dst=["f32", "own"], data_type=FLOATS)
+@every_pair(isa=ISAS, layout=["any", "plain", "reversed"], dst=["f32", "own"], data_type=FLOATS)
 def test_small_floats(data_type: str, dst: str, layout: str, isa: str) -> None:
     types = (data_type, data_type, data_type if dst == "own" else dst)
     with config.override("max_cpu_isa", isa):
@@ -108,7 +107,7 @@ def test_small_floats(data_type: str, dst: str, layout: str, isa: str) -> None:
 
 
 @every_pair(
-    isa=NAMES,
+    isa=ISAS,
     types=[*BYTES, ("bf16", "bf16"), ("f16", "f16")],
     layout=["plain", "part", "gaps"],
     sizes=[(1, 24, 192), (3, 16, 64), (4, 8, 256)],
@@ -191,7 +190,7 @@ def test_types_of_scales(arg: Arg, data_type: str) -> None:
 
 
 @every_pair(
-    isa=NAMES,
+    isa=ISAS,
     types=BYTES,
     masks=[*itertools.product((None, 0, 1), (None, 0, 2), (None, 2))],
 )
@@ -242,7 +241,7 @@ def test_batches_with_all(batch: tuple[Dims, Dims], weights: str) -> None:
         verify(matmul((5, 7, 18), ("s8", "s8", "s8"), layouts, bias, batch), attr)
 
 
-@every_pair(isa=NAMES, types=[("u8", "s8", "u8"), ("bf16", "bf16", "bf16")], mask=[*range(4)])
+@every_pair(isa=ISAS, types=[("u8", "s8", "u8"), ("bf16", "bf16", "bf16")], mask=[*range(4)])
 def test_post_ops(mask: int, types: tuple[str, str, str], isa: str) -> None:
     operand = lay_out(broadcast_dims((7, 19), mask), "plain").with_data_type("f16")
     attr = attr_of(
@@ -276,7 +275,7 @@ def few_in_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_in_cache")
 @every_pair(
-    isa=NAMES,
+    isa=ISAS,
     rows=[33, 500],
     types=[("f32",) * 3, ("bf16", "bf16", "f32"), ("u8", "s8", "s32"), ("s8", "s8", "s32")],
 )
@@ -318,7 +317,7 @@ _ALONG_K = [
 
 
 @every_pair(
-    isa=NAMES,
+    isa=ISAS,
     masks=_ALONG_K,
     types=[("u8", "s8", "f32"), ("s8", "s8", "s8"), ("bf16",) * 3, ("f32",) * 3],
 )

@@ -8,15 +8,8 @@ from dnnl import Arg, MatmulDesc, Memory, MemoryDesc, Primitive, PrimitiveDesc, 
 from tests.check import same_bits
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
-from tests.primitives.products import (
-    ISAS,
-    Dims,
-    attr_of,
-    inputs,
-    lay_out,
-    matmul_desc,
-    verify,
-)
+from tests.primitives.products import Dims, attr_of, inputs, lay_out, matmul_desc, verify
+from tests.processor import ISAS
 
 SIZES = [(1, 64, 1), (1, 70_001, 1), (13, 300, 1), (1, 999, 35), (300, 65, 1), (1, 5_000, 7)]
 LAYOUTS = ["plain", "reversed", "gaps", "behind", "any"]

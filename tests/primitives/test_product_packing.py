@@ -17,14 +17,8 @@ from dnnl.kernels.product.pack.repacked import RepackedPacking
 from dnnl.kernels.product.pack.unpacked import UnpackedPacking
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
-from tests.primitives.products import (
-    ISAS,
-    Dims,
-    Types,
-    inner_product_desc,
-    matmul_desc,
-    verify,
-)
+from tests.primitives.products import Dims, Types, inner_product_desc, matmul_desc, verify
+from tests.processor import ISAS
 from tests.small_caches import small_caches
 
 # Those that multiply bf16 by an instruction.

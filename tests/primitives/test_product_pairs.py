@@ -11,7 +11,7 @@ from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
 from tests import test_records as records
 from tests.primitives.lines import conf_of, each_line
-from tests.primitives.products import ISAS
+from tests.processor import ISAS
 
 LEVELS: list[str] = [name for name in ("sse41", "avx2", "avx512_core") if name in ISAS]
 SMALL = ((64, 64), (127, 1), (127, -128), (-64, -64), (-128, 0), (0, -128), (-1, 127))

@@ -9,7 +9,6 @@ import pytest
 
 import dnnl.math
 from dnnl import Arg, MatmulDesc, MemoryDesc, PrimitiveAttr, PrimitiveDesc, Unimplemented, config
-from dnnl.codegen import isa as rows
 from dnnl.primitives.primitive_desc import select_isa
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
@@ -25,8 +24,8 @@ from tests.primitives.products import (
     some_rows,
     verify,
 )
+from tests.processor import ISAS
 
-NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
 SOME_FLOATS = ["f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "f4_e2m1"]
 
 
@@ -118,7 +117,7 @@ def test_tiny_floats(types: Types, isa: str) -> None:
 
 
 @every_pair(
-    isa=NAMES,
+    isa=ISAS,
     src=SOME_FLOATS,
     weights=SOME_FLOATS,
     rows=[1, 15, 40],

@@ -9,7 +9,7 @@ from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
 from tests.primitives.lines import conf_of, each_line, judged
-from tests.primitives.products import ISAS
+from tests.processor import ISAS
 
 LEVELS = [name for name in ("sse41", "avx2", "avx512_core") if name in ISAS]
 LINES = {

