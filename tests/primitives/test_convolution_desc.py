@@ -174,7 +174,7 @@ def test_dilations_before_paddings_are_suspected() -> None:
     for make in makers:
         with pytest.raises(InvalidArguments, match=f"dst_desc = .*; {order}"):
             make(*theirs)
-        with pytest.raises(InvalidArguments, match=r"\(1, 1\) start at 0"):
+        with pytest.raises(InvalidArguments, match=r"\(1, 1\) count from 0"):
             make((1, 1), (1, 1), (1, 1), (1, 1))
         make(1, 1, 1, 0)
 

@@ -207,7 +207,7 @@ def test_sizes_of_dst() -> None:
         described((2, 6, 7, 9))
     with pytest.raises(InvalidArguments, match=r"dimension 0 of dst must be 4$"):
         described((2, 6, 7, 7), (1, 1))
-    with pytest.raises(InvalidArguments, match="start at 0, which is dense"):
+    with pytest.raises(InvalidArguments, match="count from 0, which is dense"):
         described((2, 6, 7, 7), dilations=(1, 1))
     with pytest.raises(InvalidArguments, match=r"make 6 channels"):
         described((2, 5, 7, 7))

@@ -38,7 +38,7 @@ def test_a_part_of_a_memory_begins_with_its_bytes() -> None:
     ("dst", "dilations", "hinted"), [(6, (1, 1), True), (5, (0, 0), False), (1, (4, 1), True)]
 )
 def test_dilations_count_from_zero(dst: int, dilations: tuple[int, int], hinted: bool) -> None:
-    hint = r"dilations = .* start at 0, which is dense; what others write so is"
+    hint = r"dilations = .* count from 0, which is dense; what others write so is"
     hint += rf" \({dilations[0] - 1}, 0\)"
     src = md(1, 8, 8, 8)
     weights, out, one, none = md(8, 8, 3, 3), md(1, 8, dst, dst), (1, 1), (0, 0)

@@ -79,8 +79,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     has a default any more.
 
     Raises InvalidArguments for shapes that are open or contradict the declared ones, Unimplemented
-    with one reason for each operator that is not known, ModelError for sizes that do not fit
-    at once.
+    with one reason for each operator that is not known, ModelError for sizes that disagree.
     """
     constants: dict[str, Array] = dict(graph.constants)
     types: dict[str, TensorType] = {}

@@ -71,7 +71,7 @@ def window_hint(
     """What to look at where a window has not ``out`` places in ``images``.
 
     That is the order of the arguments, where oneDNN's would fit, which has the dilations
-    before the paddings; or dilations that start at 1. Empty where taps are neighbours.
+    before the paddings; or dilations that count from 1. Empty where taps are neighbours.
     """
     dilations = window.dilations
     if not any(dilations):
@@ -92,7 +92,7 @@ def window_hint(
         order = "strides, padding_l, padding_r, dilations"
         return f"oneDNN has dilations before the paddings; here the order is {order}"
     dense = sizes_text([max(size - 1, 0) for size in dilations])
-    given = f"dilations = {sizes_text(dilations)} start at 0, which is dense"
+    given = f"dilations = {sizes_text(dilations)} count from 0, which is dense"
     return f"{given}; what others write so is {dense}"
 
 

@@ -94,7 +94,7 @@ class PrimitiveAttr(Property):
 
     ``scratchpad_mode`` says who provides temporary memory, ``fpmath_mode`` to what f32 may be
     narrowed for computing (integer weights too with ``fpmath_apply_to_int``),
-    ``accumulation_mode`` the accumulators, ``deterministic`` asks for bitwise equal results from
+    ``accumulation_mode`` the type of sums, ``deterministic`` asks for bitwise equal results from
     run to run. Scales, zero points, precomputed reductions, dropout, rounding and post-ops are
     added by the methods. A primitive description takes a copy, so later changes have no effect on
     it.

@@ -6,7 +6,7 @@ dimension is also blocked; its blocks follow, outermost first, as a size and a l
 
     abcd            row-major, 4 dimensions
     acdb            dimension 1 innermost
-    aBcd16b         dimension 1 split into blocks of 16 , innermost
+    aBcd16b         dimension 1 split into blocks of 16, innermost
     ABcd4b16a4b     16a4b inside 4b: dimension 1 is blocked twice, 16 = 4 * 4
 
 Domain letters spell the same by meaning: n batch, c channel, o and i output and input channel,

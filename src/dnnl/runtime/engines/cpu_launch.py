@@ -75,7 +75,7 @@ class LoadedProgram(Executable):
     """The phases of a loaded image as native code reads them, run by a pool's ``run``.
 
     ``functions`` are the address of each phase and the number of its items; ``code`` owns what
-    lies there. A program has a place for ``num_arguments`` addresses, takes ``scratch`` bytes for
+    is there. A program has a place for ``num_arguments`` addresses, takes ``scratch`` bytes for
     each thread, and outlives every block of it.
     """
 
