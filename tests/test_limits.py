@@ -128,7 +128,10 @@ REFUSED: tuple[tuple[str, Callable[[], Any]], ...] = (
         lambda: plan(dnnl.ShuffleDesc.forward(INFERENCE, OPEN, OPEN, 1, 2)),
     ),
     ("Refused**: dropout", lambda: plan(relu(ROWS), dropout(ROWS))),
-    ("so are post-ops where dst is f64", lambda: plan(relu(rows("f64")), of_f64())),
+    (
+        "post-ops with them are refused where a tensor is f64",
+        lambda: plan(relu(rows("f64")), of_f64()),
+    ),
     (
         "Integers**: convolutions take 8 bits only",
         lambda: ops.conv2d(ints(1, 4, 8, 8, dtype="i2"), ints(4, 4, 3, 3, dtype="i2")),

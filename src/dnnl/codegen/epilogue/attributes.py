@@ -44,7 +44,7 @@ class Attributes:
     def refuse(self, sources: Mapping[int, MemoryDesc], dst: MemoryDesc) -> Refusal | None:
         """The reason why these attributes cannot be generated, or None."""
         tensors = {**sources, int(Arg.DST): dst}
-        return refuse(self.post_ops, dst) or self.quantization.refuse(tensors)
+        return refuse(self.post_ops, dst, sources.values()) or self.quantization.refuse(tensors)
 
     def quantizes(self, argument: int) -> bool:
         """Whether an argument has scales or zero points."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from llvmlite import ir
 
@@ -39,8 +39,11 @@ def prelu_weights(mask: int, dst: MemoryDesc) -> MemoryDesc:
     return MemoryDesc(dims, "f32", FormatTag.of(order) if dims else None)
 
 
-def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
-    """Why these post-ops cannot be generated, or None."""
+def refuse(
+    post_ops: Sequence[PostOp], dst: MemoryDesc, sources: Iterable[MemoryDesc] = ()
+) -> Refusal | None:
+    """Why these post-ops cannot be generated, or None; f64 tensors make them compute in f64."""
+    double = any(desc.data_type is DataType.f64 for desc in (dst, *sources))
     for number, entry in enumerate(post_ops):
         where = f"post-op {number}"
         if isinstance(entry, PostOpSum):
@@ -49,21 +52,15 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
                 detail = f"{where}: zero point of a sum with {read}, which is no integer"
                 return Refusal(Reason.POST_OP, detail)
         elif isinstance(entry, PostOpFunction):
-            refusal = _refuse_function(entry, dst, where)
-            if refusal is not None:
-                return refusal
+            missing = expression.without_f64(entry.expression)
+            if double and missing is not None:
+                detail = f"{where}: {missing} of f64; tensors of f32 have it"
+                return Refusal(Reason.POST_OP, detail)
         elif isinstance(entry, PostOpDepthwise):
             rule = "one of them may follow a 1x1 convolution of images (N, C, H, W)"
             return Refusal(Reason.POST_OP, f"{where}: PostOpDepthwise; {rule}")
         elif entry.expression is None:
             return Refusal(Reason.POST_OP, f"{where}: {type(entry).__name__}")
-    return None
-
-
-def _refuse_function(entry: PostOpFunction, dst: MemoryDesc, where: str) -> Refusal | None:
-    missing = expression.without_f64(entry.expression)
-    if missing is not None and dst.data_type is DataType.f64:
-        return Refusal(Reason.POST_OP, f"{where}: {missing} of f64; dst of f32 has it")
     return None
 
 

@@ -56,7 +56,7 @@ def configure(
 ) -> VectorProductConf | Refusal:
     """Accept plain layouts of floats if k is long and vectors need no gather."""
     refusal = refuse_types(src, weights, dst, allowed=WIDE_FLOATS)
-    refusal = refusal or refuse_tensors(src, weights, bias, dst) or refuse(post_ops, dst)
+    refusal = refusal or refuse_tensors(src, weights, bias, dst) or refuse(post_ops, dst, (src,))
     if refusal is not None:
         return refusal
     if src.inner_blocks or weights.inner_blocks or dst.inner_blocks:

@@ -65,7 +65,7 @@ def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> ReorderConf | Refusal:
     """Accept any two layouts and types."""
-    refusal = refuse(post_ops, dst) or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
+    refusal = refuse(post_ops, dst, (src,)) or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
     return refusal or ReorderConf(src, dst, post_ops, quantization)
 
 

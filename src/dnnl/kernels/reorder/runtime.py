@@ -34,7 +34,7 @@ def configure(
     """Accept any two layouts of any types with run-time values."""
     if src.compensation is not None or dst.compensation is not None:
         return Refusal(Reason.RUNTIME_DIM, "with a compensation")
-    refusal = refuse(post_ops, dst)
+    refusal = refuse(post_ops, dst, (src,))
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
     return refusal or ReorderConf(src, dst, post_ops, quantization)
 

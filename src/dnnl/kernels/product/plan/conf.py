@@ -139,7 +139,7 @@ def resolve(problem: ProductProblem, isa: Isa, shape: Shape) -> ProductProblem:
 def refuse_problem(problem: ProductProblem) -> Refusal | None:
     """Why a convolution cannot be generated, or None."""
     refusal = refuse_tensors(problem.src, problem.weights, problem.bias, problem.dst)
-    return refusal or refuse(problem.post_ops, problem.dst)
+    return refusal or refuse(problem.post_ops, problem.dst, (problem.src,))
 
 
 def refuse_matrices(problem: ProductProblem) -> Refusal | None:
@@ -151,7 +151,7 @@ def refuse_matrices(problem: ProductProblem) -> Refusal | None:
     }
     refusal = refuse_tensors(problem.src, problem.weights, problem.bias, problem.dst)
     refusal = refusal or problem.quantization.refuse(tensors, computes=True)
-    refusal = refusal or refuse(problem.post_ops, problem.dst)
+    refusal = refusal or refuse(problem.post_ops, problem.dst, (problem.src,))
     refusal = refusal or refuse_reductions(problem)
     computed = problem.quantization.computed
     if refusal is None and computed is not None:
