@@ -79,7 +79,7 @@ def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
     return _splat(kind, value, str(value))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _splat(kind: ir.VectorType, value: float | int, spelled: str) -> ir.Constant:
     """The same; numbers that are equal may be spelled differently, as 0 and -0 are."""
     if value == 0 and spelled[0] != "-":
@@ -87,13 +87,13 @@ def _splat(kind: ir.VectorType, value: float | int, spelled: str) -> ir.Constant
     return ir.Constant(kind, [value] * kind.count)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def numbers(element: ir.Type, lanes: tuple[int, ...]) -> ir.Constant:
     """The vector of these integers."""
     return ir.Constant(vector_type(element, len(lanes)), list(lanes))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _repeated(scalar: ir.Constant, lanes: int) -> ir.Constant:
     return ir.Constant(vector_type(scalar.type, lanes), [scalar.constant] * lanes)
 
