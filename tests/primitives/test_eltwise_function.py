@@ -256,16 +256,15 @@ def test_functions_that_f64_has_not() -> None:
 def test_post_ops_that_f64_has_not(kind: str) -> None:
     """They compute in f64 where src is, though dst is f32."""
     src, dst = MemoryDesc((3, 5), "f64"), MemoryDesc((3, 5), "f32")
-    desc = {
-        "eltwise": lambda: EltwiseDesc.forward("forward_inference", "eltwise_relu", src, dst),
+    inference = "forward_inference"
+    made: dict[str, Callable[[], Desc]] = {
+        "eltwise": lambda: EltwiseDesc.forward(inference, "eltwise_relu", src, dst),
         "binary": lambda: dnnl.BinaryDesc("binary_add", src, src, dst),
-        "softmax": lambda: dnnl.SoftmaxDesc.forward(
-            "forward_inference", "softmax_accurate", src, dst, axis=1
-        ),
+        "softmax": lambda: dnnl.SoftmaxDesc.forward(inference, "softmax_accurate", src, dst, 1),
         "reduction": lambda: dnnl.ReductionDesc("reduction_sum", src, MemoryDesc((3, 1), "f32")),
         "reorder": lambda: dnnl.ReorderDesc(src, dst),
-    }[kind]()
+    }
     attr = PrimitiveAttr()
     attr.post_ops.append_function(dm.expm1)
     with pytest.raises(Unimplemented, match="post-op 0: expm1 of f64; tensors of f32 have it"):
-        PrimitiveDesc(desc, ENGINE, attr)
+        PrimitiveDesc(made[kind](), ENGINE, attr)
