@@ -92,13 +92,16 @@ def store(memory: Memory, values: ArrayLike) -> None:
 
 
 def poison_gaps(memory: Memory) -> None:
-    """Set every bit of what is neither the tensor nor its padding, if elements are whole bytes."""
+    """Set every bit of what is neither the tensor nor its padding, unless sums lie behind it."""
     desc = memory.desc
-    if desc.data_type.bits >= 8 and desc.compensation is None:
-        codes = _codes(memory)
-        own = np.zeros(len(codes), bool)
-        own[offsets(desc, _room(desc))] = True
-        codes[~own] = ~np.zeros((), codes.dtype)
+    if desc.compensation is not None:
+        return
+    codes = _codes(memory)
+    own = np.zeros(len(codes), bool)
+    own[offsets(desc, _room(desc))] = True
+    codes[~own] = POISON >> 4 if desc.data_type.bits == 4 else ~np.zeros((), codes.dtype)
+    if desc.data_type.bits == 4:
+        memory.data[:] = codes[0::2] | codes[1::2] << 4
 
 
 def store_codes(memory: Memory, codes: Codes) -> None:
