@@ -147,10 +147,11 @@ class Desc:
         return tuple(self._tensors())
 
     def _tensors(self) -> Iterator[Tensor]:
+        kind = self.propagation
         for role in self.operation.roles:
-            if not self.has(role):
+            output = kind in role.writes
+            if not (output or kind in role.reads) or not role.when(self):
                 continue
-            output = self.propagation in role.writes
             for number, desc in enumerate(self._descs(role)):
                 if not desc.is_zero:
                     remark = "" if role.remark is None else role.remark(desc)
