@@ -126,7 +126,7 @@ class FoldLoop:
         last = e.add(begin, e.b.and_(whole, i64(-size)))
 
         def unrolled_loop() -> Values:
-            results = e.loop(begin, last, step, initial, step=size, unroll=False, name="ways")
+            results = e.loop(begin, last, step, initial, step=size, unroll=False, name="unrolled")
             return self._merged(e, results, count)
 
         results = e.branch(e.b.icmp_signed(">", last, begin), unrolled_loop, lambda: carried)

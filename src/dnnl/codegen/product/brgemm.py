@@ -342,7 +342,7 @@ def accumulate(
     if unroll > 1:
         begin = _even(e, level, unroll)
         state += tuple(ir.Constant(cell.type, None) for cell in tile.cells) * (unroll - 1)
-        state = e.loop(level.begin, begin, body, state, step=unroll, unroll=False, name="ways")
+        state = e.loop(level.begin, begin, body, state, step=unroll, unroll=False, name="unrolled")
         state = (*state[:head], *Tile(tile.vectors, state[head:]).added_up(e, tile.rows).cells)
     state = e.loop(begin, level.end, body, state, unroll=False, name="k")
     return Tile(tile.vectors, state[head:])

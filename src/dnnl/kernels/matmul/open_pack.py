@@ -182,7 +182,7 @@ class Packer:
                     name="lines",
                 )
 
-            e.loop(*k_groups, of_k_group, step=step, unroll=False, name="word")
+            e.loop(*k_groups, of_k_group, step=step, unroll=False, name="k_group")
 
         some((i64(0), whole_k_groups), (i64(0), whole_lines), whole=True)
 
@@ -202,7 +202,7 @@ class Packer:
                 lambda k_group: square(line, k_group),
                 step=self._lanes,
                 unroll=False,
-                name="word",
+                name="k_group",
             )
 
         self.e.loop(i64(0), part.lines, of_line, step=self._lanes, unroll=False, name="lines")
@@ -215,7 +215,7 @@ class Packer:
             vector.store(self.e, value, self.e.element(to, k_group, self._element))
 
         step = self._lanes
-        self.e.loop(i64(0), part.k_groups, one, step=step, unroll=False, name="word")
+        self.e.loop(i64(0), part.k_groups, one, step=step, unroll=False, name="k_group")
 
     def _along_depth(self, part: Part, line: Value, k_group: Value) -> Value:
         """A vector of consecutive K groups of a line that is contiguous along k; zeros behind the

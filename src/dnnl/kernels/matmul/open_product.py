@@ -325,7 +325,7 @@ class _OpenProductWriter:
                 return (dot.total(e, b.select(there, k_groups, zero), total),)
 
             totals = e.loop(
-                i64(0), stretch.k_groups, add, (zero,), step=own.lanes, unroll=False, name="word"
+                i64(0), stretch.k_groups, add, (zero,), step=own.lanes, unroll=False, name="k_group"
             )
             total = vector.lane(e, reduce_lanes(e, totals, _added)[0], 0)
             where = e.element(sums, number, I32)

@@ -54,7 +54,7 @@ class DecompressedPacking(PanelPacking):
 
     def bound(self, arguments: Arguments, at: IndexOf) -> BoundPacking:
         (argument, desc), group = self.weights, self.dot.group
-        k_groups = Axis(self.terms // group, "word")
+        k_groups = Axis(self.terms // group, "k_group")
         segments = Axis(self.terms // self.segment, "segment")
         slot = arguments.slot(argument)
         weights = Operand(slot, desc, at(Affine.of(k_groups, group)))
@@ -147,7 +147,7 @@ class _DecompressedWriter(Writer):
             e.add(first, i64(self._unit // self._step)),
             lambda number: self._write_k_groups(env, number, start, scales, zeros),
             unroll=False,
-            name="words",
+            name="k_group",
         )
 
     def _values(self, env: Env) -> tuple[Values, Values]:

@@ -138,7 +138,7 @@ class Writer(ABC):
             here = self.buffer.panel(start, self.e.b.sub(number, low))
             self.write_panel({**env, axis: number}, k_groups, here)
 
-        self.e.loop(low, high, one, unroll=False, name="made")
+        self.e.loop(low, high, one, unroll=False, name="packed")
 
     @abstractmethod
     def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:

@@ -89,7 +89,7 @@ def emit_flags(
 ) -> Phase:
     """Write the phase that examines the panels of ``weights``."""
     count, size = _panels(weights[1])
-    panel, k_group = Axis(count, "panel"), Axis(size // _GROUP, "word")
+    panel, k_group = Axis(count, "panel"), Axis(size // _GROUP, "k_group")
     as_s32 = MemoryDesc(
         (count, k_group.extent), "s32", (k_group.extent, 1), offset0=weights[1].offset0 // _GROUP
     )

@@ -165,7 +165,7 @@ class _RowsWriter(_RepackedWriter):
                 env, panels, (k_group, self.e.add(k_group, i64(1))), start
             )
 
-        self.e.loop(*k_groups, of_row, unroll=False, name="words")
+        self.e.loop(*k_groups, of_row, unroll=False, name="k_group")
 
     def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
         number, _ = k_groups
@@ -214,7 +214,7 @@ class _ColumnsWriter(_RepackedWriter):
             for v in range(-(-count // lanes)):
                 for begin, end, size in spans[: 2 if left else 1]:
                     each = partial(transpose, size=size, count=count, v=v)
-                    e.loop(begin, end, each, unroll=False, name="words")
+                    e.loop(begin, end, each, unroll=False, name="k_group")
 
         self._of_columns(env, columns)
 

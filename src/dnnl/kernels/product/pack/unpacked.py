@@ -44,7 +44,7 @@ class UnpackedPacking(PanelPacking):
 
     def bound(self, arguments: Arguments, at: IndexOf) -> BoundPacking:
         argument, desc = self.weights
-        k_groups = Axis(-(-self.terms // self.group), "word")
+        k_groups = Axis(-(-self.terms // self.group), "k_group")
         index = at(Affine.of(k_groups, self.group))
         return BoundUnpacked(self, Operand(arguments.slot(argument), desc, index), k_groups)
 
@@ -112,7 +112,7 @@ class _UnpackedWriter(Writer):
                 value = e.b.bitcast(self._signed(codes), kind)
                 vector.store(e, value, buffer.row(start, number, v))
 
-        e.loop(*k_groups, k_group, name="words")
+        e.loop(*k_groups, k_group, name="k_group")
 
     def _signed(self, codes: Value) -> Value:
         """The values of the codes."""

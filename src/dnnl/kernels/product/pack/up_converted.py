@@ -78,7 +78,7 @@ def emit_up_conversion(
     """Write the phase that up-converts the memory of ``src``; it does nothing if all ``flags`` are
     zero."""
     slot, elements = as_s64(src[1], dst)
-    axis = Axis(elements.dims[0], "word")
+    axis = Axis(elements.dims[0], "k_group")
     here = (Affine.of(axis),)
     narrow = MemoryDesc(elements.dims, "s32", offset0=src[1].offset0 // _GROUP)
     source = Operand(arguments.slot(src[0]), narrow, here)
