@@ -228,7 +228,7 @@ def _add_operands(made: Parameters, number: int, entry: object, pd: PrimitiveDes
         if entry.alg is Alg.binary_mul and desc.data_type.is_float:
             values /= 8
         if entry.alg is Alg.binary_div:
-            values[values == 0] = 1
+            values[np.maximum(values, desc.data_type.min) == 0] = 1  # as it is stored
         made.add(flag | operand, values, desc)
 
 
