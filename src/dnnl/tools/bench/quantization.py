@@ -333,7 +333,8 @@ def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
         if isinstance(entry, PostOpBinary) and entry.alg in _EXACT_STEPS:
             absolute = max(absolute, 5e-3 if data_type is DataType.f16 else 4e-6)
             relative = max(relative, 1e-5)
-            non_finite |= entry.alg is Alg.binary_div
+            # The maximum of an empty window is -inf, which a product with 0 makes NaN.
+            non_finite |= entry.alg in (Alg.binary_div, Alg.binary_mul)
         if isinstance(entry, PostOpBinary) and entry.alg not in (*_EXACT_STEPS, Alg.binary_max):
             zeros = 100
         if isinstance(entry, PostOpSum | PostOpPrelu):
