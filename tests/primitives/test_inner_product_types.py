@@ -52,3 +52,15 @@ def test_quantized_inner_product(dst: str) -> None:
         attr.post_ops.append_eltwise("eltwise_relu")
         attr.post_ops.append_sum(0.5)
         verify(inner_product_desc((7, 12), 35, (*types, dst), ROWS, bias), attr, "normal")
+
+
+@some_rows
+@pytest.mark.parametrize("weights", ["Ab8a", "Ab16a", "Ab32a"])
+def test_packed_weights_in_panels_of_the_user(weights: str, isa: str) -> None:
+    """Two vectors of row-major 4-bit columns are unpacked together, and a panel may have one."""
+    with config.override("max_cpu_isa", isa):
+        for dims, outputs in (((2, 16), 16), ((1, 7), 40)):
+            desc = inner_product_desc(
+                dims, outputs, ("f32", "s4", "f32"), ("plain", weights, "plain")
+            )
+            verify(desc, fill="normal")

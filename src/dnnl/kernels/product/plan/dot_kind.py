@@ -89,7 +89,8 @@ def _loaded_dot(
     in_rows = PackedMultiply.of(isa, weights.data_type, rows=True)
     if in_rows is not None:
         read = as_read(src, in_rows, shape)
-        if shape.panels(read, weights, in_rows, False).desc == weights:
+        panels = shape.panels(read, weights, in_rows, False)
+        if panels.desc == weights and panels.vectors % in_rows.row_vectors == 0:
             return in_rows
     return _paired(problem, isa) or PackedMultiply.of(isa, weights.data_type)
 
