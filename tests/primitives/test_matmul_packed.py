@@ -138,7 +138,7 @@ def test_wrong_buffers_are_not_left(isa: str) -> None:
 
 def test_weights_that_others_packed() -> None:
     """Panels that were chosen for other rows or another instruction set serve as well, but not
-    words of another size."""
+    K groups of another size."""
     array = weights_of((300, 70))
     src = np.random.default_rng(0).integers(0, 200, (70, 300)).astype(np.uint8)
     sizes = [(columns, 4) for columns in (16, 32, 48)]
@@ -152,7 +152,9 @@ def test_weights_that_others_packed() -> None:
             assert made.numpy().tolist() == want.tolist()
     dense = MemoryDesc((5, 300), "u8")
     asked = MatmulDesc(dense, packed_like(array, 32, 1), MemoryDesc((5, 70), "s32"))
-    with pytest.raises(Unimplemented, match=r"words of 1 and panels of 32 columns; .* words of 4"):
+    with pytest.raises(
+        Unimplemented, match=r"K groups of 1 and panels of 32 columns; .* K groups of 4"
+    ):
         PrimitiveDesc(asked, ENGINE)
 
 
