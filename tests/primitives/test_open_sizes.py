@@ -386,7 +386,7 @@ def test_what_has_no_code_for_all_sizes() -> None:
 def test_stores_past_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of tensors larger than the caches are; rows that begin anywhere are stored so in
     part."""
-    monkeypatch.setattr(plan, "_streams", lambda *_: True)
+    monkeypatch.setattr(plan, "_nontemporal", lambda *_: True)
     module._cache.clear()
     for line in (
         "--eltwise --dir=FWD_I --alg=relu 4x128 3x5x35",
