@@ -32,7 +32,7 @@ COUNTS = {
 
 OWN = {
     ("deconv", "test_deconv_forward_ci"): 1450,
-    ("exact", "test_exact_ci"): 855,
+    ("exact", "test_exact_ci"): 891,
     ("gather", "test_gather_ci"): 642,
     ("gnorm", "test_gnorm_ci"): 952,
     ("ip", "test_ip_forward_ci"): 810,
