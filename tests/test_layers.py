@@ -110,6 +110,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "primitives": BELOW_PRIMITIVES,
     "ops": (*VALUES, "runtime", "primitives"),
+    "sycl": (*VALUES, "runtime.*", "primitives"),
     # What a model computes from constants alone, it computes as the specification does.
     "framework": (*VALUES, "reference", "runtime", "primitives"),
     "tools": (*PRIMITIVE, "__version__", "runtime.*", "framework"),

@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from dnnl.runtime.event import Event
 from dnnl.runtime.image import Image
 from dnnl.runtime.storage import address_of, allocate
+from dnnl.types.memory_desc import MemoryDesc
+
+HOST = (1, 0)
+"""The host as DLPack numbers devices."""
 
 
 class CacheSizes(NamedTuple):
@@ -70,6 +74,18 @@ class Buffer(NamedTuple):
             distance: int = self.handle - other.handle
             return distance + self.offset - other.offset
         return self.offset - other.offset if self.handle == other.handle else math.inf
+
+
+class Shared(NamedTuple):
+    """Memory as other libraries may use it without copy.
+
+    ``data`` has its address, which the host may be unable to touch. ``device`` is what DLPack calls
+    the device, ``queue`` a SYCL queue of the memory's context, None on the host.
+    """
+
+    data: NDArray[np.uint8]
+    device: tuple[int, int]
+    queue: object
 
 
 class Executable:
@@ -160,6 +176,12 @@ class Backend(ABC):
     #: Whether the host can address the engine's memory, and the engine the host's.
     host_memory: ClassVar[bool] = True
 
+    #: What a user knows the device by: its name and memory.
+    description: str = ""
+
+    #: What tells devices of one index apart, as those of several contexts.
+    identity: object = None
+
     def __init__(self, index: int) -> None:
         self.index = index
 
@@ -184,6 +206,16 @@ class Backend(ABC):
         """A new 64-byte aligned buffer, or `OutOfMemory`."""
         data = allocate(nbytes)
         return Buffer(address_of(data), 0, data, data)
+
+    def wrap(self, desc: MemoryDesc, buffer: object) -> object:
+        """An object of the device's own, as another library has it, as a `Buffer` with the bytes of
+        a tensor, not copied; what is none stays as it is."""
+        return buffer
+
+    def share(self, buffer: Buffer, nbytes: int) -> Shared | None:
+        """The first bytes of a buffer for other libraries, once what was submitted is done; None
+        where the engine shares none."""
+        return None if buffer.data is None else Shared(buffer.data, HOST, None)
 
     def read(self, buffer: Buffer, nbytes: int) -> NDArray[np.uint8]:
         """The first bytes of a buffer, in a copy; ``data`` where there is such."""

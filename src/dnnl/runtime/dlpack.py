@@ -7,6 +7,7 @@ read-only; so what a capsule says is read here. See github.com/dmlc/dlpack, ``dl
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Container
 from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
@@ -14,9 +15,9 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 
-CPU = 1
+CPU, ONE_API = 1, 14
 # Memory that the host can address, by the ids of `DLDeviceType`: cpu, and what CUDA and ROCm pin.
-_HOST_DEVICES = {CPU, 3, 11, 13}
+_HOST_DEVICES = frozenset((CPU, 3, 11, 13))
 _READ_ONLY = 1
 
 # (type code, bits) of what NumPy has no code for.
@@ -81,11 +82,14 @@ class DLPackTensor(NamedTuple):
     readonly: bool
 
 
-def read(exporter: Exporter, argument: str) -> DLPackTensor:
+def read(
+    exporter: Exporter, argument: str, devices: Container[int] = _HOST_DEVICES
+) -> DLPackTensor:
     """Ask an object with ``__dlpack__`` for its memory, without copy.
 
-    Raises `InvalidArguments` in the name of ``argument`` where that is no memory of the host, has
-    no NumPy type, or holds the numbers with the opposite sign, of which a capsule says nothing.
+    Raises `InvalidArguments` in the name of ``argument`` where that is no memory of one of the
+    ``devices``, by default the host, has no NumPy type, or holds the numbers with the opposite
+    sign, of which a capsule says nothing.
     """
     name = type(exporter).__name__
     if getattr(exporter, "is_neg", bool)():
@@ -93,7 +97,7 @@ def read(exporter: Exporter, argument: str) -> DLPackTensor:
         raise InvalidArguments(argument, name, rule, "pass tensor.resolve_neg(), a copy")
     try:
         device = int(exporter.__dlpack_device__()[0])
-        capsule = _export(exporter) if device in _HOST_DEVICES else None
+        capsule = _export(exporter) if device in devices else None
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         rule = f"its DLPack export failed: {error}"
         raise InvalidArguments(argument, name, rule) from error
@@ -119,14 +123,20 @@ def _export(exporter: Exporter) -> object:
         return exporter.__dlpack__()
 
 
-def export(array: np.ndarray, **options: Any) -> Any:
-    """The capsule of an array; types that NumPy cannot export go as the integers of their bits,
-    with the right type written into the capsule afterwards. ``options`` as in ``__dlpack__``."""
+def export(array: np.ndarray, device: tuple[int, int] = (CPU, 0), **options: Any) -> Any:
+    """The capsule of an array, of which the address is on a ``device``; ``options`` as in
+    ``__dlpack__``.
+
+    NumPy makes the capsule. What it cannot say is written into that afterwards: the device, and the
+    types that it lacks, of which it exports the bits as integers.
+    """
     code = _EXTRA_CODES.get(array.dtype)
-    if code is None:
-        return array.__dlpack__(**options)
-    capsule = array.view(f"u{array.itemsize}").__dlpack__(**options)
-    _tensor_of(capsule)[0].code = code
+    source = array if code is None else array.view(f"u{array.itemsize}")
+    capsule = source.__dlpack__(**options)
+    tensor, _ = _tensor_of(capsule)
+    tensor.device_type, tensor.device_id = device
+    if code is not None:
+        tensor.code = code
     return capsule
 
 

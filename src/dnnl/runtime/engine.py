@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Property
-from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue
+from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue, Shared
 from dnnl.runtime.image import Image
+from dnnl.types.memory_desc import MemoryDesc
 
 _ENGINES = Path(__file__).with_name("engines")
 _added: dict[str, type[Backend]] = {}
@@ -79,6 +80,19 @@ class Engine(Property):
             raise InvalidArguments("features", features, rule, "use engine 'null' to pretend")
         self.features = own if features is None else features
 
+    @classmethod
+    def of(cls, kind: str, backend: Backend) -> Engine:
+        """The engine of a backend that was made apart, of a context of its own for example."""
+        made = cls.__new__(cls)
+        made.kind, made.index, made._backend = kind, backend.index, backend
+        made.features = backend.features()
+        return made
+
+    @property
+    def backend(self) -> Backend:
+        """What drives the device."""
+        return self._backend
+
     @staticmethod
     def count(kind: str) -> int:
         """How many engines of this kind there are; `InvalidArguments` for an unknown kind."""
@@ -96,6 +110,15 @@ class Engine(Property):
     def allocate(self, nbytes: int) -> Buffer:
         """A new buffer of the engine, 64-byte aligned."""
         return self._backend.allocate(nbytes)
+
+    def wrap(self, desc: MemoryDesc, buffer: object) -> object:
+        """Memory of another library on this device as a `Buffer` with the bytes of a tensor; other
+        objects stay as they are."""
+        return self._backend.wrap(desc, buffer)
+
+    def share(self, buffer: Buffer, nbytes: int) -> Shared | None:
+        """The first bytes of a buffer for other libraries, None where the engine shares none."""
+        return self._backend.share(buffer, nbytes)
 
     def read(self, buffer: Buffer, nbytes: int) -> NDArray[np.uint8]:
         """The first bytes of a buffer, in a copy; ``data`` where there is such."""
@@ -121,10 +144,12 @@ class Engine(Property):
         return f"Engine({self.kind!r}, {self.index})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _unpickle, self._key()
+        if self._backend.identity is not None:
+            raise TypeError(f"{self!r} belongs to a context of this process: it has no pickle")
+        return _unpickle, (self.kind, self.index, self.features)
 
-    def _key(self) -> tuple[str, int, Features]:
-        return self.kind, self.index, self.features
+    def _key(self) -> tuple[object, ...]:
+        return self.kind, self.index, self.features, self._backend.identity
 
 
 @cache

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Value
 from dnnl.runtime import dlpack, reorders
-from dnnl.runtime.backend import Argument, Buffer
+from dnnl.runtime.backend import Argument, Buffer, Shared
 from dnnl.runtime.elements import elements_of, plain_view, put_elements
 from dnnl.runtime.encoded import decode, encode, sparse_parts
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
@@ -44,10 +44,11 @@ class Memory(Value):
     of ``desc.buffers``, and ``buffer``, where it is given, is a sequence of as many buffers, or of
     memories. A tensor without one is its own only part. `from_sparse` takes SciPy's matrices.
 
-    The host may not be able to touch the memory of an engine. Then NumPy arrays are copies, there
-    is neither ``data`` nor ``pointer``, and ``buffer`` must be a `Buffer` of that engine: a handle
-    and the offset at which the tensor's bytes begin. What reads and writes the memory from the host
-    waits first for all executions that were submitted before and touch it. It raises none of their
+    The host may not be able to touch the memory of an engine. Then NumPy arrays are copies, and
+    there is neither ``data`` nor ``pointer``. ``buffer`` must be memory of that engine: a `Buffer`,
+    of a handle and the offset at which the tensor's bytes begin, or an object that the engine knows
+    as memory, such as USM on SYCL devices. What reads and writes the memory from the host waits
+    first for all executions that were submitted before and touch it. It raises none of their
     errors: events and streams do. Executions among themselves need an order that the user gives, by
     a stream or by events.
     """
@@ -75,7 +76,7 @@ class Memory(Value):
         elif engine.host_memory:
             place = _on_host(wrap(desc, buffer))
         else:
-            place = _checked_buffer(engine, buffer)
+            place = _checked_buffer(engine, engine.wrap(desc, buffer))
         self._fill(desc, engine, place)
 
     def _fill(self, desc: MemoryDesc, engine: Engine, place: Buffer) -> None:
@@ -299,25 +300,45 @@ class Memory(Value):
 
     def __dlpack__(self, **options: Any) -> Any:
         """The memory as a DLPack capsule, shared; ``BufferError`` if strides cannot say it."""
-        view = plain_view(self.desc, self._shareable())
+        shared = self._shared()
+        return dlpack.export(self._view(shared), shared.device, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._shared().device
+
+    @property
+    def __sycl_usm_array_interface__(self) -> dict[str, Any]:
+        """USM as dpctl and dpnp read it, not copied; on SYCL engines only."""
+        shared = None if self._parts else self.engine.share(self.buffer, self.desc.size)
+        if shared is None or shared.queue is None:
+            raise AttributeError(f"memory of {self.engine!r} is no USM")
+        view = self._view(shared)
+        return {
+            "data": (view.__array_interface__["data"][0], self.readonly),
+            "shape": view.shape,
+            "strides": tuple(stride // view.itemsize for stride in view.strides),
+            "typestr": view.dtype.str,
+            "version": 1,
+            "syclobj": shared.queue,
+        }
+
+    def _view(self, shared: Shared) -> np.ndarray:
+        """The tensor where it is, as an array."""
+        view = plain_view(self.desc, shared.data)
         if view is None:
             rule = f"DLPack cannot describe the layout {self.desc} without a copy"
             raise BufferError(f"{rule}; export numpy() or reorder_to() a plain layout")
-        return dlpack.export(view, **options)
+        return view
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        self._shareable()
-        return dlpack.CPU, 0
-
-    def _shareable(self) -> NDArray[np.uint8]:
+    def _shared(self) -> Shared:
         """The bytes for other libraries."""
         if self._parts:
             rule = f"DLPack cannot describe {self.desc}, which has several buffers"
             raise BufferError(f"{rule}; export each of memory.parts")
-        data = self.buffer.data
-        if data is None:
+        shared = self.engine.share(self.buffer, self.desc.size)
+        if shared is None:
             raise BufferError(f"DLPack cannot share memory of {self.engine!r}; export numpy()")
-        return data
+        return shared
 
     def __reduce__(self) -> tuple[object, ...]:
         if self._parts:

@@ -39,6 +39,13 @@ class Stream(Value):
         self.in_order = in_order
         self.queue = engine.make_queue(self.in_order)
 
+    @classmethod
+    def of(cls, engine: Engine, queue: Queue[Any], *, in_order: bool) -> Stream:
+        """The stream of a queue of the engine that was made apart."""
+        made = cls.__new__(cls)
+        made.engine, made._num_threads, made.in_order, made.queue = engine, None, in_order, queue
+        return made
+
     @property
     def num_threads(self) -> int:
         """Threads of an execution submitted now, the calling one included."""

@@ -22,8 +22,8 @@ ArrayLike: TypeAlias = npt.ArrayLike | dlpack.Exporter
 """An array of any library, or numbers: whatever NumPy or DLPack can read."""
 
 
-class _Buffer(NamedTuple):
-    """Memory that ``owner`` keeps alive; ``strides`` in bytes."""
+class Described(NamedTuple):
+    """Somebody else's memory, which ``owner`` keeps alive; ``strides`` in bytes."""
 
     owner: object
     address: int
@@ -50,6 +50,12 @@ def wrap(desc: MemoryDesc, buffer: object) -> NDArray[np.uint8]:
     buffer is.
     """
     found = _describe(buffer)
+    check_fit(desc, found)
+    return bytes_at(found.address, desc.size, found.owner, readonly=found.readonly)
+
+
+def check_fit(desc: MemoryDesc, found: Described) -> None:
+    """Raise `InvalidArguments` where a buffer does not have the elements of ``desc``."""
     _check_type(desc, found)
     if not found.is_flat:
         _check_shape(desc, found)
@@ -59,7 +65,6 @@ def wrap(desc: MemoryDesc, buffer: object) -> NDArray[np.uint8]:
         hint = f"pass the first of them: memory.data[:{desc.size}]"
         hint = hint if found.nbytes > desc.size else ""
         raise InvalidArguments("buffer", _name(found), rule, hint)
-    return bytes_at(found.address, desc.size, found.owner, readonly=found.readonly)
 
 
 def array_of(source: ArrayLike, argument: str = "array") -> np.ndarray:
@@ -82,7 +87,7 @@ def array_of(source: ArrayLike, argument: str = "array") -> np.ndarray:
     )
 
 
-def _describe(buffer: object) -> _Buffer:
+def _describe(buffer: object) -> Described:
     if not isinstance(buffer, np.ndarray):
         try:
             buffer = np.asarray(memoryview(buffer))  # type: ignore[arg-type]
@@ -91,7 +96,7 @@ def _describe(buffer: object) -> _Buffer:
         except ValueError as error:
             rule = f"its element format has no NumPy type: {error}"
             raise InvalidArguments("buffer", type(buffer).__name__, rule) from error
-    return _Buffer(
+    return Described(
         buffer,
         buffer.__array_interface__["data"][0],
         buffer.dtype,
@@ -101,27 +106,27 @@ def _describe(buffer: object) -> _Buffer:
     )
 
 
-def _describe_dlpack(exporter: object, argument: str) -> _Buffer:
-    if not _exports(exporter):
+def _describe_dlpack(exporter: object, argument: str) -> Described:
+    if not exports(exporter):
         rule = "expected a buffer or an object with __dlpack__"
         hint = "NumPy arrays, bytearray, memoryview, mmap, ctypes arrays and tensors are such"
         raise InvalidArguments(argument, type(exporter).__name__, rule, hint)
     tensor = dlpack.read(exporter, argument)
     strides = tuple(stride * tensor.dtype.itemsize for stride in tensor.strides)
-    return _Buffer(
+    return Described(
         tensor.capsule, tensor.address, tensor.dtype, tensor.shape, strides, tensor.readonly
     )
 
 
-def _exports(source: object) -> TypeGuard[dlpack.Exporter]:
+def exports(source: object) -> TypeGuard[dlpack.Exporter]:
     return hasattr(source, "__dlpack__")
 
 
-def _name(found: _Buffer) -> str:
+def _name(found: Described) -> str:
     return f"{found.dtype} buffer of shape {found.shape}"
 
 
-def _check_type(desc: MemoryDesc, found: _Buffer) -> None:
+def _check_type(desc: MemoryDesc, found: Described) -> None:
     """The elements must be of the tensor's type, or raw bits."""
     own = desc.data_type.numpy
     raw = found.dtype.kind in "uVSb" and found.dtype.isbuiltin != _USER_DEFINED
@@ -133,7 +138,7 @@ def _check_type(desc: MemoryDesc, found: _Buffer) -> None:
         raise InvalidArguments("buffer", _name(found), rule, hint)
 
 
-def _check_shape(desc: MemoryDesc, found: _Buffer) -> None:
+def _check_shape(desc: MemoryDesc, found: Described) -> None:
     """A buffer with a shape must have its elements where the descriptor has them."""
     hint = "pass its bytes with one axis to have them taken as they are"
     if len(found.shape) == 1:  # and it has gaps, or it would count as bytes

@@ -19,7 +19,7 @@ from dnnl.runtime.engine import Engine, engine_kinds
 from dnnl.runtime.engines.cpu import pool_name
 from dnnl.runtime.threads import available_cpus, get_num_threads
 
-PACKAGES = ("llvmlite", "numpy", "ml_dtypes", "onnx", "onnxruntime", "torch")
+PACKAGES = ("llvmlite", "numpy", "ml_dtypes", "onnx", "onnxruntime", "torch", "dpctl")
 Rows = Iterator[tuple[str, str]]
 
 
@@ -38,7 +38,8 @@ def engines() -> Rows:
     """Every engine, and what code the generators write for it."""
     for kind in engine_kinds():
         for index in range(Engine.count(kind)):
-            features = Engine(kind, index).features
+            engine = Engine(kind, index)
+            features, about = engine.features, engine.backend.description
             if features.universal:
                 yield f"{kind}:{index}", "every instruction set; executes nothing"
                 continue
@@ -46,7 +47,7 @@ def engines() -> Rows:
             native = [dot.a + dot.b for dot in row.dots if dot.instruction and dot.a != "s16"]
             dot = f", native {' '.join(native)}" if native else ""
             text = f"{row.name}: {row.registers} registers of {row.vector_bits} bits{dot}"
-            yield f"{kind}:{index}", f"{features.arch} {features.cpu}, {text}"
+            yield f"{kind}:{index}", f"{about or f'{features.arch} {features.cpu}'}, {text}"
 
 
 def threads() -> Rows:

@@ -1,0 +1,283 @@
+"""The SYCL engine: SPIR-V on devices that `dpctl` finds, memory in USM."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+from weakref import WeakSet, WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
+from dnnl.runtime import dlpack
+from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue, Shared
+from dnnl.runtime.engines import sycl_devices, sycl_usm
+from dnnl.runtime.event import Event, checked_events
+from dnnl.runtime.image import Image
+from dnnl.runtime.storage import bytes_at
+from dnnl.runtime.wrap import check_fit
+from dnnl.types.memory_desc import MemoryDesc
+
+_ALIGNMENT = 64  # bytes
+_GROUPS = 4
+"""Work-groups that each compute unit gets at least, before a group is larger than the smallest."""
+
+
+class _Start(NamedTuple):
+    """How a phase is started: the kernel, its arguments by slot, the global and local range."""
+
+    kernel: Any
+    slots: tuple[int, ...]
+    items: list[int]
+    group: list[int]
+
+
+class Program(Executable):
+    """A built SPIR-V module."""
+
+    __slots__ = ("_nbytes", "starts")
+
+    def __init__(self, starts: tuple[_Start, ...], nbytes: int) -> None:
+        self.starts, self._nbytes = starts, nbytes
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+
+class Launch(Event):
+    """A submitted execution. It holds its arguments until it is done."""
+
+    __slots__ = ("_arguments", "_device", "error", "event")
+
+    def __init__(
+        self, device: Any, event: Any, arguments: object, error: Exception | None = None
+    ) -> None:
+        self._device, self.event, self._arguments = device, event, arguments
+        self.error = error
+
+    @property
+    def done(self) -> bool:
+        if self.event is None:
+            return True
+        return bool(self.event.execution_status.name == "complete")
+
+    def wait(self) -> None:
+        if self.event is not None:
+            try:
+                self.event.wait()
+            except Exception as error:  # dpctl has no class for what a device reports later
+                self.error = sycl_devices.failed("an execution", self._device, error)
+        self._arguments = None
+        if self.error is not None:
+            raise self.error
+
+
+class SyclQueue(Queue[Program]):
+    """A queue of SYCL, ``sycl``; the launches that may not be done yet are held."""
+
+    __slots__ = ("__weakref__", "_failure", "_last", "_launches", "_lock", "in_order", "sycl")
+
+    def __init__(self, sycl: Any) -> None:
+        self.sycl, self.in_order = sycl, bool(sycl.is_in_order)
+        self._launches: deque[Launch] = deque()
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+
+    def submit(
+        self,
+        executable: Program,
+        arguments: Sequence[Any],
+        threads: int,
+        after: Sequence[Event] = (),
+    ) -> Event:
+        before: list[Any] = []
+        device = self.sycl.sycl_device
+        event = None
+        try:
+            for other in checked_events(after):
+                if isinstance(other, Launch) and other.error is None:
+                    before.append(other.event)
+                else:
+                    other.wait()
+            pointers = [_usm(buffer) for buffer in arguments]
+            with self._lock:
+                for start in executable.starts:
+                    given = [pointers[slot] for slot in start.slots]
+                    event = self.sycl.submit_async(
+                        start.kernel, given, start.items, start.group, before
+                    )
+                    before = [] if self.in_order else [event]
+            if event is None and before:
+                event = self.sycl.submit_barrier(before)
+            error = None
+        except InvalidArguments:
+            raise
+        except Error as own:
+            error = own
+        except Exception as raised:
+            error = sycl_devices.failed("a launch", device, raised)
+        launch = Launch(device, event, (executable, arguments), error)
+        with self._lock:
+            while self._launches and self._launches[0].done:
+                self._note(self._launches.popleft())
+            self._launches.append(launch)
+        return launch
+
+    def _note(self, launch: Launch) -> None:
+        self._failure = self._failure or launch.error
+
+    def finish(self) -> None:
+        """Return when all that was submitted is done, without raising its errors."""
+        with self._lock:
+            launches = tuple(self._launches)
+        for launch in launches:
+            with suppress(Error):  # the event holds it
+                launch.wait()
+        with self._lock:
+            while self._launches and self._launches[0].done:
+                self._note(self._launches.popleft())
+
+    def wait(self) -> None:
+        self.finish()
+        with self._lock:
+            error, self._failure = self._failure, None
+        if error is not None:
+            raise error
+
+
+class Engine(Backend):
+    """A device in one context: by default the default context of the device's platform."""
+
+    host_memory = False
+
+    def __init__(self, index: int, queue: Any = None) -> None:
+        super().__init__(index)
+        self._copies = sycl_devices.default_queue(index) if queue is None else queue
+        self.device, self.context = self._copies.sycl_device, self._copies.sycl_context
+        size = self.device.global_mem_size / 2**30
+        driver = f"driver {self.device.driver_version}"
+        self.description = f"{self.device.name}, {size:.1f} GiB, {driver}"
+        self.identity = None if queue is None else self.context
+        self._queues: WeakSet[SyclQueue] = WeakSet()
+
+    @classmethod
+    def count(cls) -> int:
+        return len(sycl_devices.devices())
+
+    def features(self) -> Features:
+        return Features("spirv64", "", sycl_devices.aspects(self.device))
+
+    def load(self, image: Image) -> Program:
+        if image.target != "spirv":
+            rule = "engine 'sycl' runs 'spirv' images"
+            raise InvalidArguments("image.target", image.target, rule)
+        if not image.phases:
+            return Program((), 0)
+        lacking = sycl_devices.lacking(image.code, self.device)
+        if lacking:
+            raise Unimplemented(f"{self.device.name} has no {', '.join(lacking)}")
+        module = sycl_devices.dpctl()
+        try:
+            program = module.program.create_program_from_spirv(self._copies, image.code)
+            kernels = [program.get_sycl_kernel(phase.symbol) for phase in image.phases]
+        except Exception as error:
+            raise sycl_devices.failed("building a program", self.device, error) from None
+        starts = [
+            _Start(kernel, phase.slots, *self._ranges(phase.count, kernel))
+            for kernel, phase in zip(kernels, image.phases, strict=True)
+        ]
+        return Program(tuple(starts), len(image.code))
+
+    def _ranges(self, count: int, kernel: Any) -> tuple[list[int], list[int]]:
+        """The global and the local range for so many items: groups are as large as the device
+        prefers while each compute unit has several."""
+        least = kernel.preferred_work_group_size_multiple
+        most = min(kernel.work_group_size, 8 * least)
+        wanted = count // (_GROUPS * self.device.max_compute_units)
+        group = least
+        while 2 * group <= min(most, wanted):
+            group *= 2
+        return [-(-count // group) * group], [group]
+
+    def make_queue(self, in_order: bool) -> SyclQueue:
+        properties = ["in_order"] if in_order else []
+        module = sycl_devices.dpctl()
+        return self.adopt(module.SyclQueue(self.context, self.device, property=properties))
+
+    def adopt(self, queue: Any) -> SyclQueue:
+        """A given queue of SYCL as one of the engine's."""
+        own = SyclQueue(queue)
+        self._queues.add(own)
+        return own
+
+    def allocate(self, nbytes: int) -> Buffer:
+        if nbytes > self.device.max_mem_alloc_size:
+            limit = f"{self.device.name} allocates at most {self.device.max_mem_alloc_size}"
+            raise OutOfMemory(f"cannot allocate {nbytes} bytes: {limit}")
+        memory = sycl_devices.dpctl().memory
+        try:
+            usm = memory.MemoryUSMDevice(max(nbytes, 1), alignment=_ALIGNMENT, queue=self._copies)
+        except memory.USMAllocationError as error:
+            raise OutOfMemory(f"cannot allocate {nbytes} bytes on the device: {error}") from None
+        return Buffer(usm, 0, None, usm)
+
+    def wrap(self, desc: MemoryDesc, buffer: object) -> object:
+        found = sycl_usm.described(buffer, self._copies)
+        if found is None:
+            return buffer
+        usm: Any = found.owner
+        if usm.sycl_context != self.context:
+            rule = f"its USM belongs to another context than {self.device.name} here"
+            hint = "dnnl.sycl.make_engine(device, context) makes an engine of that one"
+            raise InvalidArguments("buffer", type(buffer).__name__, rule, hint)
+        check_fit(desc, found)
+        return Buffer(usm, found.address - sycl_usm.address(usm), None, usm)
+
+    def share(self, buffer: Buffer, nbytes: int) -> Shared:
+        self._finish()
+        begin = sycl_usm.address(buffer.handle) + buffer.offset
+        device = (dlpack.ONE_API, self.device.get_device_id())
+        return Shared(bytes_at(begin, nbytes, buffer.owner), device, self._copies)
+
+    def read(self, buffer: Buffer, nbytes: int) -> NDArray[np.uint8]:
+        self._finish()
+        data = np.empty(nbytes, np.uint8)
+        if nbytes:
+            self._copies.memcpy(data, _usm(buffer, nbytes), nbytes)
+        return data
+
+    def write(self, buffer: Buffer, data: NDArray[np.uint8]) -> None:
+        self._finish()
+        if data.size:
+            self._copies.memcpy(_usm(buffer, data.size), np.ascontiguousarray(data), data.size)
+
+    def _finish(self) -> None:
+        """Return when everything that the library submitted is done."""
+        for queue in tuple(self._queues):
+            queue.finish()
+
+
+def _usm(buffer: Buffer, nbytes: int | None = None) -> Any:
+    """A USM memory that begins where the buffer does."""
+    usm, offset = buffer.handle, buffer.offset
+    if offset == 0:
+        return usm
+    return sycl_usm.part(usm, offset, max(1, usm.nbytes - offset) if nbytes is None else nbytes)
+
+
+_contexts: WeakValueDictionary[tuple[int, Any], Engine] = WeakValueDictionary()
+
+
+def of_context(index: int, context: Any) -> Engine:
+    """The backend of a device in a context of the user's; one for each."""
+    found = _contexts.get((index, context))
+    if found is None:
+        device = sycl_devices.devices()[index]
+        queue = sycl_devices.dpctl().SyclQueue(context, device, property="in_order")
+        found = _contexts[index, context] = Engine(index, queue)
+    return found

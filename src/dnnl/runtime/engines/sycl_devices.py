@@ -1,0 +1,92 @@
+"""The SYCL devices of this machine, as `dpctl` finds them."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from dnnl.errors import Error, InvalidArguments
+
+INSTALL = "pip install 'dnnl[sycl]'"
+_BACKENDS = ("opencl", "level_zero")
+"""The backends of SYCL whose drivers take SPIR-V."""
+_LOADER = "OCL_ICD_FILENAMES"
+
+
+def dpctl() -> Any:
+    """The module `dpctl`; `InvalidArguments` in the name of the engine kind where there is none.
+
+    Intel's OpenCL driver for processors, where pip installed it, is announced to the OpenCL loader,
+    which reads the environment at the first query of the process.
+    """
+    if _LOADER not in os.environ and (driver := _processor_driver()) is not None:
+        os.environ[_LOADER] = driver
+    try:
+        import dpctl as module
+        import dpctl.memory
+        import dpctl.program
+    except ImportError as error:
+        raise InvalidArguments("kind", "sycl", f"it needs dpctl: {error}", INSTALL) from None
+    return module
+
+
+def _processor_driver() -> str | None:
+    try:
+        files = metadata.files("intel-opencl-rt") or ()
+    except metadata.PackageNotFoundError:
+        return None
+    found = (file.locate() for file in files if file.name == "libintelocl.so")
+    return next((os.path.realpath(path) for path in found if os.path.exists(path)), None)
+
+
+@cache
+def devices() -> tuple[Any, ...]:
+    """The root devices that take SPIR-V and have device memory of their own, GPUs first."""
+    try:
+        module = dpctl()
+    except InvalidArguments:
+        return ()
+    found = [
+        device
+        for device in module.get_devices()
+        if device.backend.name in _BACKENDS and device.has_aspect_usm_device_allocations
+    ]
+    return tuple(sorted(found, key=lambda device: (not device.is_gpu, device.is_cpu)))
+
+
+@cache
+def default_queue(index: int) -> Any:
+    """A queue of a device's default context, in order: for copies and for building programs."""
+    return dpctl().SyclQueue(devices()[index], property="in_order")
+
+
+def aspects(device: Any) -> frozenset[str]:
+    """The aspects that code can rely on: ``fp16``, ``fp64``, ``atomic64``, ``cpu``, ``gpu``."""
+    names = ("fp16", "fp64", "atomic64", "cpu", "gpu")
+    return frozenset(name for name in names if getattr(device, f"has_aspect_{name}"))
+
+
+_HEADER, _CAPABILITY = 5, 17  # words of a module before its first instruction; OpCapability
+_CAPABILITIES = {9: "fp16", 10: "fp64", 12: "atomic64"}
+"""Aspects of devices by the capabilities of SPIR-V that rest on them."""
+
+
+def lacking(code: bytes, device: Any) -> list[str]:
+    """The aspects that a module of SPIR-V needs and a device does not have."""
+    words = np.frombuffer(code, np.uint32)
+    needed, place = [], _HEADER
+    while place + 1 < len(words) and words[place] & 0xFFFF == _CAPABILITY:
+        needed.append(_CAPABILITIES.get(int(words[place + 1])))
+        place += 2
+    own = aspects(device)
+    return [aspect for aspect in needed if aspect is not None and aspect not in own]
+
+
+def failed(what: str, device: Any, error: Exception) -> Error:
+    """The error of a device as one of the library's."""
+    log = str(error) or "the driver gives no reason"
+    return Error(f"{what} failed on {device.name} (driver {device.driver_version}): {log}")

@@ -1,0 +1,1 @@
+"""The SYCL engine; skipped where dpctl finds no device."""
