@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from dnnl.errors import Error, InvalidArguments
 from dnnl.runtime import engine as engines
 from dnnl.runtime.backend import Features
 from dnnl.runtime.engine import Engine, _backend_class, engine_kinds, register
+from dnnl.runtime.engines import sycl_devices
 from dnnl.runtime.engines.null import Engine as Null
 from dnnl.runtime.image import Image, Phase
 from dnnl.runtime.quota import cpu_quota
@@ -316,3 +318,13 @@ def test_a_bad_number_in_the_environment_names_its_variable(
     rule = "DNNL_NUM_THREADS = '0': a number of threads must be an integer >= 1"
     with pytest.raises(InvalidArguments, match=rule):
         get_num_threads()
+
+
+def test_a_kind_without_devices_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dpctl", None)
+    sycl_devices.devices.cache_clear()
+    try:
+        with pytest.raises(InvalidArguments, match=r"0 engines of kind 'sycl'; pip install 'dnnl"):
+            Engine("sycl")
+    finally:
+        sycl_devices.devices.cache_clear()

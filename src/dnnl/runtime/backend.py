@@ -190,6 +190,11 @@ class Backend(ABC):
     def count(cls) -> int:
         """How many devices of this kind there are."""
 
+    @classmethod
+    def missing(cls) -> str:
+        """What to do where there is no device, for the error message."""
+        return ""
+
     @abstractmethod
     def features(self) -> Features:
         """What the device can execute."""

@@ -173,7 +173,9 @@ def _checked_index(kind: str, index: object) -> int:
         rule = f"expected an integer below {count}, the engines of kind {kind!r}"
         raise InvalidArguments("index", index, rule) from None
     if not 0 <= number < count:
-        raise InvalidArguments("index", index, f"there are {count} engines of kind {kind!r}")
+        hint = "" if count else _backend_class(kind).missing()
+        rule = f"there are {count} engines of kind {kind!r}"
+        raise InvalidArguments("index", index, rule, hint)
     return number
 
 

@@ -169,6 +169,10 @@ class Engine(Backend):
     def count(cls) -> int:
         return len(sycl_devices.devices())
 
+    @classmethod
+    def missing(cls) -> str:
+        return sycl_devices.missing()
+
     def features(self) -> Features:
         return Features("spirv64", "", sycl_devices.aspects(self.device))
 

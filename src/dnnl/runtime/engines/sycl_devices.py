@@ -58,6 +58,15 @@ def devices() -> tuple[Any, ...]:
     return tuple(sorted(found, key=lambda device: (not device.is_gpu, device.is_cpu)))
 
 
+def missing() -> str:
+    """Why there is no device."""
+    try:
+        dpctl()
+    except InvalidArguments as error:
+        return str(error.hint)
+    return "dpctl finds none that takes SPIR-V and allocates USM; intel-opencl-rt has a driver"
+
+
 @cache
 def default_queue(index: int) -> Any:
     """A queue of a device's default context, in order: for copies and for building programs."""
