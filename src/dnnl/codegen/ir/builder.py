@@ -168,6 +168,8 @@ class Emitter:
         self.function = function
         builder = ir.IRBuilder if module.isa.device is None else _DeviceBuilder
         self.b = builder(function.append_basic_block("entry"))
+        #: Whether the function has loops.
+        self.has_loops = False
         self._computed: dict[tuple[object, ...], ir.Value] = {}
 
     def intrinsic(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
@@ -275,6 +277,7 @@ class Emitter:
                 return carried
             if trips == 1:
                 return body(begin, *carried) or ()
+        self.has_loops = True
         before = self.b.block
         head = self.function.append_basic_block(f"{name}.loop")
         after = self.function.append_basic_block(f"{name}.done")

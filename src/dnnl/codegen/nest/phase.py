@@ -106,4 +106,4 @@ class PhaseFunction:
     def end(self, count: int) -> Phase:
         """Finish the function, which has ``count`` work items."""
         self.e.b.ret_void()
-        return Phase(self._symbol, count, self._slots, self._scratch)
+        return Phase(self._symbol, count, self._slots, self._scratch, self.e.has_loops)

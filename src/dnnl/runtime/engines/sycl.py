@@ -17,7 +17,7 @@ from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue, Shared
 from dnnl.runtime.engines import sycl_devices, sycl_usm
 from dnnl.runtime.event import Event, checked_events
-from dnnl.runtime.image import Image
+from dnnl.runtime.image import Image, Phase
 from dnnl.runtime.storage import bytes_at
 from dnnl.runtime.wrap import check_fit
 from dnnl.types.memory_desc import MemoryDesc
@@ -192,21 +192,27 @@ class Engine(Backend):
         except Exception as error:
             raise sycl_devices.failed("building a program", self.device, error) from None
         starts = [
-            _Start(kernel, phase.slots, *self._ranges(phase.count, kernel))
+            _Start(kernel, phase.slots, *self._ranges(phase, kernel))
             for kernel, phase in zip(kernels, image.phases, strict=True)
         ]
         return Program(tuple(starts), len(image.code))
 
-    def _ranges(self, count: int, kernel: Any) -> tuple[list[int], list[int]]:
-        """The global and the local range for so many items: groups are as large as the device
-        prefers while each compute unit has several."""
+    def _ranges(self, phase: Phase, kernel: Any) -> tuple[list[int], list[int]]:
+        """The global and the local range of a phase: groups are as large as the device prefers
+        while each compute unit has several.
+
+        A processor's driver makes lanes of vectors of the items of a group. Those with loops would
+        go through memory in steps of a row, and are in groups of one.
+        """
+        if phase.has_loops and self.device.is_cpu:
+            return [phase.count], [1]
         least = kernel.preferred_work_group_size_multiple
         most = min(kernel.work_group_size, 8 * least)
-        wanted = count // (_GROUPS * self.device.max_compute_units)
+        wanted = phase.count // (_GROUPS * self.device.max_compute_units)
         group = least
         while 2 * group <= min(most, wanted):
             group *= 2
-        return [-(-count // group) * group], [group]
+        return [-(-phase.count // group) * group], [group]
 
     def make_queue(self, in_order: bool) -> SyclQueue:
         properties = ["in_order"] if in_order else []
