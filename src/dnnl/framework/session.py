@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 from typing import Any, Never
 
 import numpy as np
-import numpy.typing as npt
 
 from dnnl import config, forks
 from dnnl.errors import InvalidArguments
@@ -147,7 +147,7 @@ class Session:
         self._arena = _arena(lowering)
         self.nbytes = self._arena.size + sum(key.desc.size for key in lowering.prepared)
         check_capacity(self.nbytes)
-        self._activations = _bytes(self._arena.size, engine)
+        self._activations = Memory(MemoryDesc((self._arena.size,), "u8"), engine)
         preparations = {key: _preparation(key, engine) for key in lowering.prepared}
         constants = [(key.value, pd) for key, pd in preparations.items() if pd is not None]
         kernels = [*constants, *((step.name, step.pd) for step in lowering.steps)]
@@ -158,11 +158,13 @@ class Session:
             constant = optimized.constants[key.value]
             self._constants[storage] = self._prepare(key, preparations[key], constant)
         most = max((step.pd.scratchpad_desc.size for step in lowering.steps), default=0)
-        self._scratchpad = _bytes(most, engine)
+        self._scratchpad = Memory(MemoryDesc((most,), "u8"), engine)
         self.layers = tuple(_layer(step) for step in lowering.steps)
         self._calls = [self._bind(step) for step in lowering.steps]
         self._images, self._progress = {}, Progress(None)
-        self._feeds = {name: self._buffer(lowering.tensors[name]).numpy() for name in graph.inputs}
+        self._feeds = {
+            name: _filler(self._buffer(lowering.tensors[name]).view()) for name in graph.inputs
+        }
         self._results = {
             public: optimized.constants[value]
             if value in optimized.constants
@@ -206,6 +208,7 @@ class Session:
             self._load(arrays)
             for call in self._calls:
                 call()
+            self._stream.wait()
             return self._copied()
 
     @allocating
@@ -218,6 +221,7 @@ class Session:
             for call in self._calls:
                 start = perf_counter_ns()
                 call()
+                self._stream.wait()
                 spans.append(Span(start, perf_counter_ns()))
             return self._copied(), spans
 
@@ -232,8 +236,8 @@ class Session:
         return arrays
 
     def _load(self, feeds: Mapping[str, Array]) -> None:
-        for name, place_ in self._feeds.items():
-            np.copyto(place_, feeds[name])
+        for name, fill in self._feeds.items():
+            fill(feeds[name])
 
     def _copied(self) -> dict[str, Array]:
         return {
@@ -247,8 +251,7 @@ class Session:
         }
         scratchpad = step.pd.scratchpad_desc
         if scratchpad.size:
-            memory = Memory(scratchpad, self.engine, self._scratchpad[: scratchpad.size])
-            args[Arg.SCRATCHPAD] = memory
+            args[Arg.SCRATCHPAD] = self._scratchpad.part(scratchpad)
         call = self._primitive(step.pd).bind(self._stream, args)
         if step.indexed is None:
             return call
@@ -257,9 +260,8 @@ class Session:
     def _memory(self, storage: int, desc: MemoryDesc) -> Memory:
         if storage in self._constants:
             whole = self._constants[storage]
-            return whole if whole.desc == desc else Memory(desc, self.engine, whole.data)
-        offset = self._arena.offsets[storage]
-        return Memory(desc, self.engine, self._activations[offset : offset + desc.size])
+            return whole if whole.desc == desc else whole.part(desc)
+        return self._activations.part(desc, self._arena.offsets[storage])
 
     def _buffer(self, tensor: Tensor) -> ShapedBuffer:
         memory = self._memory(tensor.storage, tensor.layout.desc)
@@ -270,9 +272,13 @@ class Session:
         wanted = Memory(key.desc, self.engine)
         content = np.require(array, requirements=["C", "W"]).reshape(-1).view(np.uint8)
         if pd is None:
-            wanted.data[:] = content
+            wanted.write(content)
             return wanted
-        source = Memory(key.source, self.engine, content)
+        if self.engine.host_memory:
+            source = Memory(key.source, self.engine, content)
+        else:
+            source = Memory(key.source, self.engine)
+            source.write(content)
         self._primitive(pd).execute(self._stream, {Arg.FROM: source, Arg.TO: wanted})
         return wanted
 
@@ -336,13 +342,18 @@ def check_input(name: str, array: np.ndarray, expected: TensorType) -> None:
         raise InvalidArguments(f"input {name!r}", str(given), rule)
 
 
+def _filler(memory: Memory) -> Callable[[Array], None]:
+    """What writes an array into a memory, prepared once."""
+    return partial(np.copyto, memory.numpy()) if memory.engine.host_memory else memory.fill
+
+
 def _checked_call(
     name: str, indices: Memory, extent: int, call: Callable[[], object]
 ) -> Callable[[], None]:
     """A call that refuses indices outside of ``-extent..extent - 1``."""
-    numbers = indices.numpy()
 
     def run() -> None:
+        numbers = indices.numpy()
         outside = numbers[(numbers < -extent) | (numbers >= extent)]
         if outside.size:
             rule = f"must be in {-extent}..{extent - 1}"
@@ -368,11 +379,6 @@ def _arena(lowering: Lowering) -> Arena:
     before = [lowering.tensors[name].storage for name in graph.inputs]
     after = [lowering.tensors[v].storage for v in graph.outputs.values() if v in lowering.tensors]
     return place(lifetimes(sizes, steps, before, after))
-
-
-def _bytes(count: int, engine: Engine) -> npt.NDArray[np.uint8]:
-    """Memory of the engine, to be used in parts."""
-    return Memory(MemoryDesc((count,), "u8"), engine).data
 
 
 def _layer(step: Step) -> Layer:

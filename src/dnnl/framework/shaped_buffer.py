@@ -179,7 +179,7 @@ class ShapedBuffer:
         return self.view().numpy()
 
     def _over(self, desc: MemoryDesc) -> Memory:
-        return Memory(desc, self.memory.engine, self.memory.data)
+        return self.memory.part(desc)
 
 
 def check_permutation(argument: str, axes: Sequence[int], count: int) -> None:

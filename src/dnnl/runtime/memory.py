@@ -190,6 +190,36 @@ class Memory(Value):
             raise InvalidArguments("memory.data", str(self.desc), rule, "read() and write() copy")
         return data[:]  # flags that are set on a view change nothing here
 
+    def part(self, desc: MemoryDesc, offset: int = 0) -> Memory:
+        """The bytes from ``offset`` on as another tensor, shared with this one."""
+        self._need_one_buffer("memory.part()")
+        if offset < 0 or offset + desc.size > self.desc.size:
+            rule = f"{desc.size} bytes from there on must be within the {self.desc.size} there are"
+            raise InvalidArguments("offset", offset, rule)
+        if self.buffer.data is not None:
+            return Memory(desc, self.engine, self.buffer.data[offset : offset + desc.size])
+        own = self.buffer
+        return Memory(desc, self.engine, own._replace(offset=own.offset + offset))
+
+    @allocating
+    def fill(self, array: ArrayLike) -> None:
+        """Write the elements of an array of shape ``desc.dims``; padding becomes zero.
+
+        They are converted to the data type as NumPy does.
+        """
+        source = array_of(array)
+        if source.shape != self.desc.dims:
+            raise InvalidArguments("array", source.shape, f"expected the shape {self.desc.dims}")
+        padded = self.desc.dims != self.desc.padded_dims
+        data = None if padded else self.buffer.data
+        view = None if data is None else plain_view(self.desc, data)
+        if view is not None:
+            np.copyto(view, source, casting="unsafe")
+            return
+        staged = np.zeros(self.desc.size, np.uint8)
+        put_elements(self.desc, staged, source)
+        self.write(staged)
+
     @allocating
     def read(self) -> NDArray[np.uint8]:
         """All bytes: ``data`` where there is such, else a read-only copy."""
