@@ -92,7 +92,7 @@ def store(memory: Memory, values: ArrayLike) -> None:
 
 
 def poison_gaps(memory: Memory) -> None:
-    """Set every bit of what is neither the tensor nor its padding, unless sums lie behind it."""
+    """Set every bit of what is neither the tensor nor its padding, unless sums follow it."""
     desc = memory.desc
     if desc.compensation is not None:
         return

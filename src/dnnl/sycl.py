@@ -86,7 +86,7 @@ def make_stream(queue: Any, engine: Engine | None = None) -> Stream:
 
 def make_memory(desc: MemoryDesc, engine: Engine, usm: Any) -> Memory:
     """The memory of USM: a `dpctl.memory` object, or whatever has `__sycl_usm_array_interface__`,
-    such as an array of dpnp. It is not copied, and is kept alive.
+    such as an array of dpnp. It is not copied, and stays alive with the memory.
 
     Raises `InvalidArguments` where it belongs to another context, or does not fit ``desc``.
     """
@@ -116,8 +116,9 @@ def get_context(engine: Engine) -> Any:
 
 def get_queue(stream: Stream) -> Any:
     """The `dpctl.SyclQueue` of a stream."""
-    _backend(stream.engine)
-    return stream.queue.sycl  # type: ignore[attr-defined]
+    if not isinstance(stream.queue, sycl.SyclQueue):
+        raise InvalidArguments("stream", stream, "expected a stream of an engine of kind 'sycl'")
+    return stream.queue.sycl
 
 
 def get_usm(memory: Memory) -> Any:
