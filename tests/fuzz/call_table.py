@@ -78,6 +78,8 @@ GIVEN: dict[str, Arguments] = {
     },
     "mem.numpy": {},
     "mem.write": {"data": "bytes_of_md"},
+    "mem.fill": {"array": "array"},
+    "mem.part": {"desc": "md", "offset": "0"},
     "mem.compensation": {"kind": "'s8s8'"},
     "mem.__dlpack__": {"stream": "None"},
     "mem.__array__": {"": "'f4'"},

@@ -245,6 +245,7 @@ WITHIN = {
     "prim.execute_at",  # which checks nothing
     *("md.token", "pd.engine_of", "pd.with_sizes", "attr.with_layouts", "attr.with_post_ops"),
     *(f"engine.{name}" for name in ("allocate", "load", "make_queue", "read", "write")),
+    *("engine.wrap", "engine.share", "Engine.of", "Stream.of"),
     *(f"{kind.__name__}.made" for kind in OPERATIONS.values()),
 }
 """What the library calls itself, with what it has checked."""

@@ -20,6 +20,7 @@ from dnnl.runtime.wrap import ArrayLike, array_of, wrap
 from dnnl.types.dtype import DataType
 from dnnl.types.encoding import SPARSE, Grouped, Packed
 from dnnl.types.kinds import FormatKind
+from dnnl.types.layout_input import read_int
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
@@ -193,13 +194,15 @@ class Memory(Value):
     def part(self, desc: MemoryDesc, offset: int = 0) -> Memory:
         """The bytes from ``offset`` on as another tensor, shared with this one."""
         self._need_one_buffer("memory.part()")
-        if offset < 0 or offset + desc.size > self.desc.size:
+        _check_desc(desc)
+        begin = read_int("offset", offset)
+        if begin < 0 or begin + desc.size > self.desc.size:
             rule = f"{desc.size} bytes from there on must be within the {self.desc.size} there are"
             raise InvalidArguments("offset", offset, rule)
         if self.buffer.data is not None:
-            return Memory(desc, self.engine, self.buffer.data[offset : offset + desc.size])
+            return Memory(desc, self.engine, self.buffer.data[begin : begin + desc.size])
         own = self.buffer
-        return Memory(desc, self.engine, own._replace(offset=own.offset + offset))
+        return Memory(desc, self.engine, own._replace(offset=own.offset + begin))
 
     @allocating
     def fill(self, array: ArrayLike) -> None:
@@ -207,17 +210,14 @@ class Memory(Value):
 
         They are converted to the data type as NumPy does.
         """
+        self._need_one_buffer("memory.fill()")
         source = array_of(array)
-        if source.shape != self.desc.dims:
-            raise InvalidArguments("array", source.shape, f"expected the shape {self.desc.dims}")
-        padded = self.desc.dims != self.desc.padded_dims
-        data = None if padded else self.buffer.data
-        view = None if data is None else plain_view(self.desc, data)
-        if view is not None:
-            np.copyto(view, source, casting="unsafe")
-            return
+        if source.shape != self.desc.dims or source.dtype.kind == "c":
+            rule = f"expected real numbers of the shape {self.desc.dims}"
+            raise InvalidArguments("array", f"{source.dtype} of shape {source.shape}", rule)
         staged = np.zeros(self.desc.size, np.uint8)
-        put_elements(self.desc, staged, source)
+        with np.errstate(all="ignore"):
+            put_elements(self.desc, staged, source.astype(self.desc.data_type.numpy, copy=False))
         self.write(staged)
 
     @allocating
