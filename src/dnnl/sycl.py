@@ -22,7 +22,7 @@ from typing import Any
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive import Primitive
 from dnnl.runtime.engine import Engine, checked_engine
-from dnnl.runtime.engines import sycl, sycl_devices, sycl_usm
+from dnnl.runtime.engines import sycl, sycl_usm
 from dnnl.runtime.engines.sycl_devices import dpctl
 from dnnl.runtime.event import Event
 from dnnl.runtime.memory import Memory
@@ -54,20 +54,15 @@ def make_engine(device: Any, context: Any = None) -> Engine:
     """
     if not isinstance(device, dpctl().SyclDevice):
         raise InvalidArguments("device", device, "expected a dpctl.SyclDevice")
-    found = [own for own in sycl_devices.devices() if own == device]
-    if not found:
-        names = ", ".join(own.filter_string for own in sycl_devices.devices()) or "none"
-        rule = "the library has code for devices of OpenCL and Level Zero with USM"
-        raise InvalidArguments("device", device.filter_string, rule, f"such devices: {names}")
-    index = sycl_devices.devices().index(found[0])
-    if context is None or context == sycl_devices.default_queue(index).sycl_context:
-        return Engine(KIND, index)
-    if not isinstance(context, dpctl().SyclContext):
+    if not isinstance(context, dpctl().SyclContext | None):
         raise InvalidArguments("context", context, "expected a dpctl.SyclContext")
-    if device not in context.get_devices():
-        rule = f"the context does not contain the device {device.filter_string}"
+    if context is None and device.parent_device is not None:
+        context = dpctl().SyclQueue(device).sycl_context
+    if context is not None and device not in context.get_devices():
+        rule = f"the context does not contain the device {device.name}"
         raise InvalidArguments("context", context, rule)
-    return Engine.of(KIND, sycl.of_context(index, context))
+    index, backend = sycl.of_context(device, context)
+    return Engine(KIND, index) if backend is None else Engine.of(KIND, backend)
 
 
 def make_stream(queue: Any, engine: Engine | None = None) -> Stream:

@@ -10,7 +10,7 @@ from time import perf_counter
 from dnnl import log
 from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue.post_ops import prelu_weights
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import InvalidArguments
 from dnnl.onednn import Value
 from dnnl.primitives.choice import choose, written
 from dnnl.primitives.desc import Desc, Tensor
@@ -50,7 +50,7 @@ class PrimitiveDesc(Value):
 
     ``src_engine`` has the source of a reorder, if that is not ``engine``, on which dst
     is. ``self.engine`` is the one of the two that executes and that streams must be of: the one
-    whose memory the host can touch, ``engine`` if it can touch both.
+    whose memory the host can touch, ``engine`` if it can touch both or neither.
     """
 
     def __init__(
@@ -316,10 +316,7 @@ def _executing(desc: Desc, src: Engine, dst: Engine) -> Engine:
     if not desc.operation.across_engines:
         rule = f"all tensors of a {desc.kind} are on one engine, here {dst!r}"
         raise InvalidArguments("src_engine", src, rule, "reorder the source there first")
-    if not (src.host_memory or dst.host_memory):
-        where = f"from {src!r} to {dst!r}"
-        raise Unimplemented(f"the host can touch neither memory {where}", ["go by the cpu"])
-    return dst if dst.host_memory else src
+    return src if src.host_memory and not dst.host_memory else dst
 
 
 def is_parameter(argument: int) -> bool:

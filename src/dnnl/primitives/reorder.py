@@ -67,7 +67,7 @@ class ReorderDesc(Desc):
     Dims, strides and offsets may be RUNTIME_DIM: one kernel serves all of them, and the memories
     of an execution say what they are.
 
-    src may be on another engine than dst, if the host can touch the memory of one of them.
+    src may be on another engine than dst.
     """
 
     src_desc: MemoryDesc

@@ -42,8 +42,8 @@ def reorder(
     """Write the tensor of ``src`` into ``dst``, which says the layout and the data type.
 
     Dims must be equal; the padding of dst is zero afterwards. The memories may be on different
-    engines if the host can touch one of them. ``attr`` and ``args``, the memories of its scales,
-    zero points and operands, are those of a :class:`ReorderDesc`.
+    engines. ``attr`` and ``args``, the memories of its scales, zero points and operands, are those
+    of a :class:`ReorderDesc`.
 
     Without ``stream`` the work is done when this returns, and its errors are raised. With one,
     which must be of the engine that executes, it is submitted there; the event is its end.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
@@ -88,6 +88,46 @@ class Shared(NamedTuple):
     queue: object
 
 
+class DeviceArray(ABC):
+    """An array of another library in the memory of a device, as `Backend.find` reads it.
+
+    ``source`` is the array itself. ``shape``, ``dtype`` and ``strides``, in bytes, are NumPy's;
+    ``strides`` is None where none can say the layout.
+    """
+
+    source: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: np.dtype
+    readonly: bool
+    #: The number of the device, and what drives it; None for the engine kind's own of that number.
+    index: int
+    backend: Backend | None
+    #: What copies an array to the device of this one, with ``{}`` for the name of the former and
+    #: of the latter; for error messages.
+    copying: str
+
+    @property
+    @abstractmethod
+    def buffer(self) -> Buffer:
+        """Where the first element is."""
+
+    @property
+    @abstractmethod
+    def queue(self) -> Hashable:
+        """The queue by which the library of the array orders its work; see `Backend.in_order`."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """A new row-major array of the same library on the same queue, not initialised."""
+
+    def dense(self) -> Any:
+        """A row-major copy, made by the library of the array."""
+        made = self.empty(self.shape, self.dtype)
+        made[...] = self.source
+        return made
+
+
 class Executable:
     """An image that a backend has loaded: what that is, its queues alone know.
 
@@ -164,6 +204,11 @@ class Queue(ABC, Generic[Loaded]):
         Raises the first error since the last call.
         """
 
+    def follow(self, other: Queue[Any]) -> None:
+        """Launches that are submitted from now on run after all that is in another queue of the
+        engine."""
+        other.wait()
+
 
 class Backend(ABC):
     """One device of an engine kind. ``Backend(index)`` is made once per process and device.
@@ -207,6 +252,17 @@ class Backend(ABC):
     def make_queue(self, in_order: bool) -> Queue[Any]:
         """A new queue of the device."""
 
+    @classmethod
+    def find(cls, array: object) -> DeviceArray | None:
+        """An array of another library in the memory of a device of this kind; None for any other
+        object, such as an array of the host."""
+        return None
+
+    def in_order(self, queue: Hashable) -> Queue[Any]:
+        """A `DeviceArray.queue` as one of the engine's, in order: a launch follows all work that
+        its owner submitted before, and what is submitted later follows the launch."""
+        raise NotImplementedError(f"{type(self).__name__} finds no arrays")
+
     def allocate(self, nbytes: int) -> Buffer:
         """A new 64-byte aligned buffer, or `OutOfMemory`."""
         data = allocate(nbytes)
@@ -227,7 +283,18 @@ class Backend(ABC):
         assert buffer.data is not None
         return buffer.data
 
+    def read_into(self, data: NDArray[np.uint8], buffer: Buffer) -> None:
+        """Copy the first bytes of a buffer into an array of the host."""
+        data[:] = self.read(buffer, data.size)
+
     def write(self, buffer: Buffer, data: NDArray[np.uint8]) -> None:
         """Copy bytes to the beginning of a buffer."""
         assert buffer.data is not None
         buffer.data[:] = data
+
+    def copy(self, buffer: Buffer, other: Backend, source: Buffer, nbytes: int) -> None:
+        """Copy the first bytes of a buffer of another backend to the beginning of one."""
+        if buffer.data is not None:
+            other.read_into(buffer.data[:nbytes], source)
+        else:
+            self.write(buffer, other.read(source, nbytes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import operator
 import pkgutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +15,15 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Property
-from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue, Shared
+from dnnl.runtime.backend import (
+    Backend,
+    Buffer,
+    DeviceArray,
+    Executable,
+    Features,
+    Queue,
+    Shared,
+)
 from dnnl.runtime.image import Image
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -30,6 +39,7 @@ def register(kind: str, backend: type[Backend]) -> None:
     if kind in _files() or _added.get(kind, backend) is not backend:
         raise InvalidArguments("kind", kind, "there is an engine kind of that name")
     _added[kind] = backend
+    _finders.cache_clear()
 
 
 def engine_kinds() -> tuple[str, ...]:
@@ -128,6 +138,10 @@ class Engine(Property):
         """Copy bytes to the beginning of a buffer."""
         self._backend.write(buffer, data)
 
+    def copy(self, buffer: Buffer, other: Engine, source: Buffer, nbytes: int) -> None:
+        """Copy the first bytes of a buffer of another engine to the beginning of one."""
+        self._backend.copy(buffer, other._backend, source, nbytes)
+
     def make_queue(self, in_order: bool) -> Queue[Any]:
         """A new queue, for a stream."""
         return self._backend.make_queue(in_order)
@@ -141,7 +155,8 @@ class Engine(Property):
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"Engine({self.kind!r}, {self.index})"
+        own = "" if self._backend.identity is None else ", of another context"
+        return f"Engine({self.kind!r}, {self.index}{own})"
 
     def __reduce__(self) -> tuple[object, ...]:
         if self._backend.identity is not None:
@@ -150,6 +165,28 @@ class Engine(Property):
 
     def _key(self) -> tuple[object, ...]:
         return self.kind, self.index, self.features, self._backend.identity
+
+
+def find_array(array: object) -> tuple[Engine, DeviceArray] | None:
+    """An array of another library on a device, and the engine of that; None for other objects."""
+    for kind, find in _finders():
+        found = find(array)
+        if found is not None:
+            own = found.backend
+            return (Engine(kind, found.index) if own is None else Engine.of(kind, own)), found
+    return None
+
+
+@cache
+def _finders() -> tuple[tuple[str, Callable[[object], DeviceArray | None]], ...]:
+    """How each kind that knows arrays of other libraries finds them."""
+    classes = {kind: _backend_class(kind) for kind in engine_kinds()}
+    unknown = Backend.find.__func__  # type: ignore[attr-defined]
+    return tuple(
+        (kind, own.find)
+        for kind, own in classes.items()
+        if own.find.__func__ is not unknown  # type: ignore[attr-defined]
+    )
 
 
 @cache

@@ -171,6 +171,11 @@ class Memory(Value):
             rule = f"this tensor has {len(self._parts)} buffers"
             raise InvalidArguments(what, str(self.desc), rule, "each of memory.parts has one")
 
+    def _check_writable(self) -> None:
+        if self.readonly:
+            rule = "the buffer of this memory is read-only"
+            raise InvalidArguments("memory", str(self.desc), rule, "make a memory of a copy of it")
+
     @property
     def pointer(self) -> int:
         """The address of the bytes."""
@@ -235,10 +240,18 @@ class Memory(Value):
         if own.dtype != np.uint8 or own.shape != (self.desc.size,):
             rule = f"expected {self.desc.size} bytes on one axis"
             raise InvalidArguments("data", f"{own.dtype} array of shape {own.shape}", rule)
-        if self.readonly:
-            rule = "the buffer of this memory is read-only"
-            raise InvalidArguments("memory", str(self.desc), rule, "make a memory of a copy of it")
+        self._check_writable()
         self.engine.write(self.buffer, own)
+
+    def write_from(self, source: Memory) -> None:
+        """Replace all bytes by the first ones of a memory on any engine."""
+        self._need_one_buffer("memory.write_from()")
+        source._need_one_buffer("source")
+        if source.desc.size < self.desc.size:
+            rule = f"expected {self.desc.size} bytes, it has {source.desc.size}"
+            raise InvalidArguments("source", str(source.desc), rule)
+        self._check_writable()
+        self.engine.copy(self.buffer, source.engine, source.buffer, self.desc.size)
 
     @allocating
     def numpy(self) -> np.ndarray:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakSet, WeakValueDictionary
 
@@ -16,6 +17,7 @@ from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue, Shared
 from dnnl.runtime.engines import sycl_devices, sycl_usm
+from dnnl.runtime.engines.sycl_arrays import SyclArray
 from dnnl.runtime.event import Event, checked_events
 from dnnl.runtime.image import Image, Phase
 from dnnl.runtime.storage import bytes_at
@@ -25,6 +27,10 @@ from dnnl.types.memory_desc import MemoryDesc
 _ALIGNMENT = 64  # bytes
 _GROUPS = 4
 """Work-groups that each compute unit gets at least, before a group is larger than the smallest."""
+
+
+_QUEUES = 64
+"""Queues of other libraries that an engine remembers."""
 
 
 class _Start(NamedTuple):
@@ -78,12 +84,19 @@ class Launch(Event):
 
 
 class SyclQueue(Queue[Program]):
-    """A queue of SYCL, ``sycl``; the launches that may not be done yet are held."""
+    """A queue of SYCL, ``sycl``; the launches that may not be done yet are held.
 
-    __slots__ = ("__weakref__", "_failure", "_last", "_launches", "_lock", "in_order", "sycl")
+    A ``shared`` one is in order with the work of other libraries in the same queue, in order or
+    not. The order of a queue does not hold for the tasks of the host that are in it, which dpnp has
+    for products and more: dpctl's order manager has the events of these.
+    """
 
-    def __init__(self, sycl: Any) -> None:
+    __slots__ = ("__weakref__", "_failure", "_launches", "_lock", "_order", "in_order", "sycl")
+
+    def __init__(self, sycl: Any, shared: bool = False) -> None:
         self.sycl, self.in_order = sycl, bool(sycl.is_in_order)
+        orders = sycl_devices.dpctl().utils.SequentialOrderManager
+        self._order: Any = orders[sycl] if shared else None
         self._launches: deque[Launch] = deque()
         self._failure: Exception | None = None
         self._lock = threading.Lock()
@@ -106,14 +119,17 @@ class SyclQueue(Queue[Program]):
                     other.wait()
             pointers = [_usm(buffer) for buffer in arguments]
             with self._lock:
+                before += self._begin()
                 for start in executable.starts:
                     given = [pointers[slot] for slot in start.slots]
                     event = self.sycl.submit_async(
                         start.kernel, given, start.items, start.group, before
                     )
                     before = [] if self.in_order else [event]
-            if event is None and before:
-                event = self.sycl.submit_barrier(before)
+                if event is None and before:
+                    event = self.sycl.submit_barrier(before)
+                if event is not None:
+                    event = self._end(event)
             error = None
         except InvalidArguments:
             raise
@@ -127,6 +143,32 @@ class SyclQueue(Queue[Program]):
                 self._note(self._launches.popleft())
             self._launches.append(launch)
         return launch
+
+    def _begin(self) -> list[Any]:
+        """What a launch is to be after besides what it is given."""
+        if self._order is None:
+            return []
+        barriers = [] if self.in_order else [self.sycl.submit_barrier()]
+        return [*barriers, *self._order.submitted_events]
+
+    def _end(self, event: Any) -> Any:
+        """The end of a launch, before all work that is submitted later."""
+        if self._order is not None:
+            event = event if self.in_order else self.sycl.submit_barrier([event])
+            self._order.add_event_pair(event, event)
+        return event
+
+    def follow(self, other: Queue[Any]) -> None:
+        assert isinstance(other, SyclQueue), "queues of one engine"
+        with other._lock:
+            last = [other.sycl.submit_barrier(), *other._begin()]
+        with self._lock:
+            self._end(self.sycl.submit_barrier(last))
+
+    def __del__(self) -> None:
+        if self._launches:  # whose arguments would be freed
+            with suppress(Exception):
+                self.finish()
 
     def _note(self, launch: Launch) -> None:
         self._failure = self._failure or launch.error
@@ -162,12 +204,21 @@ class Engine(Backend):
         size = self.device.global_mem_size / 2**30
         driver = f"driver {self.device.driver_version}"
         self.description = f"{self.device.name}, {size:.1f} GiB, {driver}"
-        self.identity = None if queue is None else self.context
+        self.identity = None if queue is None else (self.device, self.context)
         self._queues: WeakSet[SyclQueue] = WeakSet()
+        self._in_order: dict[Hashable, SyclQueue] = {}
 
     @classmethod
     def count(cls) -> int:
         return len(sycl_devices.devices())
+
+    @classmethod
+    def find(cls, array: object) -> SyclArray | None:
+        interface = getattr(array, sycl_usm.NAME, None)
+        if interface is None:
+            return None
+        found = SyclArray(array, interface)
+        return found.place(*_of_queue(found.queue))
 
     @classmethod
     def missing(cls) -> str:
@@ -217,13 +268,26 @@ class Engine(Backend):
     def make_queue(self, in_order: bool) -> SyclQueue:
         properties = ["in_order"] if in_order else []
         module = sycl_devices.dpctl()
-        return self.adopt(module.SyclQueue(self.context, self.device, property=properties))
+        return self._known(
+            SyclQueue(module.SyclQueue(self.context, self.device, property=properties))
+        )
 
     def adopt(self, queue: Any) -> SyclQueue:
-        """A given queue of SYCL as one of the engine's."""
-        own = SyclQueue(queue)
-        self._queues.add(own)
-        return own
+        """A given queue of SYCL as one of the engine's, in order or not as that is."""
+        return self._known(SyclQueue(queue, shared=queue.is_in_order))
+
+    def _known(self, queue: SyclQueue) -> SyclQueue:
+        """The queue itself, for whose launches reads and writes wait."""
+        self._queues.add(queue)
+        return queue
+
+    def in_order(self, queue: Hashable) -> SyclQueue:
+        found = self._in_order.get(queue)
+        if found is None:
+            while len(self._in_order) >= _QUEUES:
+                del self._in_order[next(iter(self._in_order))]
+            found = self._in_order[queue] = self._known(SyclQueue(queue, shared=True))
+        return found
 
     def allocate(self, nbytes: int) -> Buffer:
         if nbytes > self.device.max_mem_alloc_size:
@@ -255,16 +319,28 @@ class Engine(Backend):
         return Shared(bytes_at(begin, nbytes, buffer.owner), device, self._copies)
 
     def read(self, buffer: Buffer, nbytes: int) -> NDArray[np.uint8]:
-        self._finish()
         data = np.empty(nbytes, np.uint8)
-        if nbytes:
-            self._copies.memcpy(data, _usm(buffer, nbytes), nbytes)
+        self.read_into(data, buffer)
         return data
+
+    def read_into(self, data: NDArray[np.uint8], buffer: Buffer) -> None:
+        self._finish()
+        if data.size:
+            self._copies.memcpy(data, _usm(buffer, data.size), data.size)
 
     def write(self, buffer: Buffer, data: NDArray[np.uint8]) -> None:
         self._finish()
         if data.size:
             self._copies.memcpy(_usm(buffer, data.size), np.ascontiguousarray(data), data.size)
+
+    def copy(self, buffer: Buffer, other: Backend, source: Buffer, nbytes: int) -> None:
+        if not isinstance(other, Engine) or other.context != self.context:
+            super().copy(buffer, other, source, nbytes)
+            return
+        for engine in (self, other):
+            engine._finish()
+        if nbytes:
+            self._copies.memcpy(_usm(buffer, nbytes), _usm(source, nbytes), nbytes)
 
     def _finish(self) -> None:
         """Return when everything that the library submitted is done."""
@@ -280,14 +356,23 @@ def _usm(buffer: Buffer, nbytes: int | None = None) -> Any:
     return sycl_usm.part(usm, offset, max(1, usm.nbytes - offset) if nbytes is None else nbytes)
 
 
-_contexts: WeakValueDictionary[tuple[int, Any], Engine] = WeakValueDictionary()
+_contexts: WeakValueDictionary[tuple[Any, Any], Engine] = WeakValueDictionary()
 
 
-def of_context(index: int, context: Any) -> Engine:
-    """The backend of a device in a context of the user's; one for each."""
-    found = _contexts.get((index, context))
+def of_context(device: Any, context: Any) -> tuple[int, Engine | None]:
+    """The number of a device, or of the one that it is a part of, and the backend of the device in
+    a context; None for a whole device in the default context of its platform."""
+    index = sycl_devices.index_of(device)
+    default = sycl_devices.default_queue(index)
+    if device == default.sycl_device and context in (None, default.sycl_context):
+        return index, None
+    found = _contexts.get((device, context))
     if found is None:
-        device = sycl_devices.devices()[index]
         queue = sycl_devices.dpctl().SyclQueue(context, device, property="in_order")
-        found = _contexts[index, context] = Engine(index, queue)
-    return found
+        found = _contexts[device, context] = Engine(index, queue)
+    return index, found
+
+
+@lru_cache(_QUEUES)
+def _of_queue(queue: Any) -> tuple[int, Engine | None]:
+    return of_context(queue.sycl_device, queue.sycl_context)

@@ -29,6 +29,7 @@ def dpctl() -> Any:
         import dpctl as module
         import dpctl.memory
         import dpctl.program
+        import dpctl.utils
     except ImportError as error:
         raise InvalidArguments("kind", "sycl", f"it needs dpctl: {error}", INSTALL) from None
     return module
@@ -56,6 +57,21 @@ def devices() -> tuple[Any, ...]:
         if device.backend.name in _BACKENDS and device.has_aspect_usm_device_allocations
     ]
     return tuple(sorted(found, key=lambda device: (not device.is_gpu, device.is_cpu)))
+
+
+def index_of(device: Any) -> int:
+    """The number of a device, or of the one that a sub-device is a part of.
+
+    Raises `InvalidArguments` where it takes no SPIR-V or has no USM.
+    """
+    whole = device
+    while whole.parent_device is not None:
+        whole = whole.parent_device
+    if whole not in devices():
+        names = ", ".join(own.filter_string for own in devices()) or "none"
+        rule = "the library has code for devices of OpenCL and Level Zero with USM"
+        raise InvalidArguments("device", device.name, rule, f"such devices: {names}")
+    return devices().index(whole)
 
 
 def missing() -> str:

@@ -13,7 +13,7 @@ from dnnl.runtime.engines import sycl_devices
 from dnnl.runtime.wrap import Described, exports
 
 Interface = dict[str, Any]
-_NAME = "__sycl_usm_array_interface__"
+NAME = "__sycl_usm_array_interface__"
 
 
 class UsmArray:
@@ -37,8 +37,8 @@ def described(buffer: object, queue: Any) -> Described | None:
 
     DLPack names no context: that of ``queue`` is meant, which must be its platform's default.
     """
-    if hasattr(buffer, _NAME):
-        return _of_interface(buffer, getattr(buffer, _NAME))
+    if hasattr(buffer, NAME):
+        return _of_interface(buffer, getattr(buffer, NAME))
     has_device = hasattr(buffer, "__dlpack_device__")
     if exports(buffer) and has_device and buffer.__dlpack_device__()[0] == dlpack.ONE_API:
         tensor = dlpack.read(buffer, "buffer", (dlpack.ONE_API,))
@@ -50,17 +50,32 @@ def described(buffer: object, queue: Any) -> Described | None:
 
 
 def _of_interface(buffer: object, interface: Interface) -> Described:
-    try:
-        usm = sycl_devices.dpctl().memory.as_usm_memory(buffer)
-    except Exception as error:  # of several classes, after what is wrong with the interface
-        rule = f"dpctl does not take its {_NAME}: {error}"
-        raise InvalidArguments("buffer", type(buffer).__name__, rule) from None
+    usm = memory_of(buffer)
     dtype = np.dtype(interface["typestr"])
     shape = tuple(interface["shape"])
+    steps = byte_strides(interface, dtype, shape)
+    return Described(usm, begin(interface, dtype), dtype, shape, steps, False)
+
+
+def memory_of(buffer: object) -> Any:
+    """The USM memory of dpctl that an object with the interface has its elements in."""
+    try:
+        return sycl_devices.dpctl().memory.as_usm_memory(buffer)
+    except Exception as error:  # of several classes, after what is wrong with the interface
+        rule = f"dpctl does not take its {NAME}: {error}"
+        raise InvalidArguments("buffer", type(buffer).__name__, rule) from None
+
+
+def begin(interface: Interface, dtype: np.dtype) -> int:
+    """The address of the first element."""
+    first: int = interface["data"][0] + interface.get("offset", 0) * dtype.itemsize
+    return first
+
+
+def byte_strides(interface: Interface, dtype: np.dtype, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides in bytes."""
     strides = interface.get("strides") or _dense(shape)
-    begin = interface["data"][0] + interface.get("offset", 0) * dtype.itemsize
-    steps = tuple(stride * dtype.itemsize for stride in strides)
-    return Described(usm, begin, dtype, shape, steps, False)
+    return tuple(stride * dtype.itemsize for stride in strides)
 
 
 def part(usm: Any, offset: int, nbytes: int) -> Any:
