@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
@@ -26,6 +26,7 @@ from dnnl.runtime.engine import Engine, register
 from dnnl.runtime.event import Event, checked_events
 from dnnl.runtime.image import Image
 from dnnl.runtime.storage import address_of, allocate
+from tests.far_arrays import FarArray, Found
 
 FRESH, FREED = 0xCD, 0xEF  # what is in memory that nobody wrote, and that is nobody's any more
 PATIENCE = 1e-3  # seconds that work may be put off while nobody waits for it
@@ -177,6 +178,14 @@ class FarBackend(Backend):
 
     def make_queue(self, in_order: bool) -> FarQueue:
         return FarQueue(self, in_order)
+
+    @classmethod
+    def find(cls, array: object) -> Found | None:
+        return Found(array) if isinstance(array, FarArray) else None
+
+    def in_order(self, queue: Hashable) -> FarQueue:
+        assert isinstance(queue, FarQueue), "the library of these arrays has no others"
+        return queue
 
     def allocate(self, nbytes: int) -> Buffer:
         offset = 64 * self.chance.randrange(4)

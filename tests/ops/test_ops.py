@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
 import dnnl
 from dnnl import InvalidArguments, Unimplemented, ops
-from dnnl.ops.call import _made
+from dnnl.ops.problem import prepared
 
 Function = Callable[..., Any]
 untyped: Any = ops  # for arguments that no type checker lets pass
@@ -306,11 +306,11 @@ def test_concatenate() -> None:
 
 def test_problems_are_prepared_once() -> None:
     ops.relu(X)
-    before = _made.cache_info()
+    before = prepared.cache_info()
     for _ in range(5):
         ops.relu(X)
         ops.relu(X.copy())
-    after = _made.cache_info()
+    after = prepared.cache_info()
     assert (after.misses, after.hits) == (before.misses, before.hits + 10)
 
 

@@ -4,6 +4,9 @@ Names and arguments are those of NumPy, SciPy and ``torch.nn.functional``. Array
 strides; the result is a new row-major array of the first one's kind, or is written to ``out``. The
 primitive of each set of shapes, strides, types and parameters is created once and cached.
 
+Arrays in the memory of a device, as those of dpnp and memories of its engine, are computed there,
+in order with the work in their queues; all of a call are on one device.
+
 Types of results are those of NumPy 2, or of PyTorch where its tensors come first: integers wrap,
 quotients, means and elementary functions of integers are floats, a Python number with an array has
 the array's type where that holds it. Lists, and numbers by themselves, are f32. What NumPy and

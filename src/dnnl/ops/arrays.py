@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,24 @@ Result: TypeAlias = Any
 """``out``, or a new array of the library of the first argument: only the call knows which."""
 
 
-def lent(source: ArrayLike, argument: str) -> Array:
+Shape = tuple[int, ...]
+
+
+class Shaped(Protocol):
+    """What NumPy says of an array, ``strides`` in bytes."""
+
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def strides(self) -> Shape: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+A = TypeVar("A", bound=Shaped)
+
+
+def lent(source: Any, argument: str) -> Array:
     """A NumPy array of the same memory, or a copy where strides are negative or odd,
     or what is stored are the negated numbers.
 
@@ -39,10 +56,16 @@ def lent(source: ArrayLike, argument: str) -> Array:
     return array if _is_plain(array) else np.ascontiguousarray(array)
 
 
-def arrays_of(sources: Sequence[ArrayLike], arguments: Sequence[str]) -> list[Array]:
-    """Each source as an array; Python numbers take the type that the arrays' library gives them."""
+def arrays_of(
+    sources: Sequence[Any],
+    arguments: Sequence[str],
+    take: Callable[[Any, str], A],
+    place: Callable[[Array], A],
+) -> list[A]:
+    """What ``take`` makes of each source, and ``place`` of an array of a Python number, which has
+    the type that the arrays' library gives it."""
     pairs = list(zip(sources, arguments, strict=True))
-    found = [None if is_number(source) else lent(source, name) for source, name in pairs]
+    found = [None if is_number(source) else take(source, name) for source, name in pairs]
     models = [(a.dtype, name) for a, name in zip(found, arguments, strict=True) if a is not None]
     rules = rules_of(*sources)
     arrays = []
@@ -51,9 +74,9 @@ def arrays_of(sources: Sequence[ArrayLike], arguments: Sequence[str]) -> list[Ar
             arrays.append(array)
         elif models:
             kind = rules.number(source, data_type_of(*models[0]))
-            arrays.append(_made(source, kind.numpy, name))
+            arrays.append(place(_made(source, kind.numpy, name)))
         else:
-            arrays.append(lent(source, name))
+            arrays.append(place(lent(source, name)))
     return arrays
 
 
@@ -63,13 +86,6 @@ def data_type_of(dtype: np.dtype, argument: str) -> DataType:
         return DataType.from_numpy(dtype)
     except InvalidArguments as error:
         raise InvalidArguments(argument, str(dtype), error.rule, error.hint) from None
-
-
-def type_of(source: ArrayLike, argument: str) -> np.dtype:
-    """The NumPy type of an array."""
-    array = source if isinstance(source, np.ndarray) else lent(source, argument)
-    dtype: np.dtype = array.dtype
-    return dtype
 
 
 def _made(source: ArrayLike, dtype: np.dtype, argument: str) -> Array:
@@ -86,8 +102,9 @@ def _made(source: ArrayLike, dtype: np.dtype, argument: str) -> Array:
     return array
 
 
-def written(out: Array | Exporter) -> Array:
+def written(out: Out) -> Array:
     """A NumPy array of the memory of ``out``, to be written."""
+    assert out is not None
     array = array_of(out, "out")
     if not _is_plain(array) or not array.flags.writeable:
         rule = "expected a writable array without negative strides"

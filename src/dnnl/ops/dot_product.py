@@ -7,19 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Array, Out, Result, lent, same_kind
-from dnnl.ops.call import Problem, call, expanded
+from dnnl.ops.arrays import Out, Result, Shape
+from dnnl.ops.call import Problem, call, dense, expanded, present
+from dnnl.ops.device import taken
 from dnnl.ops.elementwise import add, multiply
 from dnnl.ops.normalization import softmax
-from dnnl.ops.products import matmul, product
+from dnnl.ops.place import Place, Placed
+from dnnl.ops.products import product
+from dnnl.ops.promotion import as_type
+from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_bool, read_float
 from dnnl.types.memory_desc import MemoryDesc
-
-Shape = tuple[int, ...]
 
 
 @allocating
@@ -47,38 +51,43 @@ def attention(
     array([[1. , 0. ],
            [0.5, 0.5]], dtype=float32)
     """
-    arrays = {"query": query, "key": key, "value": value}
-    rows, keys, values = (lent(array, name) for name, array in arrays.items())
+    arrays, names = present({"query": query, "key": key, "value": value}, attn_mask=attn_mask)
+    place, (rows, keys, values, *mask) = taken(arrays, names, out)
     shape = _shape(rows.shape, keys.shape, values.shape)
     factor = max(1, rows.shape[-1]) ** -0.5 if scale is None else read_float("scale", scale)
-    masks = _masks(attn_mask, read_bool("is_causal", is_causal), shape)
-    scores = _products(rows, keys, masks, shape, factor)
+    masks = _masks(place, mask, read_bool("is_causal", is_causal), shape)
+    scores = _products(place, rows, keys, masks, shape, factor)
     # Integers hold no shares, which stay f32 then.
     narrow = values.dtype.kind not in "biu" and values.dtype != scores.dtype
-    shares = np.empty(shape, values.dtype) if narrow else scores
+    shares = place.empty(shape, values.dtype) if narrow else scores
     softmax(scores, out=shares, masked_rows="zero")
     result = call(product, (shares, values), (), out, ("query", "value"))
-    return result if out is not None else same_kind(result, query)
+    return place.returned(result, arrays, out)
 
 
 def _products(
-    rows: Array, keys: Array, masks: tuple[Array, ...], shape: Shape, factor: float
-) -> Array:
+    place: Place[Placed],
+    rows: Placed,
+    keys: Placed,
+    masks: Sequence[Placed],
+    shape: Shape,
+    factor: float,
+) -> Placed:
     """What the softmax is computed of."""
-    rows, keys = _readable(rows), _readable(keys)
-    result: Array
-    if np.float64 in (rows.dtype, keys.dtype, *(mask.dtype for mask in masks)):
-        result = multiply(matmul(rows, keys.swapaxes(-1, -2)), factor)
+    rows, keys = (_readable(place, array) for array in (rows, keys))
+    types = {rows.dtype, keys.dtype, *(mask.dtype for mask in masks)}
+    if np.dtype(np.float64) in types:
+        result: Placed = call(_transposed, (rows, keys), (), None, ("query", "key"))
+        result = multiply(result, factor)
         return add(result, masks[0]) if masks else result
     names = ("query", "key", *("attn_mask" for _ in masks))
-    result = call(_scores, (rows, keys, *masks), (shape, factor), None, names)
-    return result
+    return call(_scores, (rows, keys, *masks), (shape, factor), None, names)
 
 
-def _readable(array: Array) -> Array:
+def _readable(place: Place[Placed], array: Placed) -> Placed:
     """What a product with f32 as its result reads: other integers than those of 8 bits are f32."""
     direct = array.dtype.kind not in "biu" or array.dtype in (np.int8, np.uint8)
-    return array if direct else array.astype(np.float32)
+    return array if direct else place.converted(array, np.dtype(np.float32))
 
 
 def _shape(query: Shape, key: Shape, value: Shape) -> Shape:
@@ -102,33 +111,42 @@ def _shape(query: Shape, key: Shape, value: Shape) -> Shape:
     return (*batch, query[-2], key[-2])
 
 
-def _masks(attn_mask: ArrayLike | None, is_causal: bool, shape: Shape) -> tuple[Array, ...]:
+def _masks(
+    place: Place[Placed], given: Sequence[Placed], is_causal: bool, shape: Shape
+) -> Sequence[Placed]:
     """What is added to the products: at most one array."""
     if is_causal:
-        if attn_mask is not None:
+        if given:
             raise InvalidArguments("is_causal", True, "has a mask of its own, so attn_mask is None")
-        return (_added(np.tri(*shape[-2:], dtype=np.bool_)),)
-    if attn_mask is None:
-        return ()
-    mask = lent(attn_mask, "attn_mask")
-    ones = (1,) * (len(shape) - mask.ndim)
-    fits = all(m in (1, n) for m, n in zip((*ones, *mask.shape), shape, strict=False))
-    if mask.ndim > len(shape) or not fits:
-        raise InvalidArguments("attn_mask", mask.shape, f"cannot be broadcast to {shape}")
-    return (_added(mask) if mask.dtype == np.bool_ else mask,)
+        above = np.tri(*shape[-2:], dtype=np.bool_)
+        return (place.constant(np.where(above, np.float32(0), np.float32(-np.inf))),)
+    for mask in given:
+        ones = (1,) * (len(shape) - len(mask.shape))
+        fits = all(m in (1, n) for m, n in zip((*ones, *mask.shape), shape, strict=False))
+        if len(mask.shape) > len(shape) or not fits:
+            raise InvalidArguments("attn_mask", mask.shape, f"cannot be broadcast to {shape}")
+    # The logarithms of truth values are what is added: 0 and -inf.
+    return [call(_logarithms, (m,), ()) if m.dtype == np.bool_ else m for m in given]
 
 
-def _added(allowed: Array) -> Array:
-    return np.where(allowed, np.float32(0), np.float32(-np.inf))
+def _logarithms(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+    src = as_type(descs[0], DataType.f32)
+    desc = EltwiseDesc.forward("forward_inference", Alg.eltwise_log, src, dense(src.dims, src))
+    return Problem(desc, (Arg.SRC,), src.dims)
+
+
+def _transposed(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+    """The product of the queries with the keys, a row of each."""
+    query, key = descs
+    *batch, rows, columns = range(key.ndims)
+    return product([query, key.permute_axes((*batch, columns, rows))], dst)
 
 
 def _scores(
     descs: Sequence[MemoryDesc], dst: MemoryDesc | None, shape: Shape, scale: float
 ) -> Problem:
     query, key, *masks = descs
-    *batch, rows, columns = range(key.ndims)
-    transposed = key.permute_axes((*batch, columns, rows))
-    found = product([query, transposed], dst or MemoryDesc(shape, "f32"))
+    found = _transposed([query, key], dst or MemoryDesc(shape, "f32"))
     attr = PrimitiveAttr()
     attr.post_ops.append_eltwise("eltwise_linear", scale)
     arguments = found.arguments

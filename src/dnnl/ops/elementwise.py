@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Out, Result, type_of
-from dnnl.ops.call import Problem, call, dense, expanded
+from dnnl.ops.arrays import Out, Result
+from dnnl.ops.call import Problem, call, dense, expanded, type_of
 from dnnl.ops.promotion import (
     TORCH,
     Rules,

@@ -9,8 +9,9 @@ from math import prod
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Array, Out, Result, lent
+from dnnl.ops.arrays import Array, Out, Result
 from dnnl.ops.call import Problem, call, dense, expanded
+from dnnl.ops.device import taken
 from dnnl.ops.promotion import as_type, of_floats, target
 from dnnl.ops.reading import check_window, read_sizes
 from dnnl.primitives.overhang import padded_shares
@@ -100,9 +101,12 @@ def _pooled(
     ceil = read_bool("ceil_mode", ceil_mode)
     pooling = _Pooling(alg, kernel, strides, padded, dilated, ceil, divisor)
     if pooling.hangs:
-        shares = pooling.shares(lent(x, "x").shape)
+        place, (image,) = taken((x,), ("x",), out)
+        shares = pooling.shares(image.shape)
         if shares is not None:
-            return call(_pooling, (x, shares), (pooling,), out, ("x", "shares"))
+            given = (image, place.constant(shares))
+            result = call(_pooling, given, (pooling,), out, ("x", "shares"))
+            return place.returned(result, (x,), out)
     return call(_pooling, (x,), (pooling,), out)
 
 

@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Out, Result, type_of
-from dnnl.ops.call import Problem, call, expanded, present
+from dnnl.ops.arrays import Out, Result
+from dnnl.ops.call import Problem, call, expanded, present, type_of
 from dnnl.ops.elementwise import add
 from dnnl.ops.promotion import (
     NUMPY,
