@@ -26,9 +26,6 @@ class Phase:
     starts it once for each item, in one dimension, or in groups that are too many in total: an item
     beyond ``count`` does nothing.
 
-    ``has_loops`` says whether a work item, or the function of a processor, has loops. Items without
-    are a few instructions each, and neighbours do the same to neighbouring elements.
-
     A phase starts when the one before it is complete.
     """
 
@@ -36,7 +33,6 @@ class Phase:
     count: int
     slots: tuple[int, ...] = ()
     scratch: int = 0
-    has_loops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def _decode(name: str, data: bytes) -> Image | None:
     if header["name"] != name:  # another kernel's file under this name
         return None
     phases = tuple(
-        Phase(symbol, count, tuple(slots), scratch, has_loops)
-        for symbol, count, slots, scratch, has_loops in header["phases"]
+        Phase(symbol, count, tuple(slots), scratch)
+        for symbol, count, slots, scratch in header["phases"]
     )
     return Image(header["target"], body[8 + length :], phases, tuple(header["arguments"]))

@@ -180,7 +180,7 @@ def _number(code: int, form: Format) -> float:
 def _narrow_several(e: Emitter, value: ir.Value) -> ir.Value:
     """`_narrow_bits` of several registers. Where selects are slow, NaN is tested once for all of
     them."""
-    if e.isa.merging or e.isa.device is not None or value.type.count < 2 * e.isa.lanes:
+    if e.isa.merging or value.type.count < 2 * e.isa.lanes:
         return _narrow_bits(e, value)
     parts = iter(vector.split(e, value, e.isa.lanes))
     found = [e.b.fcmp_unordered("uno", a, b) for a, b in zip(parts, parts, strict=True)]

@@ -358,7 +358,8 @@ def conversion_group(isa: Isa, data_type: DataType, core: ir.Type = F32) -> int:
     if data_type.bits >= vector.bits(core) or data_type in _F8 or isa.lanes == 1:
         return 1
     bytewise = data_type in (DataType.s8, DataType.u8) and core is F32
-    return to_bytes.GROUP if bytewise and to_bytes.rounds(isa, isa.lanes) else 2
+    group = to_bytes.GROUP if bytewise and to_bytes.rounds(isa, isa.lanes) else 2
+    return min(group, isa.most_registers(isa.vector_bits // vector.bits(core)))
 
 
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:

@@ -112,8 +112,7 @@ class Module:
         contents = np.asarray(values).astype(_numpy_type(element)).tobytes()
         kind = ir.ArrayType(I8, len(contents))
         name = self.ir.get_unique_name("table")
-        space = self.isa.device.memory if self.isa.device is not None else 0
-        made = ir.GlobalVariable(self.ir, kind, name, addrspace=space)
+        made = ir.GlobalVariable(self.ir, kind, name, addrspace=self.isa.address_space)
         made.linkage, made.global_constant, made.align = "internal", True, _TABLE_ALIGNMENT
         text = contents.hex("\\")
         made.initializer = ir.FormattedConstant(kind, f'c"\\{text}"' if text else 'c""')
@@ -131,34 +130,6 @@ class Module:
         return "\n".join([module_text(self.ir), _LoopMark.option(), *marks, ""])
 
 
-class _DeviceBuilder(ir.IRBuilder):  # type: ignore[misc]
-    """Selects between vectors lane by lane: LLVM makes one condition of equal ones, and SPIR-V has
-    no selection between vectors by one condition."""
-
-    def select(
-        self,
-        cond: ir.Value,
-        lhs: ir.Value,
-        rhs: ir.Value,
-        name: str = "",
-        flags: Sequence[str] = (),
-    ) -> ir.Value:
-        if not isinstance(lhs.type, ir.VectorType):
-            return super().select(cond, lhs, rhs, name, flags)
-        result = ir.Constant(lhs.type, ir.Undefined)
-        for number in range(lhs.type.count):
-            lane = ir.Constant(I32, number)
-            chosen, a, b = (
-                self.extract_element(value, lane)
-                if isinstance(value.type, ir.VectorType)
-                else value
-                for value in (cond, lhs, rhs)
-            )
-            one = super().select(chosen, a, b, name, flags)
-            result = self.insert_element(result, one, lane)
-        return result
-
-
 class Emitter:
     """Writes one function. ``b`` is the llvmlite builder at the current position."""
 
@@ -166,10 +137,7 @@ class Emitter:
         self.module = module
         self.isa = module.isa
         self.function = function
-        builder = ir.IRBuilder if module.isa.device is None else _DeviceBuilder
-        self.b = builder(function.append_basic_block("entry"))
-        #: Whether the function has loops.
-        self.has_loops = False
+        self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self._computed: dict[tuple[object, ...], ir.Value] = {}
 
     def intrinsic(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
@@ -277,7 +245,6 @@ class Emitter:
                 return carried
             if trips == 1:
                 return body(begin, *carried) or ()
-        self.has_loops = True
         before = self.b.block
         head = self.function.append_basic_block(f"{name}.loop")
         after = self.function.append_basic_block(f"{name}.done")

@@ -42,7 +42,7 @@ def store(
 def _masks(e: Emitter, kind: ir.VectorType, mask: Mask) -> list[Mask]:
     """The mask of each register that the vector spans; one mask if the access is not split."""
     lanes = min(kind.count, e.isa.vector_bits // vector.bits(kind))
-    whole = lanes == kind.count or e.isa.device is not None
+    whole = lanes == kind.count or not e.isa.mask_registers
     if mask is None or whole or vector.is_empty(mask):
         return [mask]
     if isinstance(mask, ir.Constant):

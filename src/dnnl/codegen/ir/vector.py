@@ -140,7 +140,7 @@ def from_lanes(e: Emitter, elements: Sequence[ir.Value]) -> ir.Value:
 
 def any_lane(e: Emitter, mask: ir.Value) -> ir.Value:
     """Whether any lane of a mask is set, as an i1."""
-    if e.isa.device is not None or not isinstance(mask.type, ir.VectorType):
+    if not e.isa.mask_registers or not isinstance(mask.type, ir.VectorType):
         return reduce(e.b.or_, each_lane(e, mask))
     number = ir.IntType(mask.type.count)
     return e.b.icmp_unsigned("!=", e.b.bitcast(mask, number), ir.Constant(number, 0))
@@ -262,7 +262,7 @@ def store(
 
 def _by_lane(e: Emitter, kind: ir.VectorType) -> bool:
     """Whether masked accesses are written lane by lane: on devices. For processors LLVM does it."""
-    return kind.count == 1 or e.isa.device is not None
+    return kind.count == 1 or not e.isa.mask_registers
 
 
 def _load_lanes(

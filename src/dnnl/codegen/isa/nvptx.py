@@ -30,5 +30,7 @@ ROWS = (
     Isa("sm_80", "nvptx64", "nvptx64-nvidia-cuda", "sm_80", (),
         vector_bits=32, registers=32, fma=True, masked=False,
         caches=Caches(l2=0, near=0, cache_hints=False),
+        most_lanes=1, mask_registers=False, many_items=True, thread_memory=False,
+        carried_addresses=False,
         device=Device("ptx", "ptx_kernel", _item, text=True)),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +18,8 @@ class Device:
     ``target`` is the kind of the image: an object, or assembler ``text``. With ``own_process``,
     LLVM emits each image in a process of its own. ``convention`` is LLVM's calling convention of an
     entry point, ``memory`` the address space of tensors. ``item`` emits the index (i64) of the work
-    item that an invocation does.
+    item that an invocation does. ``annotate`` tells the driver's compiler what it should know of an
+    entry point with vectors of so many f32.
     """
 
     target: str
@@ -26,6 +28,7 @@ class Device:
     text: bool = False
     own_process: bool = False
     memory: int = 1
+    annotate: Callable[[ir.Function, int], None] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,15 @@ class Isa:
 
     ``extra`` lists instructions behind a feature that not every processor of this level has.
     ``dots`` are the dot products of register tiles, ``matrix`` is the matrix unit or None.
-    ``caches`` are the least that a machine of this level has. ``device`` is None for processors.
+    ``caches`` are the least that a machine of this level has.
+
+    ``most_lanes`` is the length of the longest vector of any type, if there is a limit. Without
+    ``mask_registers``, masked accesses are branches for each lane. With ``many_items``, thousands
+    of work items run in parallel and starting one is free, so that each element may be one.
+    ``thread_memory``: a work item has scratch memory in the caches of the thread that runs it.
+    ``carried_addresses``: loops carry addresses; elsewhere these are computed from the index, since
+    pointers that a loop carries lose their types in SPIR-V.
+    ``device`` is None for processors.
     """
 
     name: str
@@ -128,6 +139,11 @@ class Isa:
     extra: tuple[tuple[str, Instruction], ...] = ()
     matrix: Matrix | None = None
     caches: Caches = field(default_factory=Caches)
+    most_lanes: int | None = None
+    mask_registers: bool = True
+    many_items: bool = False
+    thread_memory: bool = True
+    carried_addresses: bool = True
     device: Device | None = None
 
     def __post_init__(self) -> None:
@@ -156,6 +172,12 @@ class Isa:
         """The f32 lanes of a vector register."""
         return self.vector_bits // 32
 
+    def most_registers(self, lanes: int) -> int:
+        """The registers of ``lanes`` lanes that a vector can span at most."""
+        if self.lanes == 1:
+            return 1
+        return sys.maxsize if self.most_lanes is None else max(1, self.most_lanes // lanes)
+
     def instruction(self, operation: str, element: str, lanes: int) -> str | None:
         """LLVM's name of the instruction for ``operation`` on ``lanes`` elements, or None."""
         for row in self.instructions:
@@ -167,6 +189,11 @@ class Isa:
     def target(self) -> str:
         """The kind of the images that this row's code is linked into."""
         return "cpu" if self.device is None else self.device.target
+
+    @property
+    def address_space(self) -> int:
+        """LLVM's address space of tensors and tables."""
+        return 0 if self.device is None else self.device.memory
 
     @property
     def feature_string(self) -> str:

@@ -37,9 +37,11 @@ class PhaseFunction:
             self.e = Emitter(module, module.function(symbol, _RANGE))
             self.arguments = dict(zip(self._slots, self._loaded(), strict=True))
         else:
-            pointer = ir.PointerType(addrspace=device.memory)
+            pointer = ir.PointerType(addrspace=module.isa.address_space)
             signature = ir.FunctionType(ir.VoidType(), [pointer] * len(self._slots))
             self.e = Emitter(module, module.function(symbol, signature, device.convention))
+            if device.annotate is not None:
+                device.annotate(self.e.function, module.isa.lanes)
             self.arguments = dict(zip(self._slots, self.e.function.args, strict=True))
 
     @staticmethod
@@ -87,7 +89,7 @@ class PhaseFunction:
     @property
     def thread(self) -> ir.Value:
         """The number of the thread, unique among running threads; processors only."""
-        assert self.e.isa.device is None
+        assert self.e.isa.thread_memory, "only processors number their threads"
         return self.e.function.args[3]
 
     def scratch(self, nbytes: int) -> ir.Value:
@@ -106,4 +108,4 @@ class PhaseFunction:
     def end(self, count: int) -> Phase:
         """Finish the function, which has ``count`` work items."""
         self.e.b.ret_void()
-        return Phase(self._symbol, count, self._slots, self._scratch, self.e.has_loops)
+        return Phase(self._symbol, count, self._slots, self._scratch)

@@ -127,7 +127,7 @@ class Point(PredicatedPlace):
         """A buffer with one vector for each iteration of the reduced axes, for `buffer_store`. None
         if it would exceed `ROW_BUFFER_BYTES`."""
         nbytes = vector.bits(self.kind) // 8 * self._iterations
-        if nbytes > ROW_BUFFER_BYTES or self.e.isa.device is not None:
+        if nbytes > ROW_BUFFER_BYTES or not self.e.isa.thread_memory:
             return None
         with self.e.b.goto_entry_block():
             return self.e.b.alloca(self.kind, self._iterations)

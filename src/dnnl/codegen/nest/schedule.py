@@ -147,7 +147,8 @@ def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
     """The lanes of a vector register of ``core``, and those of its 128-bit unit."""
     if isa.lanes == 1:
         return 1, 1  # scalars of any type
-    return isa.vector_bits // vector.bits(core), 128 // vector.bits(core)
+    lanes, unit = isa.vector_bits // vector.bits(core), 128 // vector.bits(core)
+    return min(lanes, isa.most_lanes or lanes), unit
 
 
 _PLAIN = Style()
@@ -168,10 +169,11 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     if nibbles:
         lanes = max(lanes, 2)  # two elements of a byte are stored at once
     conversion_group = convert.conversion_group(isa, space.dst.operand.data_type, style.core)
-    registers = (style.registers or conversion_group) if isa.lanes > 1 else 1
-    if isa.lanes > 1 and not nibbles:
-        registers = _unroll(space, lanes, registers, style, isa.caches)
-    wide = _reduction_unroll(space, lanes, style) if isa.lanes > 1 and not nibbles else 1
+    longest, wide = isa.most_registers(lanes), 1
+    registers = min(style.registers or conversion_group, longest)
+    if longest > 1 and not nibbles:
+        registers = _unroll(space, lanes, registers, min(style.unroll, longest), isa.caches)
+        wide = _reduction_unroll(space, lanes, min(style.reduction_unroll, longest))
     vectorized = vectorize(space, lanes * max(registers, wide), isa.caches)
     if wide > registers and (vectorized[1].reduced or vectorized[2] is not None):
         vectorized = vectorize(space, lanes * registers, isa.caches)
@@ -207,15 +209,16 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     )
 
 
-def _unroll(space: Space, lanes: int, registers: int, style: Style, caches: Caches) -> int:
-    """The registers that a vector spans to overlap dependency chains; at least ``registers``."""
+def _unroll(space: Space, lanes: int, registers: int, count: int, caches: Caches) -> int:
+    """The registers that a vector spans to overlap dependency chains, at most ``count``; at least
+    ``registers``."""
 
     def walked(count: int) -> int | None:
         _, vectors, squares = vectorize(space, lanes * count, caches)
         long = squares is None and vectors.loop is not None and vectors.lanes == lanes * count
         return vectors.lanes * vectors.loop.extent if vectors.loop is not None and long else None
 
-    count, single = style.unroll, walked(1)
+    single = walked(1)
     while count > registers:
         size = walked(count)
         if size is not None and single is not None and size <= _FILLED * single:
@@ -224,10 +227,10 @@ def _unroll(space: Space, lanes: int, registers: int, style: Style, caches: Cach
     return registers
 
 
-def _reduction_unroll(space: Space, lanes: int, style: Style) -> int:
-    """The registers that a vector spans across the rows of a reduction: as many as leave enough
-    work items and few empty lanes."""
-    points, count = prod(axis.extent for axis in space.axes), style.reduction_unroll
+def _reduction_unroll(space: Space, lanes: int, count: int) -> int:
+    """The registers that a vector spans across the rows of a reduction, at most ``count``: as many
+    as leave enough work items and few empty lanes."""
+    points = prod(axis.extent for axis in space.axes)
     line = next((axis.extent for axis in space.axes if stride(space.dst, axis) == 1), 1)
 
     def walked(width: int) -> int:

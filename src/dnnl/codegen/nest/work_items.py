@@ -34,7 +34,7 @@ _MOST_ITEMS = 256
 def target_items(isa: Isa, work: int, most: int = _MOST_ITEMS) -> int:
     """The number of items for ``work`` elements, at most ``most``. On a device each element may be
     one: thousands run in parallel and starting one is free."""
-    if isa.device is not None:
+    if isa.many_items:
         return max(1, work)
     return max(1, min(most, work // LEAST_WORK))
 
@@ -76,7 +76,7 @@ def share_out(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> Items:
         if count >= target or loop.within:
             return Items(whole, 0, count)
         missing = -(-target // count)
-        if isa.device is None and loop.count > 2 * missing:
+        if not isa.many_items and loop.count > 2 * missing:
             step = -(-loop.count // missing)
             return Items(whole, step, count * -(-loop.count // step))
         count *= loop.count

@@ -316,7 +316,7 @@ def accumulate(
     if not levels:
         return leaf(e, tile, factors) if leaf else _rank_one(e, tile, factors)
     level = levels[0]
-    if e.isa.device is not None:
+    if not e.isa.carried_addresses:
         return _by_index(e, tile, factors, levels, leaf)
     first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
     first = first.opaque(e)
@@ -367,8 +367,7 @@ def _even(e: Emitter, level: Level, unroll: int) -> ir.Value:
 def _by_index(
     e: Emitter, tile: Tile, factors: Factors, levels: Sequence[Level], leaf: Leaf | None
 ) -> Tile:
-    """`accumulate` on devices: addresses are computed from the index of the step, since
-    loop-carried pointers lose their types in SPIR-V."""
+    """`accumulate` with addresses that are computed from the index of the step."""
     level = levels[0]
 
     def body(index: ir.Value, *cells: ir.Value) -> Values:

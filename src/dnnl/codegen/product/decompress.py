@@ -210,4 +210,4 @@ def _in_registers(isa: Isa, data_type: DataType) -> bool:
     """Whether packed elements of a type become f32 in few instructions."""
     native = isa.instruction("pick", "f32", isa.lanes) is not None
     taken = (*_NIBBLES, *_WIDER, *(_TABLED if native else ()))
-    return isa.device is None and data_type in taken
+    return isa.most_lanes is None and data_type in taken

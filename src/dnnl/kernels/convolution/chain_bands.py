@@ -111,7 +111,7 @@ def open_weights(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa
 
 def plan_bands(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) -> Bands | None:
     """The bands of a chain whose layouts are decided; None if it cannot be cut into bands."""
-    if isa.device is not None or not _divisible(first, second):
+    if not isa.thread_memory or not _divisible(first, second):
         return None
     channels = _channels(first, isa)
     rows = _rows(first, second, channels, isa)

@@ -38,7 +38,7 @@ def configured(conf: NormalizationBackwardConf, isa: Isa) -> NormalizationBackwa
         _, parts = scratchpad.take(open_partials_desc(len(conf.learned), conf.held))
         return replace(conf, partial=parts, scratchpad=scratchpad.size)
     # Dense rows are summed while they are differentiated.
-    long = length >= isa.lanes and isa.device is None
+    long = length >= isa.lanes > 1
     flat = _flat(conf) if long and not conf.src.has_zero_dim else None
     if flat is not None:
         chunks = Chunks.of(isa, *flat.src.dims)

@@ -38,7 +38,7 @@ def blocks(isa: Isa, descs: Sequence[MemoryDesc], *, single: bool = False) -> li
     index = tuple(map(Affine.of, outer))
     extent, dim = max((extent, dim) for dim, extent in enumerate(dims[:-1]))
     dense = all(not desc.inner_blocks and desc.strides[-1] == 1 for desc in descs)
-    if single or not dense or dims[-1] < isa.lanes or isa.device is not None:
+    if single or not dense or not 1 < isa.lanes <= dims[-1]:
         return [NormalizationAxes.of_layer(len(dims)).block(axes)]
     # Few registers hold few rows; of long ones two at a time took longer there.
     long = descs[0].data_type.nbytes(dims[-1]) >= _LONG_ROW and isa.registers <= _FEW_REGISTERS

@@ -17,6 +17,7 @@ from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue, Shared
 from dnnl.runtime.engines import sycl_devices, sycl_usm
+from dnnl.runtime.engines.cpu_caches import cache_sizes
 from dnnl.runtime.engines.sycl_arrays import SyclArray
 from dnnl.runtime.event import Event, checked_events
 from dnnl.runtime.image import Image, Phase
@@ -225,7 +226,10 @@ class Engine(Backend):
         return sycl_devices.missing()
 
     def features(self) -> Features:
-        return Features("spirv64", "", sycl_devices.aspects(self.device))
+        arch, caches = "spirv64", None
+        if self.device.is_cpu:
+            arch, caches = f"spirv64x{self.device.native_vector_width_float}", cache_sizes()
+        return Features(arch, "", sycl_devices.aspects(self.device), caches=caches)
 
     def load(self, image: Image) -> Program:
         if image.target != "spirv":
@@ -250,12 +254,9 @@ class Engine(Backend):
 
     def _ranges(self, phase: Phase, kernel: Any) -> tuple[list[int], list[int]]:
         """The global and the local range of a phase: groups are as large as the device prefers
-        while each compute unit has several.
-
-        A processor's driver makes lanes of vectors of the items of a group. Those with loops would
-        go through memory in steps of a row, and are in groups of one.
+        while each compute unit has several. A work item of a processor is large enough to be one.
         """
-        if phase.has_loops and self.device.is_cpu:
+        if self.device.is_cpu:
             return [phase.count], [1]
         least = kernel.preferred_work_group_size_multiple
         most = min(kernel.work_group_size, 8 * least)

@@ -73,7 +73,7 @@ class DepthwiseTilesConf(DepthwiseRowsConf):
 def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
     """The configuration of a depthwise convolution, or None if it is left to nests."""
     src, weights, dst = problem.src, problem.weights, problem.dst
-    if isa.device is not None or isa.lanes == 1 or dst.has_zero_dim:
+    if isa.lanes == 1 or dst.has_zero_dim:
         return None
     types = {src.data_type, weights.data_type}
     if (

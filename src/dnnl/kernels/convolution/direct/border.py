@@ -78,7 +78,7 @@ def take(
     assert layout.tag is not None, "copies have layouts with a tag"
     desc = MemoryDesc((*head, *sizes[3 - pixels :]), layout.data_type, layout.tag)
     rows = Rows.of(isa, src[1], desc, before[3 - pixels :])
-    if in_bands and rows is not None and pixels == 2:
+    if in_bands and isa.thread_memory and rows is not None and pixels == 2:
         one = MemoryDesc((1, *desc.dims[1:]), desc.data_type, desc.tag)
         return Border(src, (NOWHERE, one), before, sizes, pixels, rows, in_bands=True)
     return Border(src, scratchpad.take(desc), before, sizes, pixels, rows, in_bands=False)

@@ -72,7 +72,7 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     - If weights are row-major, a page of each of several rows is read in parallel.
     - A matrix unit wants one operand in the first-level cache: a third of it holds part of a panel.
     """
-    if isa.device is not None:
+    if not isa.thread_memory:
         return Blocking(tile, panels=1)
     cache, panel = isa.caches.l2 // 2, size.steps * size.panel_step
     if size.packed_on_the_fly:

@@ -335,7 +335,8 @@ def _read(
             dot = untiled
     # On a matrix unit, a row of ones meets a whole panel at the end of its sums.
     whole = ones and dot.tiles is not None
-    if packing is None and weights[1] != wanted.desc and not (dequantizes[1] or whole):
+    copied = weights[1] != wanted.desc and not (dequantizes[1] or whole)
+    if isa.thread_memory and packing is None and copied:
         packing = plan_repacked(isa, src[1], weights, dot, wanted, terms, shape)
         packing = packing or plan_unpacked(isa, weights, dot, wanted, terms, shape)
     if packing is not None:
