@@ -62,7 +62,7 @@ def _row(context: Context, name: str, case: Case) -> Row:
     pointers = tuple(memories[argument].pointer for argument in image.arguments)
     contenders = [
         Contender(NATIVE, stream.queue.bind(executable, pointers, 1, memories)),
-        Contender(EXECUTE, partial(contest.primitive.execute, stream, memories)),
+        Contender(EXECUTE, partial(contest.primitive.execute, stream, contest.memories)),
         Contender(BOUND, contest.bind()),
     ]
     result = measure(contenders, context.effort(rounds=9, turn=0.02))

@@ -150,7 +150,8 @@ def test_an_item_is_small_where_starting_one_is_free(row: isa.Isa) -> None:
 
 @EACH_DEVICE
 def test_an_item_knows_its_number(row: isa.Isa) -> None:
-    desc = dnnl.EltwiseDesc.forward("forward_inference", "eltwise_relu", *[plain(7, 2**16)] * 2)
+    wide = plain(7, 2**16)
+    desc = dnnl.EltwiseDesc.forward("forward_inference", "eltwise_relu", wide, wide)
     pd = dnnl.PrimitiveDesc(desc, pretend(row))
     (phase,) = pd.plan.recipe.kernel().phases
     text = dnnl.Primitive(pd).asm()
