@@ -176,7 +176,7 @@ class FarBackend(Backend):
     def load(self, image: Image) -> FarExecutable:
         return FarExecutable(image)
 
-    def make_queue(self, in_order: bool) -> FarQueue:
+    def make_queue(self, in_order: bool, profiling: bool = False) -> FarQueue:
         return FarQueue(self, in_order)
 
     @classmethod

@@ -76,7 +76,12 @@ def make_stream(queue: Any, engine: Engine | None = None) -> Stream:
     if engine is not None and engine != own:
         rule = f"the queue belongs to another device or context than {engine!r}"
         raise InvalidArguments("queue", queue.sycl_device.filter_string, rule)
-    return Stream.of(own, _backend(own).adopt(queue), in_order=queue.is_in_order)
+    return Stream.of(
+        own,
+        _backend(own).adopt(queue),
+        in_order=queue.is_in_order,
+        profiling=queue.has_enable_profiling,
+    )
 
 
 def make_memory(desc: MemoryDesc, engine: Engine, usm: Any) -> Memory:

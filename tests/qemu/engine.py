@@ -105,7 +105,7 @@ class QemuBackend(Backend):
             program.chmod(0o700)
         return QemuExecutable(image, program)
 
-    def make_queue(self, in_order: bool) -> QemuQueue:
+    def make_queue(self, in_order: bool, profiling: bool = False) -> QemuQueue:
         return QemuQueue(self)
 
     def allocate(self, nbytes: int) -> Buffer:

@@ -88,8 +88,12 @@ def test_what_a_stream_is() -> None:
     )
     with pytest.raises(InvalidArguments, match="engine = 'cpu'"):
         Stream("cpu")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArguments, match="in_order = 'yes'"):
-        Stream(CPU, in_order="yes")  # type: ignore[arg-type]
+    assert repr(Stream(CPU, profiling=True)) == (
+        "Stream(Engine('cpu', 0), num_threads=None, profiling=True)"
+    )
+    for name in ("in_order", "profiling"):
+        with pytest.raises(InvalidArguments, match=f"{name} = 'yes'"):
+            Stream(CPU, **{name: "yes"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["cpu", "null"])

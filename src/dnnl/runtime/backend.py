@@ -249,8 +249,9 @@ class Backend(ABC):
         """Make the image's code executable, for as long as somebody holds what is returned."""
 
     @abstractmethod
-    def make_queue(self, in_order: bool) -> Queue[Any]:
-        """A new queue of the device."""
+    def make_queue(self, in_order: bool, profiling: bool = False) -> Queue[Any]:
+        """A new queue of the device; with ``profiling`` its events have `Event.seconds`, if the
+        device has a clock of its own."""
 
     @classmethod
     def find(cls, array: object) -> DeviceArray | None:

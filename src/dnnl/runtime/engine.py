@@ -54,6 +54,12 @@ def _files() -> frozenset[str]:
     return frozenset(name for name in names if "_" not in name)
 
 
+def missing(kind: str) -> str:
+    """What to do where there is no engine of a kind; empty where there is one."""
+    own = _backend_class(kind)
+    return "" if own.count() else own.missing()
+
+
 def _backend_class(kind: object) -> type[Backend]:
     if not isinstance(kind, str) or kind not in {*_files(), *_added}:
         rule = f"no such engine kind; there are {', '.join(engine_kinds())}"
@@ -142,9 +148,9 @@ class Engine(Property):
         """Copy the first bytes of a buffer of another engine to the beginning of one."""
         self._backend.copy(buffer, other._backend, source, nbytes)
 
-    def make_queue(self, in_order: bool) -> Queue[Any]:
+    def make_queue(self, in_order: bool, profiling: bool = False) -> Queue[Any]:
         """A new queue, for a stream."""
-        return self._backend.make_queue(in_order)
+        return self._backend.make_queue(in_order, profiling)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Engine):
@@ -210,7 +216,7 @@ def _checked_index(kind: str, index: object) -> int:
         rule = f"expected an integer below {count}, the engines of kind {kind!r}"
         raise InvalidArguments("index", index, rule) from None
     if not 0 <= number < count:
-        hint = "" if count else _backend_class(kind).missing()
+        hint = missing(kind)
         rule = f"there are {count} engines of kind {kind!r}"
         raise InvalidArguments("index", index, rule, hint)
     return number

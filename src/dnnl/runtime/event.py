@@ -27,6 +27,12 @@ class Event(ABC):
     def wait(self) -> None:
         """Return when the execution is over; raise its error, at each call, if it failed."""
 
+    @property
+    def seconds(self) -> float | None:
+        """What the execution took by the device's clock, once it is over; None where nothing
+        measures it: on a stream without ``profiling``, or a device without a clock."""
+        return None
+
 
 class _Complete(Event):
     __slots__ = ()

@@ -20,30 +20,43 @@ class Stream(Value):
 
     ``num_threads`` is what executions on processors use; by default what `get_num_threads` says at
     the time.
+
+    With ``profiling`` the device measures every execution, for `Event.seconds`. Devices of SYCL do;
+    the cpu, whose executions are over when they return, does not.
     """
 
-    __slots__ = ("_num_threads", "engine", "in_order", "queue")
+    __slots__ = ("_num_threads", "engine", "in_order", "profiling", "queue")
 
     engine: Engine
     in_order: bool
+    profiling: bool
     #: Takes the launches.
     queue: Queue[Any]
 
     def __init__(
-        self, engine: Engine, num_threads: int | None = None, *, in_order: bool = True
+        self,
+        engine: Engine,
+        num_threads: int | None = None,
+        *,
+        in_order: bool = True,
+        profiling: bool = False,
     ) -> None:
         self.engine = checked_engine(engine)
         self._num_threads = None if num_threads is None else checked_num_threads(num_threads)
-        if not isinstance(in_order, bool):
-            raise InvalidArguments("in_order", in_order, "expected True or False")
-        self.in_order = in_order
-        self.queue = engine.make_queue(self.in_order)
+        for name, value in (("in_order", in_order), ("profiling", profiling)):
+            if not isinstance(value, bool):
+                raise InvalidArguments(name, value, "expected True or False")
+        self.in_order, self.profiling = in_order, profiling
+        self.queue = engine.make_queue(in_order, profiling)
 
     @classmethod
-    def of(cls, engine: Engine, queue: Queue[Any], *, in_order: bool) -> Stream:
+    def of(
+        cls, engine: Engine, queue: Queue[Any], *, in_order: bool, profiling: bool = False
+    ) -> Stream:
         """The stream of a queue of the engine that was made apart."""
         made = cls.__new__(cls)
-        made.engine, made._num_threads, made.in_order, made.queue = engine, None, in_order, queue
+        made.engine, made._num_threads, made.queue = engine, None, queue
+        made.in_order, made.profiling = in_order, profiling
         return made
 
     @property
@@ -60,4 +73,5 @@ class Stream(Value):
 
     def __repr__(self) -> str:
         order = "" if self.in_order else ", in_order=False"
-        return f"Stream({self.engine!r}, num_threads={self._num_threads}{order})"
+        clock = ", profiling=True" if self.profiling else ""
+        return f"Stream({self.engine!r}, num_threads={self._num_threads}{order}{clock})"

@@ -57,7 +57,7 @@ class Engine(Backend):
         functions = [(address[phase.symbol], phase.count) for phase in image.phases]
         return LoadedProgram(functions, code, len(image.arguments), run, image.scratch)
 
-    def make_queue(self, in_order: bool) -> Queue[LoadedProgram]:
+    def make_queue(self, in_order: bool, profiling: bool = False) -> Queue[LoadedProgram]:
         return CpuQueue()
 
 

@@ -41,5 +41,5 @@ class Engine(Backend):
     def load(self, image: Image) -> Executable:
         return Executable()
 
-    def make_queue(self, in_order: bool) -> Queue[Executable]:
+    def make_queue(self, in_order: bool, profiling: bool = False) -> Queue[Executable]:
         return _NullQueue()

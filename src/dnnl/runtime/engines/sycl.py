@@ -59,13 +59,18 @@ class Program(Executable):
 class Launch(Event):
     """A submitted execution. It holds its arguments until it is done."""
 
-    __slots__ = ("_arguments", "_device", "error", "event")
+    __slots__ = ("_arguments", "_device", "_profiled", "error", "event")
 
     def __init__(
-        self, device: Any, event: Any, arguments: object, error: Exception | None = None
+        self,
+        device: Any,
+        event: Any,
+        arguments: object,
+        error: Exception | None = None,
+        profiled: Sequence[Any] = (),
     ) -> None:
         self._device, self.event, self._arguments = device, event, arguments
-        self.error = error
+        self.error, self._profiled = error, profiled
 
     @property
     def done(self) -> bool:
@@ -83,6 +88,16 @@ class Launch(Event):
         if self.error is not None:
             raise self.error
 
+    @property
+    def seconds(self) -> float | None:
+        """The time of all phases, without what is between them."""
+        if not self._profiled or not self.done:
+            return None
+        nanoseconds = (
+            int(each.profiling_info_end - each.profiling_info_start) for each in self._profiled
+        )
+        return sum(nanoseconds) / 1e9
+
 
 class SyclQueue(Queue[Program]):
     """A queue of SYCL, ``sycl``; the launches that may not be done yet are held.
@@ -92,12 +107,22 @@ class SyclQueue(Queue[Program]):
     for products and more: dpctl's order manager has the events of these.
     """
 
-    __slots__ = ("__weakref__", "_failure", "_launches", "_lock", "_order", "in_order", "sycl")
+    __slots__ = (
+        "__weakref__",
+        "_failure",
+        "_launches",
+        "_lock",
+        "_order",
+        "_profiling",
+        "in_order",
+        "sycl",
+    )
 
     def __init__(self, sycl: Any, shared: bool = False) -> None:
         self.sycl, self.in_order = sycl, bool(sycl.is_in_order)
         orders = sycl_devices.dpctl().utils.SequentialOrderManager
         self._order: Any = orders[sycl] if shared else None
+        self._profiling = bool(sycl.has_enable_profiling)
         self._launches: deque[Launch] = deque()
         self._failure: Exception | None = None
         self._lock = threading.Lock()
@@ -110,6 +135,7 @@ class SyclQueue(Queue[Program]):
         after: Sequence[Event] = (),
     ) -> Event:
         before: list[Any] = []
+        profiled: list[Any] = []
         device = self.sycl.sycl_device
         event = None
         try:
@@ -127,6 +153,8 @@ class SyclQueue(Queue[Program]):
                         start.kernel, given, start.items, start.group, before
                     )
                     before = [] if self.in_order else [event]
+                    if self._profiling:
+                        profiled.append(event)
                 if event is None and before:
                     event = self.sycl.submit_barrier(before)
                 if event is not None:
@@ -138,7 +166,7 @@ class SyclQueue(Queue[Program]):
             error = own
         except Exception as raised:
             error = sycl_devices.failed("a launch", device, raised)
-        launch = Launch(device, event, (executable, arguments), error)
+        launch = Launch(device, event, (executable, arguments), error, profiled)
         with self._lock:
             while self._launches and self._launches[0].done:
                 self._note(self._launches.popleft())
@@ -266,8 +294,8 @@ class Engine(Backend):
             group *= 2
         return [-(-phase.count // group) * group], [group]
 
-    def make_queue(self, in_order: bool) -> SyclQueue:
-        properties = ["in_order"] if in_order else []
+    def make_queue(self, in_order: bool, profiling: bool = False) -> SyclQueue:
+        properties = ["in_order"] * in_order + ["enable_profiling"] * profiling
         module = sycl_devices.dpctl()
         return self._known(
             SyclQueue(module.SyclQueue(self.context, self.device, property=properties))
