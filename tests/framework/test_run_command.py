@@ -16,6 +16,7 @@ from dnnl import __version__
 from dnnl.runtime import storage
 from dnnl.runtime.threads import available_cpus
 from dnnl.tools.cli import main
+from tests.device import FAR, backend_of
 from tests.framework.models import LIGHT, Array, make_model, node, run_peer
 
 FULL = Path("/dev/full")
@@ -75,6 +76,21 @@ def test_everything_at_once(
     names = [event["name"] for event in events if event["ph"] == "X" and event["tid"] == 0]
     assert names == [layer["name"] for layer in report["layers"]] * 3
     assert all(event["dur"] >= 0 for event in events if event["ph"] == "X")
+
+
+def test_on_a_device(
+    model: Path, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures, writes = tmp_path / "run.json", backend_of(FAR).writes
+    arguments = ["run", str(model), "--input", f"x={image}", "--repeat", "2", "--engine", "far"]
+    assert main([*arguments, "--compare", "onnxruntime", "--json", str(figures)]) == 0
+    assert "engine far" in capsys.readouterr().out
+    assert backend_of(FAR).writes > writes
+    report = json.loads(figures.read_text())
+    assert report["engine"] == "far"
+    assert report["comparison"]["equal"]
+    assert main(["run", str(model), "--batch", "1", "--engine", "nowhere"]) == 2
+    assert "--engine = 'nowhere': expected cpu, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy", ".pb"])

@@ -64,6 +64,13 @@ class CaseValues:
         """Whether one buffer is asked for where an output may replace an input."""
         return bool(self.values.get("inplace", False))
 
+    @property
+    def cross_engine(self) -> str:
+        """``cpu2gpu`` or ``gpu2cpu`` where one tensor is on the cpu and the other on the engine of
+        the run; empty where both are there."""
+        value = str(self.values.get("cross-engine", "none"))
+        return "" if value == "none" else value
+
     def part(self, option: str, number: int) -> Any:
         """Item ``number`` of a list with colons; its only one serves all."""
         items = self[option].items

@@ -163,6 +163,8 @@ class Info:
         most = self.limits
         if most is None:
             yield "limit", "not predicted: the engine's peaks are not measured"
+            if self.seconds is not None:
+                yield "measured", duration(self.seconds)
             return
         threads = f"{most.num_threads} thread{'s' if most.num_threads > 1 else ''}"
         peak = f"{scaled(most.operations, 'op/s')} of {most.factors}"

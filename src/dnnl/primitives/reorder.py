@@ -143,7 +143,7 @@ def _invalid(case: CaseValues) -> str | None:
             return INVALID
     if case["oflag"].masks and (types["dst"] is not DataType.s8 or case["runtime-dim-mask"]):
         return NOT_SUPPORTED
-    return NOT_SUPPORTED if str(case["cross-engine"]) != "none" else None
+    return None
 
 
 def _complete(desc: ReorderDesc, case: CaseValues) -> ReorderDesc:

@@ -15,9 +15,10 @@ from rich.text import Text
 from dnnl import __version__, config
 from dnnl.codegen import isa
 from dnnl.errors import Error
-from dnnl.runtime.engine import Engine, engine_kinds
+from dnnl.runtime.engine import engine_kinds, missing
 from dnnl.runtime.engines.cpu import pool_name
 from dnnl.runtime.threads import available_cpus, get_num_threads
+from dnnl.tools.engines import all_engines, spelled
 
 PACKAGES = ("llvmlite", "numpy", "ml_dtypes", "onnx", "onnxruntime", "torch", "dpctl")
 Rows = Iterator[tuple[str, str]]
@@ -36,18 +37,19 @@ def versions() -> Rows:
 
 def engines() -> Rows:
     """Every engine, and what code the generators write for it."""
+    for engine in all_engines():
+        features, about = engine.features, engine.backend.description
+        if features.universal:
+            yield spelled(engine), "every instruction set; executes nothing"
+            continue
+        row = isa.select(features.arch, features.cpu, features.flags)
+        native = [dot.a + dot.b for dot in row.dots if dot.instruction and dot.a != "s16"]
+        dot = f", native {' '.join(native)}" if native else ""
+        text = f"{row.name}: {row.registers} registers of {row.vector_bits} bits{dot}"
+        yield spelled(engine), f"{about or f'{features.arch} {features.cpu}'}, {text}"
     for kind in engine_kinds():
-        for index in range(Engine.count(kind)):
-            engine = Engine(kind, index)
-            features, about = engine.features, engine.backend.description
-            if features.universal:
-                yield f"{kind}:{index}", "every instruction set; executes nothing"
-                continue
-            row = isa.select(features.arch, features.cpu, features.flags)
-            native = [dot.a + dot.b for dot in row.dots if dot.instruction and dot.a != "s16"]
-            dot = f", native {' '.join(native)}" if native else ""
-            text = f"{row.name}: {row.registers} registers of {row.vector_bits} bits{dot}"
-            yield f"{kind}:{index}", f"{about or f'{features.arch} {features.cpu}'}, {text}"
+        if hint := missing(kind):
+            yield kind, f"none: {hint}"
 
 
 def threads() -> Rows:

@@ -42,12 +42,16 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Something to run, and what one run achieves: FLOP, bytes, or 1 for the run itself."""
+    """Something to run, and what one run achieves: FLOP, bytes, or 1 for the run itself.
+
+    ``timed``, if there is such, runs it too, and returns the seconds by a clock of its own.
+    """
 
     name: str
     run: Callable[[], object]
     work: float = 1.0
     queue: Queue | None = None
+    timed: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,7 @@ class _Turn:
 
     def __init__(self, contender: Contender, effort: Effort) -> None:
         self._run, self._queue, self._effort = contender.run, contender.queue, effort
+        self._timed = contender.timed
         self.starts: list[float] = []
         least = _QUEUED_SAMPLE if self._queue else SAMPLE
         self._seconds(1)
@@ -200,6 +205,8 @@ class _Turn:
             self._seconds(self._calls)
 
     def _seconds(self, calls: int) -> float:
+        if self._timed is not None:
+            return sum(self._timed() for _ in range(calls)) / calls
         return _seconds(self._run, calls, self._queue.wait if self._queue else None)
 
 

@@ -19,6 +19,7 @@ from dnnl.framework.graph import JOINT, Array, Graph, Node, TensorType
 from dnnl.framework.operators import row_name
 from dnnl.framework.quantization import BYTES
 from dnnl.framework.shapes_quantized import FORMS
+from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import Difference, compare
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 
@@ -64,7 +65,11 @@ def quantized_values(graph: Graph) -> dict[str, TensorType]:
 
 
 def compare_layers(
-    model: Model, feeds: Mapping[str, Array], num_threads: int, layout: str
+    model: Model,
+    feeds: Mapping[str, Array],
+    num_threads: int,
+    layout: str,
+    engine: Engine | None = None,
 ) -> tuple[Steps, list[Difference]]:
     """A model whose sizes are known against ONNX Runtime: its bytes, and its results.
 
@@ -76,7 +81,7 @@ def compare_layers(
     values = quantized_values(graph)
     shown = unsigned(replace(graph, outputs={**graph.outputs, **{v: v for v in values}}))
     theirs = OnnxRuntime(Model(shown).to_onnx(), num_threads, fused=False).run(feeds)
-    session = Model(cut(graph)).compile(num_threads=num_threads, layout=layout)
+    session = Model(cut(graph)).compile(engine, num_threads=num_threads, layout=layout)
     given = {**feeds, **{_given(value): theirs[value] for value in values}}
     ours = session.run({name: given[name] for name in session.inputs})
     outputs = [compare(name, ours[name], theirs[name]) for name in graph.outputs]

@@ -32,6 +32,7 @@ from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.threads import limit_text, limited_num_threads
 from dnnl.tools import peer_onnxruntime
 from dnnl.tools.difference import Difference, Tolerance, compare, is_constant
+from dnnl.tools.engines import named
 from dnnl.tools.measure import Contender, Effort, measure
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.quantized_difference import compare_layers, quantized_values
@@ -56,6 +57,7 @@ class Options:
     """The command line of ``dnnl run``."""
 
     model: Path
+    engine: str
     inputs: Sequence[str]
     batch: int | None
     random_weights: int | None
@@ -72,6 +74,14 @@ class Options:
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--engine",
+    default="cpu",
+    show_default=True,
+    metavar="KIND[:INDEX]",
+    help="Where the model runs: cpu, sycl, or gpu for a device of any kind that is one; "
+    "dnnl info lists what there is.",
+)
 @click.option(
     "--input",
     "inputs",
@@ -135,6 +145,7 @@ def execute(options: Options) -> int:
     Raises Error or OSError for bad input.
     """
     _check(options)
+    engine = named(options.engine)
     threads = None if options.threads is None else limited_num_threads(options.threads)
     console = console_for_output()
     started = perf_counter_ns()
@@ -142,6 +153,7 @@ def execute(options: Options) -> int:
     loaded = perf_counter_ns()
     with _progress(Console(stderr=True)) as progress:
         session = model.compile(
+            engine,
             precision=options.precision,
             num_threads=threads,
             layout=options.layout,
@@ -163,7 +175,7 @@ def execute(options: Options) -> int:
     if comparison is not None and constant:
         comparison = replace(comparison, constant=constant)
     if comparison is not None and quantized_values(model.graph):
-        steps, found = compare_layers(model, feeds, session.num_threads, options.layout)
+        steps, found = compare_layers(model, feeds, session.num_threads, options.layout, engine)
         comparison = replace(comparison, steps=steps, differences=found)
     report = Report(
         str(options.model),
@@ -401,6 +413,7 @@ def _layer_times(timed: Sequence[Sequence[Span]]) -> list[float]:
 def _settings(options: Options, session: Session) -> dict[str, object]:
     sizes = next((kind.sizes for kind in session.inputs.values() if kind.shape), (1,))
     settings = {
+        "engine": options.engine,
         "batch": sizes[0],
         "threads": session.num_threads,
         "layout": options.layout,

@@ -52,11 +52,13 @@ def bench(
     dnnl bench --softmax --stag=abx,axb --axis=1 8x1000 2x19x17x13
     dnnl bench --mode=P --conv --dir=FWD_I mb1ic64ih56oc64oh56kh3ph1
     dnnl bench --mode=L --reorder --batch=test_reorder_ci
+    dnnl bench --engine=sycl --conv ic16ih7oc32kh3ph1
 
     Options stay until they change; a problem runs at once for every combination of them. Modes
     are C (check against the reference), L (list), I (create), R (execute), P and F (measure), S
-    (execute once) and B (compare two executions bit by bit). Exit status 1 says that a case
-    failed, is not implemented or has a bad value, 2 that an option does not exist.
+    (execute once) and B (compare two executions bit by bit). Engines are those of dnnl info, and
+    gpu is the first GPU of any kind. Exit status 1 says that a case failed, is not implemented or
+    has a bad value, 2 that an option does not exist.
     """
     return run(tokens, json, page, verbose_line)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dnnl.errors import Unimplemented
-from dnnl.language.case import INVALID, CaseValues
+from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.language.case import INVALID, NOT_SUPPORTED, CaseValues
+from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import laid_out_as
 from dnnl.primitives.operation import Operation
 from dnnl.primitives.primitive_desc import PrimitiveDesc
-from dnnl.runtime.engine import Engine
+from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.quantization import make_attr
+from dnnl.tools.engines import named
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind, PropKind
@@ -31,18 +33,20 @@ class Created(NamedTuple):
 
 
 def create(case: Case, kind: type[Desc], engine: Engine | None = None) -> Created:
-    """The first implementation that takes a case, on the engine that it names unless one is given.
+    """The first implementation that takes a case, on the engines that it names unless one is given.
 
     A backward one is created with the description of its forward pass as a hint. Raises
     Unimplemented where none takes it and InvalidArguments where the case breaks a rule.
     """
-    engine, desc = engine or engine_of(case), describe(case, kind)
+    source, own = (engine, engine) if engine else engines_of(case)
+    desc = describe(case, kind)
     attr = make_attr(case, kind.operation, desc)
     forward = hint = None
     if not desc.propagation.is_forward:
         forward = describe(case, kind, PropKind.forward_training)
-        hint = PrimitiveDesc(forward, engine)
-    return Created(desc, attr, PrimitiveDesc(desc, engine, attr, hint), forward)
+        hint = PrimitiveDesc(forward, own)
+    pd = PrimitiveDesc(desc, own, attr, hint, src_engine=source)
+    return Created(desc, attr, pd, forward)
 
 
 def describe(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = None) -> Desc:
@@ -94,7 +98,7 @@ def at_execution(case: Case, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDe
     return pd.with_sizes(given)
 
 
-def skipped(case: CaseValues, operation: Operation) -> str | None:
+def skipped(case: Case, operation: Operation) -> str | None:
     """Why a case makes no sense or cannot be run here, None if it can.
 
     Raises Unimplemented for one that asks for what only oneDNN has.
@@ -103,6 +107,8 @@ def skipped(case: CaseValues, operation: Operation) -> str | None:
         raise Unimplemented("; ".join(case.lacking))
     if case.in_place and any(_differ(case, operation, *pair) for pair in operation.in_place):
         return INVALID
+    if case.cross_engine and engine_of(case) == first_cpu():
+        return NOT_SUPPORTED
     return operation.invalid(case)
 
 
@@ -117,6 +123,16 @@ def _differ(case: CaseValues, operation: Operation, output: int, source: int) ->
 
 
 def engine_of(case: Case) -> Engine:
-    """The engine that a case names."""
-    kind, _, index = case.settings.engine.partition(":")
-    return Engine(kind, int(index or 0))
+    """The engine that a case names; raises BadValue where there is none."""
+    try:
+        return named(case.settings.engine)
+    except InvalidArguments as error:
+        raise BadValue(str(error)) from None
+
+
+def engines_of(case: Case) -> tuple[Engine, Engine]:
+    """The engine of src, and that of all else."""
+    engine = engine_of(case)
+    if case.cross_engine == "cpu2gpu":
+        return first_cpu(), engine
+    return engine, first_cpu() if case.cross_engine == "gpu2cpu" else engine

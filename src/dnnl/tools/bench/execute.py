@@ -15,11 +15,12 @@ from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.runtime.engine import Engine
 from dnnl.runtime.storage import physical_memory
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.comparison import check_peers, measure_peers
-from dnnl.tools.bench.creation import at_execution, create, engine_of, skipped
+from dnnl.tools.bench.creation import at_execution, create, skipped
 from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.peers.base import Peer
 from dnnl.tools.bench.peers.onednn import OneDnn
@@ -43,7 +44,7 @@ class Executor:
 
     def __init__(self) -> None:
         self.phases: Counter[str] = Counter()
-        self._stream: Stream | None = None
+        self._streams: dict[tuple[Engine, int, bool], Stream] = {}
         self._known: dict[str, Peer] = {}
 
     def run(self, case: Case) -> Result:
@@ -105,7 +106,10 @@ class Executor:
         mode = case.settings.mode
         if mode == "I":
             return Result(State.INITIALIZED)
-        stream = self._stream_of(case)
+        engine = primitive.pd.engine
+        if engine.features.universal:
+            raise Unimplemented(f"engine {engine.kind} executes nothing: --mode=I creates only")
+        stream = self._stream_of(case, engine)
         with self._phase("fill"):
             if mode == "S" or "M" in case.settings.modifiers:
                 trial.place_pattern()
@@ -119,6 +123,7 @@ class Executor:
                 return measure_peers(self._peers(case, stream), trial, primitive, stream)
         with self._phase("execute"):
             primitive.execute(stream, trial.memories)
+            stream.wait()
         return self._check(trial, stream) if mode == "C" else Result(State.EXECUTED)
 
     def _check(self, trial: Trial, stream: Stream) -> Result:
@@ -148,7 +153,8 @@ class Executor:
             trial.place()
             with self._phase("execute"):
                 primitive.execute(stream, trial.memories)
-            written = [trial.memories[t.argument].parts[0].data for t in trial.pd.written]
+                stream.wait()
+            written = [trial.memories[t.argument].parts[0].read() for t in trial.pd.written]
             seen.append(np.concatenate(written))
         errors = int(np.count_nonzero(seen[0] != seen[1]))
         if errors:
@@ -163,15 +169,14 @@ class Executor:
                 self._known[name] = _PEERS[name](stream.num_threads)
         return [self._known[name] for name in names]
 
-    def _stream_of(self, case: Case) -> Stream:
-        """A stream of as many threads as the case asks for."""
-        threads = str(case["ctx-exe"]).partition(":")[0]
-        if threads and int(threads) > 0:
-            return Stream(engine_of(case), int(threads))
-        engine = engine_of(case)
-        if self._stream is None or self._stream.engine != engine:
-            self._stream = Stream(engine)
-        return self._stream
+    def _stream_of(self, case: Case, engine: Engine) -> Stream:
+        """A stream of as many threads as the case asks for; where it is to be timed, by the clock
+        of a device that has one."""
+        threads = max(0, int(str(case["ctx-exe"]).partition(":")[0] or 0))
+        key = engine, threads, case.settings.mode == "P"
+        if key not in self._streams:
+            self._streams[key] = Stream(engine, threads or None, profiling=key[-1])
+        return self._streams[key]
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

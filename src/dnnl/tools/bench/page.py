@@ -11,12 +11,14 @@ from pathlib import Path
 from dnnl import __version__
 from dnnl.language.errors import BadValue
 from dnnl.primitives.primitive_desc import select_isa
-from dnnl.runtime.engine import Engine
+from dnnl.runtime.engine import first_cpu
 from dnnl.runtime.threads import get_num_threads
 from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
 from dnnl.tools.bench.report import Record, Report
+from dnnl.tools.bench.result import State
 from dnnl.tools.bench.roofs import Roofs, measure_roofs
 from dnnl.tools.bench.settings import PEERS
+from dnnl.tools.engines import named
 
 _PACKAGES = ("matplotlib", "jinja2")
 _TEMPLATE = Path(__file__).parent / "page.html.jinja"
@@ -48,22 +50,22 @@ def write_page(path: Path, report: Report, tokens: Sequence[str], seconds: float
     """Write the page; where something was measured, measure the machine's limits as well."""
     jinja = importlib.import_module("jinja2")
     measured = [record for record in report.records if record.get("min_ms")]
-    roofs = measure_roofs(get_num_threads()) if measured else None
+    limited = [record for record in measured if named(record["engine"]) == first_cpu()]
+    roofs = measure_roofs(get_num_threads()) if limited else None
     environment = jinja.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
     )
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    engine = Engine("cpu")
     page: str = template.render(
         command=shlex.join(["dnnl", "bench", *tokens]),
         version=__version__,
-        machine=f"{engine.features.cpu}, {select_isa(engine).name}, {get_num_threads()} threads",
+        machine=_machine(report.records),
         seconds=seconds,
         tests=report.tests,
         counts=report.counts,
         peers=[peer for peer in report.peers if peer.cases or peer.alone or peer.differing],
         roofs=roofs,
-        plots=_plots(measured, roofs),
+        plots=_plots(limited, roofs) + _beside_the_peers(measured),
         rows=[_row(record) for record in report.records],
         timed=bool(measured),
         counted=any(record["ops"] for record in measured),
@@ -72,6 +74,17 @@ def write_page(path: Path, report: Report, tokens: Sequence[str], seconds: float
         bad=_BAD,
     )
     path.write_text(page, encoding="utf-8")
+
+
+def _machine(records: Sequence[Record]) -> str:
+    """The engines of the cases, and the threads of the processor."""
+    names = dict.fromkeys(r["engine"] for r in records if r["state"] != State.LISTED.name)
+    engines = [named(name) for name in names] or [first_cpu()]
+    texts = [
+        f"{engine.backend.description or engine.features.cpu}, {select_isa(engine).name}"
+        for engine in engines
+    ]
+    return "; ".join([*texts, f"{get_num_threads()} threads"])
 
 
 def _peer_names(records: Sequence[Record]) -> list[str]:
@@ -110,15 +123,19 @@ def _plots(records: Sequence[Record], roofs: Roofs | None) -> list[Plot]:
         plots.append(_roofline(rated, roofs))
     if moving:
         plots.append(_bandwidth(moving, roofs))
+    return plots
+
+
+def _beside_the_peers(records: Sequence[Record]) -> list[Plot]:
     ratios = [
         (peer["ratio"], record, peer)
         for record in records
         for peer in record.get("peers", ())
         if "ratio" in peer
     ]
-    if ratios:
-        plots.append(_ratios(sorted(ratios, key=lambda item: float(item[0]))))
-    return plots
+    if not ratios:
+        return []
+    return [_ratios(sorted(ratios, key=lambda item: float(item[0])))]
 
 
 def _roofline(records: Sequence[Record], roofs: Roofs) -> Plot:

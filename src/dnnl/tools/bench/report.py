@@ -199,6 +199,7 @@ def _record(number: int, case: Case, result: Result) -> dict[str, object]:
     record: dict[str, object] = {
         "index": number,
         "driver": case.driver.name,
+        "engine": case.settings.engine,
         "state": result.state.name,
         "reason": result.reason,
         "case": f"--{case.driver.name} {case.line}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dnnl.language.values import flag, integer, text
+from dnnl.tools.engines import checked
 
 MODES = "CLIRPFSB"
 PEERS = ("onednn", "onednn-openmp", "torch")
@@ -90,10 +91,7 @@ def _summary(settings: Settings, value: str) -> Settings:
 
 
 def _engine(settings: Settings, value: str) -> Settings:
-    kind, colon, index = value.partition(":")
-    if kind not in ("cpu", "gpu"):
-        raise ValueError("expected cpu or gpu")
-    return replace(settings, engine=f"{kind}:{integer(index)}" if colon else kind)
+    return replace(settings, engine=checked(value))
 
 
 def _max_ms(settings: Settings, value: str) -> Settings:

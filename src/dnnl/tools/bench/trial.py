@@ -15,7 +15,7 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import generator, integers, stored, uniform
 from dnnl.reference.rule import Rule, Verdict, compare
-from dnnl.runtime.elements import elements_of, put_elements
+from dnnl.runtime.elements import elements_of
 from dnnl.runtime.encoded import encode
 from dnnl.runtime.memory import Memory
 from dnnl.tools.bench.cases import Case
@@ -99,35 +99,34 @@ class Trial:
 
     def place(self) -> None:
         """Make all memories; a destination is poisoned, or what a sum adds to."""
-        engine = self.pd.engine
         for argument, desc in self._tensors().items():
-            self.memories[argument] = Memory(desc, engine)
-            for part in self.memories[argument].parts:
-                part.data[:] = POISON
+            self.memories[argument] = self._full(argument, desc, POISON)
         for argument, array in self.inputs.items():
             self._put(argument, array)
         self._share()
         if self.previous is not None:
             _store(self.memories[self.result.argument], self.previous)
         for argument, array in self.parameters.values.items():
-            self.memories[argument] = Memory(self.parameters.descs[argument], engine)
+            self.memories[argument] = Memory(self.parameters.descs[argument], self.pd.engine)
             _store(self.memories[argument], array)
         self._scratchpad()
 
     def place_pattern(self) -> None:
         """Make all memories without thinking of their contents."""
-        for argument, desc in self._tensors().items():
-            self.memories[argument] = Memory(desc, self.pd.engine)
         self.parameters = fill_parameters(self.case, self.pd)
-        for argument, desc in self.parameters.descs.items():
-            self.memories[argument] = Memory(desc, self.pd.engine)
-        for memory in self.memories.values():
-            for part in memory.parts:
-                part.data[:] = PATTERN
+        for argument, desc in (self._tensors() | self.parameters.descs).items():
+            self.memories[argument] = self._full(argument, desc, PATTERN)
         for argument, array in self._of_encodings().items():
             self._put(argument, array)
         self._share()
         self._scratchpad()
+
+    def _full(self, argument: int, desc: MemoryDesc, byte: int) -> Memory:
+        """A memory of an argument, each byte of which has the same value."""
+        made = Memory(desc, self.pd.engine_of(argument))
+        for part in made.parts:
+            part.write(np.full(part.desc.size, byte, np.uint8))
+        return made
 
     def _of_encodings(self) -> dict[int, Array]:
         """The contents of inputs in several buffers, which are nothing without their indices."""
@@ -226,7 +225,7 @@ class Trial:
         for sums in judge_sums(memory):
             verdict = verdict.with_errors(sums.errors, sums.lines)
         for part, desc in _parts(name, memory.desc).items():
-            stray = _stray_padding(desc, memory.parts[0].data)
+            stray = _stray_padding(desc, memory.parts[0])
             line = f"[{part}]: {stray} elements of the padding are not zero"
             verdict = verdict.with_errors(stray, (line,) if stray else ())
         return verdict
@@ -246,7 +245,7 @@ def _store(memory: Memory, values: Array) -> None:
         array = values.astype(memory.desc.data_type.numpy)
     pieces = [array] if memory.desc.encoding is None else encode(memory.desc, array)
     for part, piece in zip(memory.parts, pieces, strict=True):
-        put_elements(part.desc, part.data, piece)
+        part.fill(piece)
 
 
 def _parts(name: str, desc: MemoryDesc) -> dict[str, MemoryDesc]:
@@ -255,7 +254,7 @@ def _parts(name: str, desc: MemoryDesc) -> dict[str, MemoryDesc]:
     return {name: desc, **{f"{name} {kind}": desc.compensation_desc(kind) for kind in kinds}}
 
 
-def _stray_padding(desc: MemoryDesc, data: NDArray[np.uint8]) -> int:
+def _stray_padding(desc: MemoryDesc, memory: Memory) -> int:
     """How many elements between the dims and the padded dims are not zero."""
     if desc.padded_dims == desc.dims or desc.has_zero_dim:
         return 0
@@ -268,6 +267,6 @@ def _stray_padding(desc: MemoryDesc, data: NDArray[np.uint8]) -> int:
     )
     if desc.data_type is DataType.e8m0:  # all bits zero is the least number, as there is no zero
         whole = whole.with_data_type(DataType.u8)
-    values = f64(elements_of(whole, data[: whole.size]))
+    values = f64(elements_of(whole, memory.read()[: whole.size]))
     values[tuple(slice(size) for size in desc.dims)] = 0
     return int(np.count_nonzero(values))

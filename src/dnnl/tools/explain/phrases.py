@@ -108,7 +108,7 @@ _IMPLEMENTATIONS = (
 
 
 _NUMBER = re.compile(r"-?([0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?|inf|nan)")
-_ISA = re.compile("sse|avx|amx|neon|asimd|sve|vsx|rvv")
+_ISA = re.compile("sse|avx|amx|neon|asimd|sve|vsx|rvv|spirv|sm_")
 
 
 def function(name: str, alpha: str, beta: str) -> str:
