@@ -125,9 +125,9 @@ class Point(PredicatedPlace):
 
     def row_buffer(self) -> ir.Value | None:
         """A buffer with one vector for each iteration of the reduced axes, for `buffer_store`. None
-        if it would exceed `ROW_BUFFER_BYTES`."""
+        if it would exceed `ROW_BUFFER_BYTES`, or where each of many work items would need one."""
         nbytes = vector.bits(self.kind) // 8 * self._iterations
-        if nbytes > ROW_BUFFER_BYTES or not self.e.isa.thread_memory:
+        if nbytes > ROW_BUFFER_BYTES or self.e.isa.many_items:
             return None
         with self.e.b.goto_entry_block():
             return self.e.b.alloca(self.kind, self._iterations)
