@@ -362,15 +362,6 @@ class Engine(Backend):
         if data.size:
             self._copies.memcpy(_usm(buffer, data.size), np.ascontiguousarray(data), data.size)
 
-    def copy(self, buffer: Buffer, other: Backend, source: Buffer, nbytes: int) -> None:
-        if not isinstance(other, Engine) or other.context != self.context:
-            super().copy(buffer, other, source, nbytes)
-            return
-        for engine in (self, other):
-            engine._finish()
-        if nbytes:
-            self._copies.memcpy(_usm(buffer, nbytes), _usm(source, nbytes), nbytes)
-
     def _finish(self) -> None:
         """Return when everything that the library submitted is done."""
         for queue in tuple(self._queues):
