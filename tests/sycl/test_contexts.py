@@ -33,7 +33,8 @@ VALUES = np.random.default_rng(1).standard_normal(DIMS).astype(np.float32)
 
 def own_engine() -> Engine:
     """The device in a context of its own."""
-    return sycl.make_engine(device(), other_context())
+    made: Engine = sycl.make_engine(device(), other_context())
+    return made
 
 
 def parts() -> tuple[Engine, Engine]:
@@ -83,7 +84,7 @@ def test_reorders_with_sums_and_gaps(name: str) -> None:
     pd = PrimitiveDesc(
         dnnl.ReorderDesc(MemoryDesc(DIMS, "f32", "bca"), desc), here, attr, src_engine=there
     )
-    scale = Memory.from_numpy(np.float32([4]), engine=pd.engine)
+    scale = Memory.from_numpy(np.array([4], np.float32), engine=pd.engine)
     args: dict[int, Memory] = {
         Arg.SRC: Memory.from_numpy(VALUES, "bca", there),
         Arg.DST: dst,
