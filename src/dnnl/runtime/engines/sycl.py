@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue, Shared
-from dnnl.runtime.engines import sycl_devices, sycl_modules, sycl_usm
+from dnnl.runtime.engines import sycl_devices, sycl_usm
 from dnnl.runtime.engines.cpu_caches import cache_sizes
 from dnnl.runtime.engines.sycl_arrays import SyclArray
-from dnnl.runtime.event import Event, checked_events
+from dnnl.runtime.event import NOTHING, Event, checked_events
 from dnnl.runtime.image import Image, Phase
 from dnnl.runtime.storage import bytes_at
 from dnnl.runtime.wrap import check_fit
@@ -34,11 +34,24 @@ _QUEUES = 64
 """Queues of other libraries that an engine remembers."""
 
 
+_HELD = 32
+"""Launches that a queue holds before it looks which of them are done."""
+
+
 class _Start(NamedTuple):
     """How a phase is started: the kernel, its arguments by slot, the global and local range."""
 
     kernel: Any
     slots: tuple[int, ...]
+    items: list[int]
+    group: list[int]
+
+
+class _Ready(NamedTuple):
+    """A start with the arguments themselves."""
+
+    kernel: Any
+    pointers: list[Any]
     items: list[int]
     group: list[int]
 
@@ -55,28 +68,21 @@ class Program(Executable):
     def nbytes(self) -> int:
         return self._nbytes
 
-    def __repr__(self) -> str:
-        phases = [
-            f"{start.kernel.get_function_name()} ({start.items[0]} items by {start.group[0]})"
-            for start in self.starts
-        ]
-        return ", ".join(phases)
-
 
 class Launch(Event):
     """A submitted execution. It holds its arguments until it is done."""
 
-    __slots__ = ("_arguments", "_device", "_profiled", "error", "event")
+    __slots__ = ("_arguments", "_profiled", "_queue", "error", "event")
 
     def __init__(
         self,
-        device: Any,
+        queue: Any,
         event: Any,
         arguments: object,
         error: Exception | None = None,
         profiled: Sequence[Any] = (),
     ) -> None:
-        self._device, self.event, self._arguments = device, event, arguments
+        self._queue, self.event, self._arguments = queue, event, arguments
         self.error, self._profiled = error, profiled
 
     @property
@@ -90,7 +96,7 @@ class Launch(Event):
             try:
                 self.event.wait()
             except Exception as error:  # dpctl has no class for what a device reports later
-                self.error = sycl_devices.failed("an execution", self._device, error)
+                self.error = sycl_devices.failed("an execution", self._queue.sycl_device, error)
         self._arguments = None
         if self.error is not None:
             raise self.error
@@ -141,44 +147,46 @@ class SyclQueue(Queue[Program]):
         threads: int,
         after: Sequence[Event] = (),
     ) -> Event:
-        before: list[Any] = []
+        return self._launch(_ready(executable, arguments), after, (executable, arguments))
+
+    def bind(
+        self, executable: Program, arguments: Sequence[Any], threads: int, keep: object
+    ) -> Callable[..., Event]:
+        phases, held = _ready(executable, arguments), (executable, arguments, keep)
+
+        def launch(after: Sequence[Event] = NOTHING) -> Event:
+            return self._launch(phases, after, held)
+
+        return launch
+
+    def _launch(self, phases: Sequence[_Ready], after: Sequence[Event], held: object) -> Launch:
+        """Submit all phases; ``held`` are the objects that they need until then."""
         profiled: list[Any] = []
-        device = self.sycl.sycl_device
         event = None
-        try:
-            for other in checked_events(after):
-                if isinstance(other, Launch) and other.error is None:
-                    before.append(other.event)
-                else:
-                    other.wait()
-            pointers = [_usm(buffer) for buffer in arguments]
-            with self._lock:
-                before += self._begin()
-                for start in executable.starts:
-                    given = [pointers[slot] for slot in start.slots]
-                    event = self.sycl.submit_async(
-                        start.kernel, given, start.items, start.group, before
-                    )
+        before, error = ([], None) if after is NOTHING else _events(after)
+        with self._lock:
+            try:
+                if error is not None:
+                    raise error
+                if self._order is not None:
+                    before += self._begin()
+                for kernel, pointers, items, group in phases:
+                    event = self.sycl.submit_async(kernel, pointers, items, group, before)
                     before = [] if self.in_order else [event]
                     if self._profiling:
                         profiled.append(event)
                 if event is None and before:
                     event = self.sycl.submit_barrier(before)
-                if event is not None:
+                if self._order is not None and event is not None:
                     event = self._end(event)
-            error = None
-        except InvalidArguments:
-            raise
-        except Error as own:
-            error = own
-        except Exception as raised:
-            limit = f"it has {device.local_mem_size} bytes of local memory"
-            error = sycl_devices.failed(f"a launch of {executable}", device, raised, limit)
-        launch = Launch(device, event, (executable, arguments), error, profiled)
-        with self._lock:
-            while self._launches and self._launches[0].done:
-                self._note(self._launches.popleft())
+            except Error as own:
+                error = own
+            except Exception as raised:
+                error = sycl_devices.failed("a launch", self.sycl.sycl_device, raised)
+            launch = Launch(self.sycl, event, held, error, profiled)
             self._launches.append(launch)
+            if len(self._launches) > _HELD:
+                self._release()
         return launch
 
     def _begin(self) -> list[Any]:
@@ -207,19 +215,21 @@ class SyclQueue(Queue[Program]):
             with suppress(Exception):
                 self.finish()
 
-    def _note(self, launch: Launch) -> None:
-        self._failure = self._failure or launch.error
+    def _release(self) -> None:
+        """Forget the first launches that are done."""
+        while self._launches and self._launches[0].done:
+            self._failure = self._failure or self._launches.popleft().error
 
     def finish(self) -> None:
         """Return when all that was submitted is done, without raising its errors."""
         with self._lock:
             launches = tuple(self._launches)
-        for launch in launches:
-            with suppress(Error):  # the event holds it
-                launch.wait()
+        for launch in reversed(launches):  # of a queue in order only the last one takes time
+            if not launch.done:
+                with suppress(Error):  # the event holds it
+                    launch.wait()
         with self._lock:
-            while self._launches and self._launches[0].done:
-                self._note(self._launches.popleft())
+            self._release()
 
     def wait(self) -> None:
         self.finish()
@@ -273,12 +283,7 @@ class Engine(Backend):
             raise InvalidArguments("image.target", image.target, rule)
         if not image.phases:
             return Program((), 0)
-        found = sycl_modules.read(image.code)
-        for phase in image.phases:
-            if phase.symbol not in found.kernels:
-                rule = f"it has the kernels {', '.join(sorted(found.kernels))}"
-                raise InvalidArguments("image.phases", phase.symbol, rule)
-        lacking = sycl_devices.lacking(found, self.device)
+        lacking = sycl_devices.lacking(image.code, self.device)
         if lacking:
             raise Unimplemented(f"{self.device.name} has no {', '.join(lacking)}")
         module = sycl_devices.dpctl()
@@ -286,7 +291,7 @@ class Engine(Backend):
             program = module.program.create_program_from_spirv(self._copies, image.code)
             kernels = [program.get_sycl_kernel(phase.symbol) for phase in image.phases]
         except Exception as error:
-            raise sycl_devices.not_built(self.device, image.code, error) from None
+            raise sycl_devices.failed("building a program", self.device, error) from None
         starts = [
             _Start(kernel, phase.slots, *self._ranges(phase, kernel))
             for kernel, phase in zip(kernels, image.phases, strict=True)
@@ -302,7 +307,7 @@ class Engine(Backend):
         least = kernel.preferred_work_group_size_multiple
         most = min(kernel.work_group_size, 8 * least)
         wanted = phase.count // (_GROUPS * self.device.max_compute_units)
-        group = min(least, kernel.work_group_size)
+        group = least
         while 2 * group <= min(most, wanted):
             group *= 2
         return [-(-phase.count // group) * group], [group]
@@ -375,10 +380,43 @@ class Engine(Backend):
         if data.size:
             self._copies.memcpy(_usm(buffer, data.size), np.ascontiguousarray(data), data.size)
 
+    def copy(self, buffer: Buffer, other: Backend, source: Buffer, nbytes: int) -> None:
+        if not isinstance(other, Engine) or other.context != self.context:
+            super().copy(buffer, other, source, nbytes)
+            return
+        for engine in (self, other):
+            engine._finish()
+        if nbytes:
+            self._copies.memcpy(_usm(buffer, nbytes), _usm(source, nbytes), nbytes)
+
     def _finish(self) -> None:
         """Return when everything that the library submitted is done."""
         for queue in tuple(self._queues):
             queue.finish()
+
+
+def _ready(executable: Program, arguments: Sequence[Buffer]) -> list[_Ready]:
+    """The phases with the USM that each takes."""
+    usm = [_usm(buffer) for buffer in arguments]
+    return [
+        _Ready(kernel, [usm[slot] for slot in slots], items, group)
+        for kernel, slots, items, group in executable.starts
+    ]
+
+
+def _events(after: Sequence[Event]) -> tuple[list[Any], Error | None]:
+    """The events of SYCL that a launch is after, and the error of one that failed. Returns when all
+    other events are done."""
+    found = []
+    for event in checked_events(after):
+        if isinstance(event, Launch) and event.error is None:
+            found.append(event.event)
+            continue
+        try:
+            event.wait()
+        except Error as error:
+            return found, error
+    return found, None
 
 
 def _usm(buffer: Buffer, nbytes: int | None = None) -> Any:
