@@ -17,7 +17,7 @@ import dnnl
 from dnnl import config
 from dnnl.codegen import isa
 from dnnl.codegen.compile import emit_apart, jit
-from dnnl.codegen.compile.select_text import with_vector_conditions
+from dnnl.codegen.compile.spirv_text import writable
 from dnnl.runtime.backend import Features
 from dnnl.runtime.image import Image
 from tests.codegen.cases import CASES, plain
@@ -67,6 +67,17 @@ define spir_kernel void @choose(ptr addrspace(1) %from, ptr addrspace(1) %to, i6
   store <16 x float> %"the chosen", ptr addrspace(1) %to
   ret void
 }
+"""
+
+
+CONDITIONS = """
+define spir_kernel void @convert(ptr addrspace(1) %from, ptr addrspace(1) %to) {{
+  %x = load <{lanes} x i32>, ptr addrspace(1) %from
+  %less = icmp slt <{lanes} x i32> %x, zeroinitializer
+  %number = {conversion} <{lanes} x i1> %less to {kind}
+  store {kind} %number, ptr addrspace(1) %to
+  ret void
+}}
 """
 
 
@@ -212,10 +223,22 @@ def test_no_loop_makes_addresses_of_a_few_bits() -> None:
 def test_a_condition_between_vectors_has_a_lane_for_each() -> None:
     """LLVM 22 writes a selection between vectors by one condition, which SPIR-V does not have."""
     vectors = next(row for row in isa.DEVICES if row.lanes == 16)
-    text = emit_apart.run(with_vector_conditions(ONE_CONDITION), vectors.triple, "", "", text=True)
+    text = emit_apart.run(writable(ONE_CONDITION), vectors.triple, "", "", text=True)
     found = re.search(r"= OpSelect %\d+ (%\d+)", text.decode())
     assert found
     assert re.search(rf"{found[1]} = OpVectorShuffle", text.decode())
+
+
+@pytest.mark.parametrize(("conversion", "one"), [("uitofp", "1"), ("sitofp", "-1")])
+@pytest.mark.parametrize("kind", ["<16 x float>", "<8 x double>"])
+def test_conditions_become_floats_by_a_selection(conversion: str, one: str, kind: str) -> None:
+    """LLVM 22 writes no conversion of vectors of conditions to 256 bits and more."""
+    ir = CONDITIONS.format(lanes=kind[1:].split(maxsplit=1)[0], kind=kind, conversion=conversion)
+    with pytest.raises(RuntimeError, match="different sizes"):
+        emit_apart.run(ir, "spirv64-unknown-unknown", "", "", text=True)
+    text = emit_apart.run(writable(ir), "spirv64-unknown-unknown", "", "", text=True).decode()
+    assert "OpSelect" in text
+    assert re.search(rf"OpConstant %\d+ {one}$", text, re.MULTILINE)
 
 
 @EACH_DEVICE

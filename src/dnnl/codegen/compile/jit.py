@@ -14,7 +14,7 @@ import llvmlite
 from llvmlite import binding as llvm
 
 from dnnl import config, forks, log
-from dnnl.codegen.compile import emit_apart, select_text
+from dnnl.codegen.compile import emit_apart, spirv_text
 from dnnl.codegen.compile.disk_cache import DiskCache
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Kernel, Recipe
@@ -109,7 +109,7 @@ def _emit(module: Module, *, text: bool) -> bytes:
             if text:
                 return str(machine.emit_assembly(parsed)).encode()
             return bytes(machine.emit_object(parsed))
-        ir = select_text.with_vector_conditions(str(parsed))
+        ir = spirv_text.writable(str(parsed))
     return emit_apart.run(ir, _triple(isa), isa.cpu, isa.feature_string, text=text)
 
 
