@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue, Shared
-from dnnl.runtime.engines import sycl_devices, sycl_usm
+from dnnl.runtime.engines import sycl_devices, sycl_modules, sycl_usm
 from dnnl.runtime.engines.cpu_caches import cache_sizes
 from dnnl.runtime.engines.sycl_arrays import SyclArray
 from dnnl.runtime.event import NOTHING, Event, checked_events
@@ -67,6 +67,13 @@ class Program(Executable):
     @property
     def nbytes(self) -> int:
         return self._nbytes
+
+    def __repr__(self) -> str:
+        phases = [
+            f"{start.kernel.get_function_name()} ({start.items[0]} items by {start.group[0]})"
+            for start in self.starts
+        ]
+        return ", ".join(phases)
 
 
 class Launch(Event):
@@ -152,15 +159,17 @@ class SyclQueue(Queue[Program]):
     def bind(
         self, executable: Program, arguments: Sequence[Any], threads: int, keep: object
     ) -> Callable[..., Event]:
-        phases, held = _ready(executable, arguments), (executable, arguments, keep)
+        phases, held = _ready(executable, arguments), (executable, (arguments, keep))
 
         def launch(after: Sequence[Event] = NOTHING) -> Event:
             return self._launch(phases, after, held)
 
         return launch
 
-    def _launch(self, phases: Sequence[_Ready], after: Sequence[Event], held: object) -> Launch:
-        """Submit all phases; ``held`` are the objects that they need until then."""
+    def _launch(
+        self, phases: Sequence[_Ready], after: Sequence[Event], held: tuple[Program, object]
+    ) -> Launch:
+        """Submit all phases; ``held`` are the program and what owns the arguments."""
         profiled: list[Any] = []
         event = None
         before, error = ([], None) if after is NOTHING else _events(after)
@@ -182,7 +191,9 @@ class SyclQueue(Queue[Program]):
             except Error as own:
                 error = own
             except Exception as raised:
-                error = sycl_devices.failed("a launch", self.sycl.sycl_device, raised)
+                device = self.sycl.sycl_device
+                limit = f"it has {device.local_mem_size} bytes of local memory"
+                error = sycl_devices.failed(f"a launch of {held[0]}", device, raised, limit)
             launch = Launch(self.sycl, event, held, error, profiled)
             self._launches.append(launch)
             if len(self._launches) > _HELD:
@@ -283,7 +294,12 @@ class Engine(Backend):
             raise InvalidArguments("image.target", image.target, rule)
         if not image.phases:
             return Program((), 0)
-        lacking = sycl_devices.lacking(image.code, self.device)
+        found = sycl_modules.read(image.code)
+        for phase in image.phases:
+            if phase.symbol not in found.kernels:
+                rule = f"it has the kernels {', '.join(sorted(found.kernels))}"
+                raise InvalidArguments("image.phases", phase.symbol, rule)
+        lacking = sycl_devices.lacking(found, self.device)
         if lacking:
             raise Unimplemented(f"{self.device.name} has no {', '.join(lacking)}")
         module = sycl_devices.dpctl()
@@ -291,7 +307,7 @@ class Engine(Backend):
             program = module.program.create_program_from_spirv(self._copies, image.code)
             kernels = [program.get_sycl_kernel(phase.symbol) for phase in image.phases]
         except Exception as error:
-            raise sycl_devices.failed("building a program", self.device, error) from None
+            raise sycl_devices.not_built(self.device, image.code, error) from None
         starts = [
             _Start(kernel, phase.slots, *self._ranges(phase, kernel))
             for kernel, phase in zip(kernels, image.phases, strict=True)
@@ -307,7 +323,7 @@ class Engine(Backend):
         least = kernel.preferred_work_group_size_multiple
         most = min(kernel.work_group_size, 8 * least)
         wanted = phase.count // (_GROUPS * self.device.max_compute_units)
-        group = least
+        group = min(least, kernel.work_group_size)
         while 2 * group <= min(most, wanted):
             group *= 2
         return [-(-phase.count // group) * group], [group]
@@ -379,15 +395,6 @@ class Engine(Backend):
         self._finish()
         if data.size:
             self._copies.memcpy(_usm(buffer, data.size), np.ascontiguousarray(data), data.size)
-
-    def copy(self, buffer: Buffer, other: Backend, source: Buffer, nbytes: int) -> None:
-        if not isinstance(other, Engine) or other.context != self.context:
-            super().copy(buffer, other, source, nbytes)
-            return
-        for engine in (self, other):
-            engine._finish()
-        if nbytes:
-            self._copies.memcpy(_usm(buffer, nbytes), _usm(source, nbytes), nbytes)
 
     def _finish(self) -> None:
         """Return when everything that the library submitted is done."""

@@ -7,9 +7,9 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-
 from dnnl.errors import Error, InvalidArguments
+from dnnl.runtime.engines import sycl_modules
+from dnnl.runtime.engines.sycl_log import build_log
 
 INSTALL = "pip install 'dnnl[sycl]'"
 _BACKENDS = ("opencl", "level_zero")
@@ -95,23 +95,26 @@ def aspects(device: Any) -> frozenset[str]:
     return frozenset(name for name in names if getattr(device, f"has_aspect_{name}"))
 
 
-_HEADER, _CAPABILITY = 5, 17  # words of a module before its first instruction; OpCapability
 _CAPABILITIES = {9: "fp16", 10: "fp64", 12: "atomic64"}
 """Aspects of devices by the capabilities of SPIR-V that rest on them."""
 
 
-def lacking(code: bytes, device: Any) -> list[str]:
+def lacking(module: sycl_modules.Module, device: Any) -> list[str]:
     """The aspects that a module of SPIR-V needs and a device does not have."""
-    words = np.frombuffer(code, np.uint32)
-    needed, place = [], _HEADER
-    while place + 1 < len(words) and words[place] & 0xFFFF == _CAPABILITY:
-        needed.append(_CAPABILITIES.get(int(words[place + 1])))
-        place += 2
+    needed = [_CAPABILITIES.get(capability) for capability in module.capabilities]
     own = aspects(device)
     return [aspect for aspect in needed if aspect is not None and aspect not in own]
 
 
-def failed(what: str, device: Any, error: Exception) -> Error:
-    """The error of a device as one of the library's."""
-    log = str(error) or "the driver gives no reason"
+def not_built(device: Any, code: bytes, error: Exception) -> Error:
+    """The error for a program that a driver does not build, with the log of that."""
+    log = ""
+    if device.backend.name == "opencl":
+        log = build_log(device.name, device.driver_version, code)
+    return failed("building a program", device, RuntimeError(log) if log else error)
+
+
+def failed(what: str, device: Any, error: Exception, limit: str = "") -> Error:
+    """The error of a device as one of the library's, with a limit of the device that may be why."""
+    log = "; ".join(filter(None, (str(error).rstrip(".\n") or "the driver gives no reason", limit)))
     return Error(f"{what} failed on {device.name} (driver {device.driver_version}): {log}")
