@@ -10,7 +10,7 @@ BASE    ?= HEAD
 LIGHT    = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
 print(Path(onnx.__file__).parent / "backend/test/data/light")')
 
-.PHONY: help run test lowest lint fuzz soak replay bench pictures clean
+.PHONY: help run test lowest lint fuzz soak replay ptx bench pictures clean
 .NOTPARALLEL:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make bench     speed beside oneDNN, PyTorch and ONNX Runtime'
 	@echo 'make soak      MINUTES of all that a process does; build/soak.png shows what must not grow'
 	@echo 'make replay    which kernels are written differently than at the revision BASE'
+	@echo 'make ptx       what ptxas says of the kernels for NVIDIA devices: registers, spills, memory'
 	@echo 'make pictures  draw the pictures of docs/layouts.md'
 	@echo 'make clean     remove what these made'
 
@@ -73,6 +74,9 @@ soak: $(VENV)/dev.stamp
 
 replay: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.replay $(BASE)
+
+ptx: $(VENV)/dev.stamp $(VENV)/ptx.stamp
+	$(BIN)/python -m tests.ptx
 
 # The document itself says how each is drawn.
 pictures: $(VENV)/onnx.stamp

@@ -1,7 +1,7 @@
 """Every kernel compiles for every device, and the device's own tools accept it.
 
-`spirv-val` is in the package spirv-tools of Debian, `ptxas` in CUDA. Where
-one is absent kernels are compiled all the same, and only its word is missing.
+`spirv-val` is in Debian's package spirv-tools, `ptxas` in CUDA and in the extra `ptx`. Without them
+kernels are compiled and the test is skipped.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from dnnl.codegen.compile.spirv_text import writable
 from dnnl.runtime.backend import Features
 from dnnl.runtime.image import Image
 from tests.codegen.cases import CASES, plain
+from tests.ptx.assembler import ARCHITECTURES, ptxas
 
 EACH_DEVICE = pytest.mark.parametrize("row", isa.DEVICES, ids=lambda row: row.name)
 TOOLS = {
     "spirv": [["spirv-val", "--target-env", "opencl2.2"]],
-    "ptx": [["ptxas", f"-arch=sm_{sm}", "--output-file=/dev/null"] for sm in (80, 90, 100)],
+    "ptx": [
+        [str(ptxas() or "ptxas"), f"--gpu-name={architecture}", "--output-file=/dev/null"]
+        for architecture in (*ARCHITECTURES, "sm_100")
+    ],
 }
 UNKNOWN_TO_SPIRV = """
 declare void @llvm.prefetch.p1(ptr addrspace(1), i32, i32, i32)

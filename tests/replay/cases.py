@@ -39,7 +39,7 @@ def cases() -> list[Replayed]:
     """All that is replayed: records' examples for all targets, others for some."""
     found = [Replayed(target, line) for line in _examples() for target in TARGETS]
     for line in (*_listed(), *_networks()):
-        other = TARGETS[_number(line) % len(TARGETS)]
+        other = TARGETS[number_of(line) % len(TARGETS)]
         found += [Replayed(target, line) for target in dict.fromkeys((*ALWAYS, other))]
     return list(dict.fromkeys(found))
 
@@ -63,7 +63,7 @@ def _listed() -> Iterator[str]:
             for name in tests
             for case in Interpreter().cases([f"--{driver}", f"--batch={name}"])
         }
-        yield from sorted(lines, key=_number)[:LISTED]
+        yield from sorted(lines, key=number_of)[:LISTED]
 
 
 def _networks() -> Iterator[str]:
@@ -72,5 +72,6 @@ def _networks() -> Iterator[str]:
             yield case.repro
 
 
-def _number(line: str) -> int:
+def number_of(line: str) -> int:
+    """A number that depends only on the text of a case: samples are those with the smallest."""
     return int(hashlib.sha256(line.encode()).hexdigest()[:16], 16)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from dnnl import Engine, config
 from dnnl.codegen import isa
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.errors import Error
 from dnnl.language.errors import BadValue, UnknownOption
 from dnnl.runtime.backend import Features
@@ -27,24 +28,34 @@ from dnnl.tools.bench.creation import create
 from dnnl.tools.bench.drivers import description
 
 CHUNK = 8
+REFUSED = "refused: "
+REFUSALS = (Error, BadValue, UnknownOption)
 
 
 def written(folder: Path, case: Sequence[str]) -> str:
     """The hash of the kernel of a case, whose text is written; ``refused: ...`` if it has none."""
-    target, line = case
-    limit = "default" if target in _devices() else target
     try:
-        (parsed,) = Interpreter().cases(line.split())
-        kind = description(parsed.driver)
-        assert kind is not None
-        with config.override("max_cpu_isa", limit):
-            recipe = create(parsed, kind, _engine(target)).pd.plan.recipe
-            text = str(recipe.kernel().module)
-    except (Error, BadValue, UnknownOption) as error:
-        return f"refused: {error}"
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        text = str(recipe(*case).kernel().module)
+    except REFUSALS as error:
+        return f"{REFUSED}{error}"
+    digest = digest_of(text)
     (folder / f"{digest}.ll").write_text(text, encoding="utf-8")
     return digest
+
+
+def recipe(target: str, line: str) -> Recipe:
+    """The kernel that a case has for a target. Raises one of ``REFUSALS`` if it has none."""
+    limit = "default" if target in _devices() else target
+    (parsed,) = Interpreter().cases(line.split())
+    kind = description(parsed.driver)
+    assert kind is not None
+    with config.override("max_cpu_isa", limit):
+        return create(parsed, kind, _engine(target)).pd.plan.recipe
+
+
+def digest_of(text: str) -> str:
+    """The name of a kernel: a hash of its text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @cache
