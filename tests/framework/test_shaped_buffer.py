@@ -15,8 +15,11 @@ from dnnl.framework.shaped_buffer import (
     same_places,
     unblocked,
 )
+from dnnl.runtime.engine import Engine
 from dnnl.types.memory_desc import MemoryDesc
+from tests.device import FAR
 
+ENGINES = pytest.mark.parametrize("engine", [Engine("cpu"), FAR], ids=["cpu", "far"])
 NHWC = (0, 3, 1, 2)
 HWIO = (3, 2, 0, 1)
 
@@ -44,12 +47,17 @@ def test_transposition_changes_the_permutation_only() -> None:
     np.testing.assert_array_equal(turned.numpy(), array.T)
 
 
-@given(st.permutations(range(4)), st.permutations(range(4)), st.permutations(range(4)))
+@given(
+    st.permutations(range(4)),
+    st.permutations(range(4)),
+    st.permutations(range(4)),
+    st.sampled_from([Engine("cpu"), FAR]),
+)
 def test_view_has_the_required_axes(
-    order: list[int], turned: list[int], required: list[int]
+    order: list[int], turned: list[int], required: list[int], engine: Engine
 ) -> None:
     array = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
-    buffer = ShapedBuffer.from_numpy(array, order).transpose(turned)
+    buffer = ShapedBuffer.from_numpy(array, order, engine).transpose(turned)
     expected = array.transpose(turned)
     assert buffer.shape == expected.shape
     np.testing.assert_array_equal(buffer.view(required).numpy(), expected.transpose(required))
@@ -82,15 +90,18 @@ def test_reshape_without_moving(dims: tuple[int, ...], tag: str, shape: tuple[in
         ((2, 3, 1, 5), "dcba", (30,)),
     ],
 )
+@ENGINES
 def test_reshape_that_moves_keeps_every_element(
-    dims: tuple[int, ...], tag: str, shape: tuple[int, ...]
+    dims: tuple[int, ...], tag: str, shape: tuple[int, ...], engine: Engine
 ) -> None:
     array = np.arange(np.prod(dims), dtype=np.float32).reshape(dims)
     desc = MemoryDesc(dims, "f32", tag)
-    buffer = ShapedBuffer.of(ShapedBuffer.from_numpy(array).memory.reorder_to(desc))
+    buffer = ShapedBuffer.of(ShapedBuffer.from_numpy(array, None, engine).memory.reorder_to(desc))
     if tag != "nChw16c" or dims[1] % 16 == 0:
         assert buffer.layout.reshape(shape) is None
-    np.testing.assert_array_equal(buffer.reshape(shape).numpy(), array.reshape(shape))
+    moved = buffer.reshape(shape)
+    assert moved.memory.engine is engine
+    np.testing.assert_array_equal(moved.numpy(), array.reshape(shape))
 
 
 def test_movable_keeps_the_order_of_what_is_not_merged() -> None:
@@ -111,12 +122,16 @@ def test_movable_keeps_the_order_of_what_is_not_merged() -> None:
         lambda dims: st.tuples(st.just(dims), st.permutations(range(len(dims))))
     ),
     st.integers(1, 6),
+    st.sampled_from([Engine("cpu"), FAR]),
 )
-def test_any_reshape_of_any_order(case: tuple[list[int], list[int]], first: int) -> None:
+def test_any_reshape_of_any_order(
+    case: tuple[list[int], list[int]], first: int, engine: Engine
+) -> None:
     dims, order = case
     array = np.arange(np.prod(dims), dtype=np.float32).reshape(dims)
     shape = (first, array.size // first) if array.size % first == 0 else (1, array.size, 1)
-    buffer = ShapedBuffer.of(ShapedBuffer.from_numpy(array).memory.reorder_to(_tag(order)))
+    whole = ShapedBuffer.from_numpy(array, None, engine)
+    buffer = ShapedBuffer.of(whole.memory.reorder_to(_tag(order)))
     np.testing.assert_array_equal(buffer.reshape(shape).numpy(), array.reshape(shape))
 
 
