@@ -179,8 +179,13 @@ def find_array(array: object) -> tuple[Engine, DeviceArray] | None:
         found = find(array)
         if found is not None:
             own = found.backend
-            return (Engine(kind, found.index) if own is None else Engine.of(kind, own)), found
+            return (_engine(kind, found.index) if own is None else Engine.of(kind, own)), found
     return None
+
+
+@cache
+def _engine(kind: str, index: int) -> Engine:
+    return Engine(kind, index)
 
 
 @cache

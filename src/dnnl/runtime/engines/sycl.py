@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakSet, WeakValueDictionary
 
@@ -196,7 +196,8 @@ class SyclQueue(Queue[Program]):
                 error = sycl_devices.failed(f"a launch of {held[0]}", device, raised, limit)
             launch = Launch(self.sycl, event, held, error, profiled)
             self._launches.append(launch)
-            if len(self._launches) > _HELD:
+            # Arrays of other libraries are dropped without notice.
+            if self._order is not None or len(self._launches) > _HELD:
                 self._release()
         return launch
 
@@ -283,6 +284,10 @@ class Engine(Backend):
         return sycl_devices.missing()
 
     def features(self) -> Features:
+        return self._features
+
+    @cached_property
+    def _features(self) -> Features:
         arch, caches = "spirv64", None
         if self.device.is_cpu:
             arch, caches = f"spirv64x{self.device.native_vector_width_float}", cache_sizes()
