@@ -28,10 +28,10 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
     """Each byte of the outputs and of the scratchpad is written by at most one item of a phase.
     Outputs end as by an execution. Left out are phases of very many items, sizes that one
     thread does, and what an encoding finds by the scratchpad."""
-    executable = primitive._executable
-    assert isinstance(executable, LoadedProgram)
     desc, engine = primitive.pd.desc, primitive.pd.engine
     slots, _, pointers = primitive._checked(Stream(engine, _MANY), args)
+    executable = slots.executable
+    assert isinstance(executable, LoadedProgram)
     written_to = {tensor.argument for tensor in desc.outputs}
     if not desc.is_encoded:
         written_to.add(Arg.SCRATCHPAD)

@@ -9,6 +9,7 @@ import dnnl
 from dnnl.primitives.desc import Desc
 
 INFERENCE = "forward_inference"
+OPEN = (dnnl.RUNTIME_DIM,) * 4
 
 
 @dataclass(frozen=True)
@@ -227,15 +228,39 @@ CASES: dict[str, Case] = {
             INFERENCE, any_desc(4, 8, 3, 3), any_desc(10, 8, 3, 3), any_desc(4, 10)
         )
     ),
-}  # fmt: skip
-
-OPEN = (dnnl.RUNTIME_DIM,) * 4
-FOR_PROCESSORS: dict[str, Case] = {
-    **CASES,
     "reorder of any sizes": Case(reorder(OPEN, "f32:abcd", "f32:abcd")),
     "reorder of any sizes with all": Case(
         reorder(OPEN, "f16:abcd", "s8:acdb"), (("sum", 0.5),), **QUANTIZED
     ),
     "reorder of any sizes to s4": Case(reorder(OPEN, "u8:abcd", "s4:aBcd16b")),
+}  # fmt: skip
+
+FOR_DEVICES: dict[str, Case] = {
+    **CASES,
+    "softmax of any sizes": Case(
+        dnnl.SoftmaxDesc.forward(INFERENCE, "softmax_accurate", plain(*OPEN), plain(*OPEN), 1)
+    ),
+    "reduction of any sizes": Case(
+        dnnl.ReductionDesc("reduction_mean", plain(*OPEN), plain(*OPEN[:3], 1))
+    ),
+    "matmul of any sizes": Case(
+        dnnl.MatmulDesc(*(plain(*OPEN[:2]).with_data_type(kind) for kind in ("u8", "s8", "f32"))),
+        (("eltwise", "eltwise_relu", 0.0, 0.0),),
+        scales=((dnnl.Arg.SRC, 0),),
+        zero_points=((dnnl.Arg.SRC, 0), (dnnl.Arg.WEIGHTS, 0)),
+    ),
+    "matmul of a sparse matrix": Case(
+        dnnl.MatmulDesc(dnnl.MemoryDesc.coo((20, 30), "bf16", 99), plain(30, 50), plain(20, 50))
+    ),
+    "matmul by sparse weights": Case(
+        dnnl.MatmulDesc(plain(20, 30), dnnl.MemoryDesc.csr((30, 50), "f32", 99), plain(20, 50))
+    ),
+    "matmul by packed weights": Case(
+        dnnl.MatmulDesc(
+            plain(20, 150).with_data_type("u8"),
+            dnnl.MemoryDesc.packed((150, 70), "s8", 5000),
+            plain(20, 70),
+        )
+    ),
 }
-"""Those that devices refuse as well."""
+"""These, and what has code of its own there."""

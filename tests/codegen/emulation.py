@@ -1,8 +1,9 @@
 """Running kernels that were generated for a device on the processor at hand.
 
 The IR is the device's, with its scalars, its address space and an entry point for one work item.
-Only where the number of the item comes from is another: a variable, which a loop around the entry
-point sets. The loop begins beyond the last item, as a device does that starts whole groups.
+Only where the number of the item comes from is another, and how many there are: variables, which a
+loop around the entry point sets. The loop begins beyond the last item, as a device does that starts
+whole groups.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dnnl.runtime.engines import cpu, cpu_jit
 from dnnl.runtime.engines.cpu_jit import Linked
 from dnnl.runtime.image import Image, Phase
 
-_ITEM = "emulated_item"
+_ITEM, _ITEMS = "emulated_item", "emulated_items"
 _BEYOND = 5
 _CALL = """
 define void @"emulated_{symbol}"(ptr %args, i64 %begin, i64 %end, i64 %thread) {{
@@ -31,7 +32,8 @@ entry:
 {loads}  br label %loop
 loop:
   %item = phi i64 [ {last}, %entry ], [ %before, %loop ]
-  store i64 %item, ptr @{variable}
+  store i64 %item, ptr @{item}
+  store i64 {items}, ptr @{items_of}
   call void @"{symbol}"({given})
   %before = sub i64 %item, 1
   %more = icmp sgt i64 %item, 0
@@ -46,13 +48,21 @@ _LOAD = """  %slot{0} = getelementptr ptr, ptr %args, i64 {0}
 """
 
 
-def _item(b: ir.IRBuilder) -> ir.Value:
-    number = ir.IntType(64)
-    variable = b.module.globals.get(_ITEM)
+def _variable(module: ir.Module, name: str) -> ir.GlobalVariable:
+    variable = module.globals.get(name)
     if variable is None:
-        variable = ir.GlobalVariable(b.module, number, _ITEM)
+        number = ir.IntType(64)
+        variable = ir.GlobalVariable(module, number, name)
         variable.linkage, variable.initializer = "internal", ir.Constant(number, 0)
-    return b.load(variable, typ=number)
+    return variable
+
+
+def _item(b: ir.IRBuilder) -> ir.Value:
+    return b.load(_variable(b.module, _ITEM), typ=ir.IntType(64))
+
+
+def _items(b: ir.IRBuilder) -> ir.Value:
+    return b.load(_variable(b.module, _ITEMS), typ=ir.IntType(64))
 
 
 def _caller(phase: Phase, space: int) -> str:
@@ -61,7 +71,9 @@ def _caller(phase: Phase, space: int) -> str:
         symbol=phase.symbol,
         loads="".join(_LOAD.format(slot, space) for slot in phase.slots),
         last=phase.count - 1 + _BEYOND,
-        variable=_ITEM,
+        items=phase.count + _BEYOND,
+        item=_ITEM,
+        items_of=_ITEMS,
         given=", ".join(f"ptr addrspace({space}) %far{slot}" for slot in phase.slots),
     )
 
@@ -71,6 +83,8 @@ def _image(recipe: Recipe) -> tuple[Image, bool]:
     assert device is not None
     kernel = recipe.kernel()
     callers = [_caller(phase, device.memory) for phase in kernel.phases]
+    for name in (_ITEM, _ITEMS):
+        _variable(kernel.module.ir, name)
     kernel.module.ir.triple = llvm.get_process_triple()
     code = cpu_jit.assemble("\n".join([str(kernel.module), *callers]))
     phases = tuple(Phase(f"emulated_{phase.symbol}", 1) for phase in kernel.phases)
@@ -81,7 +95,7 @@ def _image(recipe: Recipe) -> tuple[Image, bool]:
 def emulated(row: Isa) -> Iterator[Isa]:
     """Within it, primitives of the cpu engine are those of a device."""
     assert row.device is not None
-    local = replace(row, device=replace(row.device, convention="", item=_item))
+    local = replace(row, device=replace(row.device, convention="", item=_item, items=_items))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(primitive_desc, "select_isa", lambda _: local)
         patch.setattr(jit, "image", _image)

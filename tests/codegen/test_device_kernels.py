@@ -20,7 +20,7 @@ from dnnl.codegen.compile import emit_apart, jit
 from dnnl.codegen.compile.spirv_text import writable
 from dnnl.runtime.backend import Features
 from dnnl.runtime.image import Image
-from tests.codegen.cases import CASES, plain
+from tests.codegen.cases import FOR_DEVICES, plain
 from tests.ptx.assembler import ARCHITECTURES, ptxas
 
 EACH_DEVICE = pytest.mark.parametrize("row", isa.DEVICES, ids=lambda row: row.name)
@@ -91,7 +91,7 @@ def pretend(row: isa.Isa) -> dnnl.Engine:
 
 
 def description(name: str, row: isa.Isa) -> dnnl.PrimitiveDesc:
-    pd = dnnl.PrimitiveDesc(CASES[name].desc, pretend(row), CASES[name].attr)
+    pd = dnnl.PrimitiveDesc(FOR_DEVICES[name].desc, pretend(row), FOR_DEVICES[name].attr)
     assert pd.isa == row
     return pd
 
@@ -108,7 +108,7 @@ def compiled(name: str, row: isa.Isa) -> Image:
         (row, name)
         for row in isa.DEVICES
         # Every third kernel for the shorter of the vectors that a processor's driver takes.
-        for name in (list(CASES)[:: 3 if row.lanes in (4, 8) else 1])
+        for name in (list(FOR_DEVICES)[:: 3 if row.lanes in (4, 8) else 1])
     ],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -199,13 +199,6 @@ def test_the_disk_cache_keeps_what_a_launch_needs(row: isa.Isa, tmp_path: Path) 
     assert (built[1], again[1]) == (False, True)
     assert built[0] == again[0]
     assert len({phase.slots for phase in again[0].phases}) > 1
-
-
-@EACH_DEVICE
-def test_sizes_that_only_the_execution_knows_are_refused(row: isa.Isa) -> None:
-    some = dnnl.MemoryDesc((dnnl.RUNTIME_DIM, 8), "f32", "ab")
-    with pytest.raises(dnnl.Unimplemented, match=f"run-time sizes on the device {row.name}"):
-        dnnl.PrimitiveDesc(dnnl.ReorderDesc(some, some.with_data_type("bf16")), pretend(row))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import dnnl
 from dnnl import config
 from dnnl.codegen import isa
 from dnnl.codegen.compile import jit
-from tests.codegen.cases import FOR_PROCESSORS, plain
+from tests.codegen.cases import CASES, plain
 
 SYMBOL = re.compile(
     r"(?P<primitive>[a-z][a-z0-9]*(_[a-z0-9]+)*)"
@@ -24,12 +24,12 @@ SYMBOL = re.compile(
 
 
 def description(name: str, engine: dnnl.Engine) -> dnnl.PrimitiveDesc:
-    case = FOR_PROCESSORS[name]
+    case = CASES[name]
     return dnnl.PrimitiveDesc(case.desc, engine, case.attr)
 
 
 @pytest.mark.parametrize("row", isa.ROWS, ids=lambda row: row.name)
-@pytest.mark.parametrize("name", FOR_PROCESSORS)
+@pytest.mark.parametrize("name", CASES)
 def test_compiles_without_calls_and_spills(name: str, row: isa.Isa) -> None:
     """The assembly of every kernel stands alone, and register tiles stay in registers."""
     with config.override("max_cpu_isa", row.name):
@@ -42,7 +42,7 @@ def test_compiles_without_calls_and_spills(name: str, row: isa.Isa) -> None:
         assert "Spill" not in text
 
 
-@pytest.mark.parametrize("name", FOR_PROCESSORS)
+@pytest.mark.parametrize("name", CASES)
 def test_symbols_follow_the_grammar(name: str) -> None:
     pd = description(name, dnnl.Engine("cpu"))
     phases = pd.plan.recipe.kernel().phases
@@ -56,7 +56,7 @@ def test_symbols_follow_the_grammar(name: str) -> None:
         assert int(match["columns"]) % pd.isa.lanes == 0 or int(match["rows"]) <= pd.isa.lanes
 
 
-@pytest.mark.parametrize("name", FOR_PROCESSORS)
+@pytest.mark.parametrize("name", CASES)
 def test_generation_is_deterministic(name: str) -> None:
     pd = description(name, dnnl.Engine("cpu"))
     first, second = (str(pd.plan.recipe.kernel().module) for _ in range(2))

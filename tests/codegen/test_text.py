@@ -12,12 +12,12 @@ from dnnl.codegen import isa
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, I1, I64, PTR, Emitter, Module, i64
 from dnnl.codegen.ir.text import module_text
-from tests.codegen.cases import FOR_PROCESSORS
+from tests.codegen.cases import CASES
 
 
-@pytest.mark.parametrize("name", FOR_PROCESSORS)
+@pytest.mark.parametrize("name", CASES)
 def test_kernels_read_as_llvmlite_writes_them(name: str) -> None:
-    case = FOR_PROCESSORS[name]
+    case = CASES[name]
     with config.override("max_cpu_isa", "avx512_core_bf16"):
         pd = dnnl.PrimitiveDesc(case.desc, dnnl.Engine("null"), case.attr)
     module = pd.plan.recipe.kernel().module.ir

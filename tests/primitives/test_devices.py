@@ -48,13 +48,18 @@ from tests.check import check, logical
 from tests.codegen.emulation import emulated
 from tests.device import FAR
 from tests.primitives import late
+from tests.primitives import test_matmul_open as open_products
+from tests.primitives import test_open_sizes as open_nests
 from tests.primitives import test_reorder_attributes as attributes
+from tests.primitives import test_reorder_runtime as open_reorders
 from tests.primitives.harness import ENGINE, describe, execute, source, typed_source, vector
 from tests.primitives.products import Window, attr_of, convolution_desc, lay_out, verify
+from tests.primitives.runtime_sizes import trials
 from tests.primitives.test_convolution_types import typed
 from tests.primitives.test_matmul_types import matmul
 from tests.qemu.engine import QEMU, missing
 from tests.qemu.instead import instead
+from tests.test_records import LINES, judge, results_between_guard_pages
 
 FORWARD = "forward_inference"
 DIMS = (2, 19, 5, 7)
@@ -65,6 +70,20 @@ TYPES = [
 ]  # fmt: skip
 NEON = pytest.param(QEMU, marks=pytest.mark.skipif(bool(missing()), reason=missing()))
 PRODUCTS = [("bf16", "bf16", "f32"), ("f16",) * 3, ("u8", "s8", "s32"), ("s8", "s8", "s8")]
+OPEN_NESTS = [
+    "--binary --sdt=bf16:f32 --ddt=f32 --alg=add 9x33:1x33 3x5x7:3x1x7 70x500:70x500",
+    "--softmax --dir=FWD_I --axis=1 --stag=abx,axb 3x35x7 2x70 5x1",
+    "--softmax --dir=BWD_D --axis=0 9x40",
+    "--lnorm --dir=FWD_D --flags=CH 5x37 300x9",
+    "--lnorm --dir=BWD_DW --flags=CH 5x37 300x9",
+    "--reduction --alg=mean 40x300:1x300 1200x3:1x3 3x4001:3x1 5x7:1x1",
+]
+ENCODED = [line for _, line in LINES if "--encoding" in line or "--grouped" in line]
+OPEN_PRODUCTS = [
+    "--stag=ab,ba --wtag=ab,ba --dtag=ab 35x47:47x33 1x300:300x5",
+    "--dt=bf16,s8:u8:f32 --stag=abc --wtag=acb --dtag=abc --bia-dt=f32 --bia_mask=4 2x7x33:2x33x9",
+    "--dt=u8:s8:u8 --wtag=ab --attr-scales=wei:2 --attr-zero-points=src:0:3+wei:0:1 35x147:147x33",
+]
 LAYOUTS = [("nchw", "nhwc"), ("nhwc", "nChw16c"), ("nChw8c", "part"), ("part16", "dcba")]
 
 
@@ -225,6 +244,32 @@ def test_matmul_with_post_ops() -> None:
 def test_matmul_of_types(layout: str, types: tuple[str, str, str]) -> None:
     verify(matmul((13, 37, 35), types, (layout,) * 3))
     verify(matmul((1, 37, 35), types, (layout,) * 3))
+
+
+@pytest.mark.parametrize("line", OPEN_NESTS)
+def test_sizes_that_only_the_execution_knows(line: str) -> None:
+    for made in trials(line):
+        open_nests.run_open(made)
+
+
+@pytest.mark.parametrize("line", OPEN_PRODUCTS)
+def test_matmul_of_such_sizes(line: str) -> None:
+    for made in trials(f"--matmul {line}"):
+        open_products.run(made, open_products.with_neighbours(made.desc))
+
+
+@pytest.mark.parametrize("types", [("f32", "s8"), ("u8", "s4"), ("f4_e2m1", "bf16")], ids=">".join)
+def test_reorder_of_such_sizes(types: tuple[str, str]) -> None:
+    open_reorders.test_types(types, "default")
+
+
+@pytest.mark.parametrize(
+    "line", [line for _, line in LINES if "encoding" in line or "grou" in line]
+)
+def test_matmul_of_encodings(line: str) -> None:
+    every = [*trials(line)]
+    for made in every[:: -(-len(every) // 4)]:
+        judge(made, results_between_guard_pages(made))
 
 
 @pytest.mark.parametrize("layout", ["any", "plain"])

@@ -292,7 +292,7 @@ def _planned_open(
     desc: Described, isa: Isa, post_ops: tuple[PostOp, ...], conf: object, kernel: OpenModule
 ) -> Plan | Refusal:
     own = kernel.OPEN
-    refusal = conf if isinstance(conf, Refusal) else own.refuse(conf, isa)
+    refusal = conf if isinstance(conf, Refusal) else own.refuse(conf)
     if refusal is not None:
         return refusal
     recipe = Recipe(own.shared(conf), isa, kernel.build_open)

@@ -63,7 +63,6 @@ class Primitive(Value):
         self.pd = pd = copy(pd)  # next_impl of the caller's must not change what this one is
         started = perf_counter()
         compiled, hit = _cache.get(pd.key, lambda: _compile(pd, images))
-        self._executable = compiled.executable
         self._engine, self._kind = pd.engine, pd.desc.kind
         arguments = list(compiled.arguments)
         library = pd.attr.scratchpad_mode is ScratchpadMode.library
@@ -71,7 +70,7 @@ class Primitive(Value):
         if self._own_scratchpad:
             self._scratchpad_place = arguments.index(Arg.SCRATCHPAD)
             arguments.remove(Arg.SCRATCHPAD)
-        self._slots = find_slots(pd, arguments)
+        self._slots = find_slots(pd, arguments, compiled.executable)
         self._encoded = encoded(pd)
         self._across = pd.across_engines
         self._bound = self._across or pd.plan.verify is not None
@@ -123,13 +122,13 @@ class Primitive(Value):
     ) -> Event:
         if not self._own_scratchpad:
             threads = slots.complete(arguments, stream.num_threads)
-            return stream.queue.submit(self._executable, arguments, threads, after)
+            return stream.queue.submit(slots.executable, arguments, threads, after)
         scratchpads = self._scratchpads()
         idle = scratchpads.idle
         scratchpad = idle.pop() if idle else scratchpads.find(stream)
         arguments.insert(self._scratchpad_place, scratchpad.argument)
         threads = slots.complete(arguments, stream.num_threads)
-        event = stream.queue.submit(self._executable, arguments, threads, after)
+        event = stream.queue.submit(slots.executable, arguments, threads, after)
         if event is COMPLETE:
             idle.append(scratchpad)
         else:
@@ -157,7 +156,7 @@ class Primitive(Value):
             owners.append(scratchpad)
             arguments.insert(self._scratchpad_place, scratchpad.argument)
         threads = slots.complete(arguments, stream.num_threads)
-        bound = stream.queue.bind(self._executable, arguments, threads, owners)
+        bound = stream.queue.bind(slots.executable, arguments, threads, owners)
         if not stream.in_order:
             bound = _Chain(bound).submit
         if self.pd.plan.verify is not None:

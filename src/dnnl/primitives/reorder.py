@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from dnnl.codegen.epilogue.quantization import Quantization
-from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.ir.kernel import Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels.reorder import nibbles
@@ -117,8 +117,6 @@ def _boxes(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     conf = _configure(desc, attr, reorder_runtime.configure)
     if isinstance(conf, Refusal):
         return conf
-    if isa.device is not None:
-        return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
     recipe = Recipe(reorder_runtime.shared(conf), isa, reorder_runtime.build)
     return Plan(desc, conf.post_ops, recipe, sizes=partial(reorder_runtime.sizes, conf, isa))
 

@@ -13,7 +13,7 @@ from dnnl.codegen.ir.kernel import SIZES
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive_desc import PrimitiveDesc, describe, is_parameter
 from dnnl.primitives.surplus import check_surplus
-from dnnl.runtime.backend import Argument
+from dnnl.runtime.backend import Argument, Executable
 from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.memory_desc import MemoryDesc
@@ -30,13 +30,14 @@ _KEPT = 256
 class Slots:
     """The arguments ``expected`` from the user of a description, and the descriptor of each.
 
-    A kernel that serves all sizes has slots for each of them, and for their sizes.
+    A kernel that serves all sizes has slots for each of them, and for their sizes; ``executable``
+    is started for as many work items as these have.
     """
 
-    __slots__ = ("_apart", "_known", "_met", "_sizes", "_threads", "expected", "pd")
+    __slots__ = ("_apart", "_known", "_met", "_sizes", "_threads", "executable", "expected", "pd")
 
-    def __init__(self, pd: PrimitiveDesc, arguments: Sequence[int]) -> None:
-        self.pd = pd
+    def __init__(self, pd: PrimitiveDesc, arguments: Sequence[int], executable: Executable) -> None:
+        self.pd, self.executable = pd, executable
         parts: dict[int, MemoryDesc] = {}
         for owner, desc in encoded(pd):
             parts.update(_parts(owner, desc.buffers))
@@ -59,6 +60,7 @@ class Slots:
             block = Memory(MemoryDesc((len(made.data),), "u8"), pd.engine)
             block.write(np.frombuffer(made.data, np.uint8))
             self._sizes, self._threads = block, made.threads
+            self.executable = pd.engine.sized(executable, made.items)
 
     def take(self, args: Arguments) -> tuple[list[Memory], list[Argument]]:
         """The memories in the order of `expected`, checked, and what the kernel gets of each.
@@ -197,20 +199,23 @@ def spread(tensors: Sequence[tuple[int, MemoryDesc]], args: Arguments) -> Argume
     return made
 
 
-def find_slots(pd: PrimitiveDesc, arguments: Sequence[int]) -> Callable[[Arguments], Slots]:
-    """What gives the slots of an execution: always the same, or those for its sizes.
+def find_slots(
+    pd: PrimitiveDesc, arguments: Sequence[int], executable: Executable
+) -> Callable[[Arguments], Slots]:
+    """What gives the slots of an execution of ``executable``: always the same, or those for its
+    sizes.
 
     It raises InvalidArguments where memories do not match the description.
     """
     if pd.plan.sizes is None:
-        fixed = Slots(pd, arguments)
+        fixed = Slots(pd, arguments, executable)
         return lambda _: fixed
     patterns = tuple(pd.patterns.items())
 
     @lru_cache(_KEPT)
     def made(descs: tuple[MemoryDesc, ...]) -> Slots:
         given = {arg: desc for (arg, _), desc in zip(patterns, descs, strict=True)}
-        return Slots(pd.with_sizes(given), arguments)
+        return Slots(pd.with_sizes(given), arguments, executable)
 
     def find(args: Arguments) -> Slots:
         if args.__class__ is not dict:

@@ -248,6 +248,11 @@ class Backend(ABC):
     def load(self, image: Image) -> Executable:
         """Make the image's code executable, for as long as somebody holds what is returned."""
 
+    def sized(self, executable: Executable, items: Sequence[int]) -> Executable:
+        """The executable for sizes that an execution decided on, which has work for so many
+        ``items`` of each phase. Processors divide it among their threads anyway."""
+        return executable
+
     @abstractmethod
     def make_queue(self, in_order: bool, profiling: bool = False) -> Queue[Any]:
         """A new queue of the device; with ``profiling`` its events have `Event.seconds`, if the

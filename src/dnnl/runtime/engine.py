@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import operator
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -117,6 +117,10 @@ class Engine(Property):
     def load(self, image: Image) -> Executable:
         """Make an image executable. Loading equal images again costs and keeps nothing new."""
         return self._backend.load(image)
+
+    def sized(self, executable: Executable, items: Sequence[int]) -> Executable:
+        """The executable for an execution that has work for so many ``items`` of each phase."""
+        return self._backend.sized(executable, items) if items else executable
 
     @property
     def host_memory(self) -> bool:

@@ -24,7 +24,9 @@ class Phase:
     In an image for a device it is an entry point whose parameters are the addresses of the
     arguments that it touches: of ``arguments[slot]`` for each of ``slots``, in order. An engine
     starts it once for each item, in one dimension, or in groups that are too many in total: an item
-    beyond ``count`` does nothing.
+    beyond ``count`` does nothing. A phase whose sizes only executions know divides its work among
+    all invocations: it may be started for any number of items, of which ``count`` is the least that
+    suits; `Backend.sized` is told the number that an execution has work for.
 
     A phase starts when the one before it is complete.
     """

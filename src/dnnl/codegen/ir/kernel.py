@@ -46,11 +46,13 @@ sizes; the library fills it for each execution."""
 
 @dataclass(frozen=True)
 class Sizes:
-    """The contents of the argument `SIZES`, and the number of threads that the work is enough
-    for."""
+    """The contents of the argument `SIZES`, and how much can be done at the same time: the number
+    of threads that the work is enough for on a processor, and of work ``items`` of each phase on a
+    device."""
 
     data: bytes
     threads: int
+    items: tuple[int, ...]
 
 
 class Arguments:

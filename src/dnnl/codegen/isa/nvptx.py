@@ -11,19 +11,24 @@ from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.isa.row import Device, Isa
 
 
+def _register(b: ir.IRBuilder, name: str) -> ir.Value:
+    i32, i64 = ir.IntType(32), ir.IntType(64)
+    name = f"llvm.nvvm.read.ptx.sreg.{name}"
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(i32, []), name)
+    return b.zext(b.call(function, []), i64)
+
+
 def _item(b: ir.IRBuilder) -> ir.Value:
     """The index of the thread in the grid: block index * block size + thread index."""
-    i32, i64 = ir.IntType(32), ir.IntType(64)
-
-    def register(name: str) -> ir.Value:
-        name = f"llvm.nvvm.read.ptx.sreg.{name}"
-        function = b.module.globals.get(name)
-        if function is None:
-            function = ir.Function(b.module, ir.FunctionType(i32, []), name)
-        return b.zext(b.call(function, []), i64)
-
-    block, size, thread = (register(name) for name in ("ctaid.x", "ntid.x", "tid.x"))
+    block, size, thread = (_register(b, name) for name in ("ctaid.x", "ntid.x", "tid.x"))
     return b.add(b.mul(block, size), thread)
+
+
+def _items(b: ir.IRBuilder) -> ir.Value:
+    """The threads of the grid."""
+    return b.mul(_register(b, "nctaid.x"), _register(b, "ntid.x"))
 
 
 ROWS = (
@@ -32,5 +37,5 @@ ROWS = (
         caches=Caches(l2=0, near=0, cache_hints=False),
         most_lanes=1, mask_registers=False, many_items=True, thread_memory=False,
         carried_addresses=False,
-        device=Device("ptx", "ptx_kernel", _item, text=True)),
+        device=Device("ptx", "ptx_kernel", _item, _items, text=True)),
 )  # fmt: skip

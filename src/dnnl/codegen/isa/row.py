@@ -18,16 +18,19 @@ class Device:
     ``target`` is the kind of the image: an object, or assembler ``text``. With ``own_process``,
     LLVM emits each image in a process of its own. ``convention`` is LLVM's calling convention of an
     entry point, ``memory`` the address space of tensors. ``item`` emits the index (i64) of the work
-    item that an invocation does. ``annotate`` tells the driver's compiler what it should know of an
+    item that an invocation does, ``items`` how many are started. An invocation may have ``private``
+    bytes of memory for itself. ``annotate`` tells the driver's compiler what it should know of an
     entry point with vectors of so many f32.
     """
 
     target: str
     convention: str
     item: Callable[[ir.IRBuilder], ir.Value] = field(repr=False)
+    items: Callable[[ir.IRBuilder], ir.Value] = field(repr=False)
     text: bool = False
     own_process: bool = False
     memory: int = 1
+    private: int = 16 * 2**10
     annotate: Callable[[ir.Function, int], None] | None = field(default=None, repr=False)
 
 
@@ -189,6 +192,11 @@ class Isa:
     def target(self) -> str:
         """The kind of the images that this row's code is linked into."""
         return "cpu" if self.device is None else self.device.target
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The bytes of scratch memory that blocks may fill."""
+        return self.caches.l2 if self.device is None else self.device.private
 
     @property
     def address_space(self) -> int:

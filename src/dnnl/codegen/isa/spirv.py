@@ -14,15 +14,22 @@ from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.isa.row import Device, Isa
 
 
-def _item(b: ir.IRBuilder) -> ir.Value:
-    """get_global_id(0), under the name that LLVM mangles it to."""
+def _builtin(b: ir.IRBuilder, name: str) -> ir.Value:
+    """A built-in function of dimension 0, by its mangled name."""
     i32, i64 = ir.IntType(32), ir.IntType(64)
-    name = "_Z13get_global_idj"
     function = b.module.globals.get(name)
     if function is None:
         function = ir.Function(b.module, ir.FunctionType(i64, [i32]), name)
         function.calling_convention = "spir_func"
     return b.call(function, [ir.Constant(i32, 0)], cconv="spir_func")
+
+
+def _item(b: ir.IRBuilder) -> ir.Value:
+    return _builtin(b, "_Z13get_global_idj")
+
+
+def _items(b: ir.IRBuilder) -> ir.Value:
+    return _builtin(b, "_Z15get_global_sizej")
 
 
 def _hint(function: ir.Function, lanes: int) -> None:
@@ -36,7 +43,7 @@ def _hint(function: ir.Function, lanes: int) -> None:
 # SPIR-V 1.2 is supported by OpenCL 2.2 and everything later; half precision is optional in it, and
 # vectors have at most 16 elements. LLVM 22 reuses block numbers across modules (LLVM issue 160613),
 # so a process must write no more than one.
-_GPU = Device("spirv", "spir_kernel", _item, own_process=True)
+_GPU = Device("spirv", "spir_kernel", _item, _items, own_process=True)
 _SCALARS = Isa(
     "spirv64",
     "spirv64",

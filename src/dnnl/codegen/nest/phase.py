@@ -81,10 +81,19 @@ class PhaseFunction:
         # Devices start whole groups, so there may be more invocations than items.
         e.branch(e.b.icmp_unsigned("<", number, i64(count)), one, lambda: ())
 
-    def each_range(self, run: Callable[[ir.Value, ir.Value], None]) -> None:
-        """Emit ``run(begin, end)`` for the range of items of a call; processors only."""
-        _, begin, end, _ = self.e.function.args
-        run(begin, end)
+    def share(self, units: ir.Value, items: int) -> tuple[ir.Value, ir.Value]:
+        """The first of ``units`` units of work that an invocation does, and the one behind its
+        last. They are shared among the ``items`` of the phase, on a device among all that are
+        started."""
+        b, device = self.e.b, self.e.isa.device
+        if device is None:
+            _, begin, end, _ = self.e.function.args
+            count: ir.Value = i64(items)
+        else:
+            begin, count = device.item(b), device.items(b)
+            end = b.add(begin, i64(1))
+        first, last = (b.udiv(b.mul(units, item), count) for item in (begin, end))
+        return first, last
 
     @property
     def thread(self) -> ir.Value:
@@ -93,13 +102,18 @@ class PhaseFunction:
         return self.e.function.args[3]
 
     def scratch(self, nbytes: int) -> ir.Value:
-        """The address of ``nbytes`` bytes of scratch memory of the thread, aligned to 64;
-        processors only.
+        """The address of ``nbytes`` bytes of scratch memory of the thread, aligned to 64; on a
+        device of the invocation, in an address space of its own.
 
         Call it once, at the start of the function. The contents are undefined at each call of the
         phase.
         """
         e = self.e
+        if e.isa.device is not None:
+            memory = e.b.alloca(ir.ArrayType(I8, nbytes))
+            memory.align = _SCRATCH_UNIT
+            memory.type = PTR  # llvmlite gives it the type of the bytes
+            return memory
         self._scratch = -(-nbytes // _SCRATCH_UNIT) * _SCRATCH_UNIT
         place = e.b.gep(e.function.args[0], [i64(-1)], source_etype=PTR)
         own = e.b.mul(self.thread, i64(self._scratch))

@@ -59,18 +59,13 @@ def _emit_work(phase: PhaseFunction, work: OpenWork, items: int) -> None:
     only loaded if there are units."""
     e, b = phase.e, phase.e.b
     block = Block(e, phase.arguments[work.slot], work.start)
-    units = block.parameter(UNITS)
+    first, last = phase.share(block.parameter(UNITS), items)
 
-    def each(begin: Value, end: Value) -> None:
-        first, last = (b.udiv(b.mul(units, item), i64(items)) for item in (begin, end))
+    def some() -> Values:
+        _Walk(phase, work, block).units(first, last)
+        return ()
 
-        def some() -> Values:
-            _Walk(phase, work, block).units(first, last)
-            return ()
-
-        e.branch(b.icmp_signed("<", first, last), some, lambda: ())
-
-    phase.each_range(each)
+    e.branch(b.icmp_signed("<", first, last), some, lambda: ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +118,8 @@ class _Walk:
             return self._advance(levels - 1, counters, places)
 
         self.e.loop(first, last, unit, self._located(first), unroll=False, name="unit")
-        self.e.branch(self._nontemporal, self._fence, lambda: ())
+        if self.e.isa.caches.cache_hints:
+            self.e.branch(self._nontemporal, self._fence, lambda: ())
 
     def _fence(self) -> Values:
         """Order the non-temporal stores, which locks do not."""

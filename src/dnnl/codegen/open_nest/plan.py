@@ -133,6 +133,11 @@ class OpenPlan:
     parameters: tuple[int, ...]
     threads: int
 
+    @property
+    def units(self) -> int:
+        """The units of work."""
+        return self.parameters[UNITS]
+
     @staticmethod
     def idle(form: Form) -> OpenPlan:
         """The plan of a nest without work."""
@@ -152,7 +157,8 @@ def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> O
     rest = prod(loop.extent for loop in (loops.part, *outer))
     inner = prod(loop.extent for loop in loops.reduced[1:])
     inner *= loops.piece or prod(loop.extent for loop in loops.reduced[:1])
-    threads = max(1, rest * lines.extent * lane.extent * inner // work_items.LEAST_WORK)
+    work = rest * lines.extent * lane.extent * inner
+    threads, wanted = max(1, work // work_items.LEAST_WORK), work_items.open_units(isa, work)
     pieces = max(1, lines.extent), max(1, lane.extent)
     if (
         traversal is Traversal.LINES
@@ -161,9 +167,9 @@ def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> O
         and lines.extent > 1
     ):
         traversal = Traversal.COLUMNS
-    if threads > 1:
+    if wanted > 1:
         least = 1 if traversal in (Traversal.ROWS, Traversal.EACH) else _LINE
-        pieces = _pieces(-(-min(work_items.SHARES, 2 * threads) // rest), lines, lane, least)
+        pieces = _pieces(-(-wanted // rest), lines, lane, least)
     if traversal is Traversal.COLUMNS:
         pieces = min(pieces[0], max(1, _MOST_UNIT // max(1, lane.extent))), pieces[1]
     for loop, piece in zip((lines, lane), pieces, strict=True):

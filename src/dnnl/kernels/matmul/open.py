@@ -169,7 +169,7 @@ def _refuse(problem: ProductProblem, isa: Isa) -> Refusal | None:
         return Refusal(Reason.ATTRIBUTE, rule)
     operands = [desc for entry in problem.post_ops for _, desc in entry.operands]
     plain = (problem.src, problem.dst, problem.bias, *operands)
-    return refuse_open(isa, plain, (problem.weights,))
+    return refuse_open(plain, (problem.weights,))
 
 
 def _refuse_sums(problem: ProductProblem, factors: tuple[int, int]) -> Refusal | None:
@@ -191,7 +191,7 @@ def _vectors(weights: MemoryDesc, dot: Multiply, isa: Isa) -> int | None:
     if not weights.inner_blocks:
         known = weights.dims[-1] != RUNTIME_DIM
         return choose_vectors(isa, weights.dims[-1] if known else 4 * isa.lanes, 0, dot.span)
-    for vectors in range(1, _WIDEST + 1):
+    for vectors in range(1 if isa.lanes > 1 else 2, _WIDEST + 1):
         if weights.data_type is dot.b and _same_blocks(
             weights, panels_of(weights, dot, isa, vectors)
         ):
@@ -309,7 +309,7 @@ def sizes(conf: OpenMatmulConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Si
     weights = _steps(found.weights, found, (found.column, found.depth))
     order = _order(weights)
     k_groups = -(-terms // group)
-    in_rows = order is Order.LINES and reads_in_place(conf) and not terms % group
+    in_rows = order is Order.LINES and reads_in_place(conf, isa) and not terms % group
     blocks = choose_blocks(
         isa, here, Extents(prod(batch), rows, columns, k_groups, terms, conf.panels, in_rows)
     )
@@ -347,7 +347,8 @@ def sizes(conf: OpenMatmulConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Si
         parameters += steps[:3]
     for number, extent in enumerate(batch):
         parameters += [extent, *(steps[3 + number] for steps in (src, weights, *ends))]
-    return Sizes(struct.pack(f"={len(parameters)}q", *parameters), blocks.threads)
+    data = struct.pack(f"={len(parameters)}q", *parameters)
+    return Sizes(data, blocks.threads, (max(1, units),))
 
 
 def _steps(operand: Operand, of: Tensors, axes: tuple[Axis, Axis]) -> list[int]:
@@ -379,10 +380,11 @@ def orders(desc: MemoryDesc, depth: int) -> tuple[Order, ...]:
     return tuple(Order)
 
 
-def reads_in_place(conf: OpenMatmulConf) -> bool:
-    """Whether there is code that reads row-major weights in place."""
+def reads_in_place(conf: OpenMatmulConf, isa: Isa) -> bool:
+    """Whether there is code that reads row-major weights in place. They must be in the address
+    space of scratch memory."""
     _, weights = conf.weights
-    in_rows = Order.LINES in orders(weights, -2)
+    in_rows = isa.thread_memory and Order.LINES in orders(weights, -2)
     return not conf.panels and in_rows and weights.data_type is conf.multiply.b
 
 

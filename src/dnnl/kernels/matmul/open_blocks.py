@@ -48,8 +48,9 @@ class ThreadScratch:
 
     @staticmethod
     def of(isa: Isa, dot: Multiply, vectors: int, *, ones: bool) -> ThreadScratch:
-        """src, weights and sums take at most a quarter of the second-level cache each."""
-        quarter = isa.caches.l2 // 4
+        """src, weights and sums take at most a quarter of the second-level cache each, or of what
+        an invocation on a device may have."""
+        quarter = isa.scratch_bytes // 4
         tile = TileShape(max_rows(isa, vectors * dot.span, dot.parts, ones=ones), vectors)
         k_group_bytes, column_bytes = dot.group * dot.a.size, dot.group * dot.b.size
         k_groups = min(_MOST_K_GROUPS, max(_LEAST_K_GROUPS, quarter // 128 // k_group_bytes))

@@ -61,7 +61,7 @@ def emit_open_product(
     operands = (tensors.src, tensors.weights, *given)
     phase = PhaseFunction(module, symbol, (slot, *(operand.slot for operand in operands)))
     writer = _OpenProductWriter(phase, conf, tensors, slot, operands)
-    phase.each_range(writer.units)
+    writer.units(*phase.share(writer.count, SHARES))
     return phase.end(SHARES)
 
 
@@ -149,11 +149,14 @@ class _OpenProductWriter:
         if self.tensors.row_sums is not None:
             self._pointers[self.tensors.row_sums] = row_sums
 
-    def units(self, begin: Value, end: Value) -> None:
-        """The units of work of the items ``begin`` to ``end``."""
+    @property
+    def count(self) -> Value:
+        """The number of units of work."""
+        return self._head[LaunchParameter.UNITS]
+
+    def units(self, first: Value, last: Value) -> None:
+        """The units of work ``first`` to ``last``, without the last."""
         e, b = self.e, self.e.b
-        total = self._head[LaunchParameter.UNITS]
-        first, last = (b.udiv(b.mul(total, item), i64(SHARES)) for item in (begin, end))
 
         def unit(number: Value, *packed: Value) -> Values:
             here = self._located(number)
@@ -300,7 +303,7 @@ class _OpenProductWriter:
             e.branch(fresh, pack, lambda: ())
             return self._packed_weights, e.mul(panel, dot.group)
 
-        if not reads_in_place(self.conf):
+        if not reads_in_place(self.conf, e.isa):
             return packed()
 
         def in_place() -> Values:

@@ -91,7 +91,7 @@ class Tiles:
             )
             return ()
 
-        if not reads_in_place(self._conf):
+        if not reads_in_place(self._conf, e.isa):
             panels()
             return
 

@@ -8,10 +8,12 @@ says how rows are traversed.
 
 The generated code reads boxes from a block of 64-bit launch parameters::
 
-    block   boxes | the most outer loops of any | box ...
+    block   boxes | the most outer loops of any, or whether one item does all | box ...
     box     traversal | zero | rows | outer loops | extents of the row's loops: lane, other
             (base, stride along the lane loop, stride along the other loop) of each view
             (extent, stride in each view) of each outer loop
+
+The second parameter is the number of counters of loops where threads have memory for these.
 """
 
 from __future__ import annotations
@@ -106,9 +108,10 @@ class Box:
 _Part = tuple[int, list[tuple[int, int]]]  # start, loops of (extent, unit), outermost first
 
 
-def sizes(views: Sequence[View], lanes: int, square: int) -> Sizes:
+def sizes(views: Sequence[View], lanes: int, square: int, *, counters: bool = True) -> Sizes:
     """The launch parameters for an execution on ``views``, the first of which is dst and the second
-    src. ``lanes`` is the size of a vector, ``square`` that of a transposed square."""
+    src. ``lanes`` is the size of a vector, ``square`` that of a transposed square. With
+    ``counters``, the code counts the outer loops."""
     boxes = [_arranged(box, views) for box in _cut(views)]
     work = sum(box.points for box in boxes)
     alone = views[0].desc.data_type.bits == 4 and not _own_bytes(boxes)
@@ -116,9 +119,11 @@ def sizes(views: Sequence[View], lanes: int, square: int) -> Sizes:
     boxes = [piece for box in boxes for piece in _with_long_rows(box, lanes)]
     if threads > 1:
         boxes = [piece for box in boxes for piece in _shared(box, lanes, square)]
-    most = max((len(box.loops) - 2 for box in boxes), default=0)
-    parameters = [len(boxes), most, *(parameter for box in boxes for parameter in _encoded(box))]
-    return Sizes(struct.pack(f"={len(parameters)}q", *parameters), threads)
+    limit = max((len(box.loops) - 2 for box in boxes), default=0) if counters else int(alone)
+    parameters = [len(boxes), limit, *(parameter for box in boxes for parameter in _encoded(box))]
+    rows = max((prod(loop.extent for loop in box.loops[:-2]) for box in boxes), default=1)
+    data = struct.pack(f"={len(parameters)}q", *parameters)
+    return Sizes(data, threads, (1 if alone else rows,))
 
 
 def _boundaries(views: Sequence[View], dim: int) -> list[int]:

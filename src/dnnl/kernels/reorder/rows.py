@@ -160,7 +160,7 @@ class Row:
 
         def line(number: Value) -> None:
             at = advanced(e, places, number, self.along)
-            begin = i64(0) if e.isa.masked else in_vectors(number)
+            begin = i64(0) if e.isa.masked or vectors.lanes == 1 else in_vectors(number)
 
             def each(lane: Value) -> None:
                 write(self._advanced(at, lane), 1)

@@ -52,12 +52,12 @@ class OpenKernel(Generic[Conf]):
     tensors: Mapping[str, int]
     behind: Callable[[Conf, Arguments], Iterable[Nest]] = lambda _conf, _arguments: ()
 
-    def refuse(self, conf: Conf, isa: Isa) -> Refusal | None:
+    def refuse(self, conf: Conf) -> Refusal | None:
         """Why a configuration has no code for run-time sizes, or None."""
         descs = [desc for _, desc in self._tensors(conf)]
         entries = getattr(conf, "attributes", Attributes()).post_ops
         operands = [desc for entry in entries for _, desc in entry.operands]
-        return refuse_open(isa, (*descs, *operands))
+        return refuse_open((*descs, *operands))
 
     def _tensors(self, conf: Conf) -> Iterable[tuple[int, MemoryDesc]]:
         """The tensors of a configuration by argument."""
@@ -94,16 +94,27 @@ class OpenKernel(Generic[Conf]):
         """The launch parameters of an execution on memories of these descriptors, by argument."""
         # Descriptors of what is no argument, as unused statistics, are used by no nest.
         known = self._replaced(conf, descs.get)
-        pairs = zip(self._works(known), self._works(self.shared(conf)), strict=True)
-        plans = [own for pair in pairs for own in _plans(*pair, isa)]
+        nests, behind = (
+            [_plans(*pair, isa) for pair in zip(works, patterns, strict=True)]
+            for works, patterns in zip(
+                self._works(known), self._works(self.shared(conf)), strict=True
+            )
+        )
+        plans = [own for group in (*nests, *behind) for own in group]
         parameters = [parameter for own in plans for parameter in own.parameters]
+        # The merger of a reduction runs in the second phase.
+        phases = [group[:2] for group in nests], [*(group[2:] for group in nests), *behind]
+        units = ([own.units for group in phase for own in group] for phase in phases)
         return Sizes(
-            struct.pack(f"={len(parameters)}q", *parameters), max(own.threads for own in plans)
+            struct.pack(f"={len(parameters)}q", *parameters),
+            max(own.threads for own in plans),
+            tuple(max(1, *own) for own in units if own),
         )
 
-    def _works(self, conf: Conf) -> list[Nest | OpenFold]:
+    def _works(self, conf: Conf) -> tuple[Sequence[Nest | OpenFold], Sequence[Nest]]:
+        """The nests, and those behind."""
         arguments = Arguments()
-        return [*self.nests(conf, arguments), *self.behind(conf, arguments)]
+        return list(self.nests(conf, arguments)), list(self.behind(conf, arguments))
 
     def build(self, conf: Conf, isa: Isa) -> Kernel:
         """The phases: all independent nests, then the mergers of split reductions and the nests
@@ -142,13 +153,9 @@ def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[O
     return (plan(work, pattern, isa),)
 
 
-def refuse_open(
-    isa: Isa, plain: Iterable[MemoryDesc], blocked: Iterable[MemoryDesc] = ()
-) -> Refusal | None:
+def refuse_open(plain: Iterable[MemoryDesc], blocked: Iterable[MemoryDesc] = ()) -> Refusal | None:
     """Why tensors with run-time sizes are refused, or None. They must be ``plain``, or may be
     ``blocked``, of whole bytes and with a decided layout."""
-    if isa.device is not None:
-        return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
     plain = tuple(plain)
     for desc in (*plain, *blocked):
         if desc.format_kind is FormatKind.any:

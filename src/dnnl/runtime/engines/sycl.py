@@ -20,7 +20,7 @@ from dnnl.runtime.engines import sycl_devices, sycl_modules, sycl_usm
 from dnnl.runtime.engines.cpu_caches import cache_sizes
 from dnnl.runtime.engines.sycl_arrays import SyclArray
 from dnnl.runtime.event import NOTHING, Event, checked_events
-from dnnl.runtime.image import Image, Phase
+from dnnl.runtime.image import Image
 from dnnl.runtime.storage import bytes_at
 from dnnl.runtime.wrap import check_fit
 from dnnl.types.memory_desc import MemoryDesc
@@ -32,6 +32,9 @@ _GROUPS = 4
 
 _QUEUES = 64
 """Queues of other libraries that an engine remembers."""
+
+_SHARES = 32
+"""Work items that each compute unit of a processor gets at most, where any number is right."""
 
 
 _HELD = 32
@@ -314,24 +317,34 @@ class Engine(Backend):
         except Exception as error:
             raise sycl_devices.not_built(self.device, image.code, error) from None
         starts = [
-            _Start(kernel, phase.slots, *self._ranges(phase, kernel))
+            _Start(kernel, phase.slots, *self._ranges(phase.count, kernel))
             for kernel, phase in zip(kernels, image.phases, strict=True)
         ]
         return Program(tuple(starts), len(image.code))
 
-    def _ranges(self, phase: Phase, kernel: Any) -> tuple[list[int], list[int]]:
-        """The global and the local range of a phase: groups are as large as the device prefers
-        while each compute unit has several. A work item of a processor is large enough to be one.
+    def sized(self, executable: Executable, items: Sequence[int]) -> Program:
+        assert isinstance(executable, Program)
+        most = _SHARES * self.device.max_compute_units if self.device.is_cpu else max(items)
+        starts = [
+            _Start(own.kernel, own.slots, *self._ranges(min(count, most), own.kernel))
+            for own, count in zip(executable.starts, items, strict=True)
+        ]
+        return Program(tuple(starts), executable.nbytes)
+
+    def _ranges(self, count: int, kernel: Any) -> tuple[list[int], list[int]]:
+        """The global and the local range of ``count`` items: groups are as large as the device
+        prefers while each compute unit has several. A work item of a processor is large enough to
+        be one.
         """
         if self.device.is_cpu:
-            return [phase.count], [1]
+            return [count], [1]
         least = kernel.preferred_work_group_size_multiple
         most = min(kernel.work_group_size, 8 * least)
-        wanted = phase.count // (_GROUPS * self.device.max_compute_units)
+        wanted = count // (_GROUPS * self.device.max_compute_units)
         group = min(least, kernel.work_group_size)
         while 2 * group <= min(most, wanted):
             group *= 2
-        return [-(-phase.count // group) * group], [group]
+        return [-(-count // group) * group], [group]
 
     def make_queue(self, in_order: bool, profiling: bool = False) -> SyclQueue:
         properties = ["in_order"] * in_order + ["enable_profiling"] * profiling
