@@ -58,7 +58,7 @@ def plan_sparse(desc: Matrices, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
 
     def by_rows(attributes: Attributes) -> SparseMatmulConf | Refusal:
         refusal = attributes.quantization.refuse({})
-        return refusal or matmul_sparse.configure(asked(attributes), isa)
+        return refusal or matmul_sparse.configure(asked(attributes))
 
     def by_columns(attributes: Attributes) -> sparse_weights.SparseWeightsConf | Refusal:
         refusal = attributes.quantization.refuse({})

@@ -76,8 +76,6 @@ def configure(
     refusal = product_conf.refuse_matrices(problem)
     if refusal is not None:
         return refusal
-    if isa.device is not None:
-        return Refusal(Reason.ISA, f"groups on the device {isa.name}")
     src, weights = (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights)
     if of_terms:
         if problem.src.data_type.is_integer or problem.weights.data_type.is_integer:

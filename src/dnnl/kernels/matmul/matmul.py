@@ -163,7 +163,7 @@ def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
 
 def _plan_packed(problem: ProductProblem, isa: Isa, weights: Argument) -> ProductConf | Refusal:
     """Plan a product of packed weights, which are decoded to those of ``problem``."""
-    refusal = refuse_packed(isa, weights[1])
+    refusal = refuse_packed(weights[1])
     if refusal is not None:
         return refusal
     known, terms, factors = shape(isa), problem.src.dims[-1], (int(Arg.SRC), int(Arg.WEIGHTS))

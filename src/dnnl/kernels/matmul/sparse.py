@@ -54,21 +54,19 @@ class SparseMatmulConf:
     scratchpad: int = 0
 
 
-def refuse_sparse(conf: SparseMatmulConf, isa: Isa) -> Refusal | None:
+def refuse_sparse(conf: SparseMatmulConf) -> Refusal | None:
     """Why a product with one sparse operand cannot be generated, or None."""
     given = [desc for desc in (conf.src, conf.weights, conf.dst, conf.bias) if not desc.is_zero]
     refusal = refuse_types(*given, allowed=TYPES)
-    if refusal is None and isa.device is not None:
-        refusal = Refusal(Reason.ISA, f"sparse matrices on the device {isa.name}")
     f64 = {desc.data_type is DataType.f64 for desc in (conf.src, conf.weights, conf.dst)}
     if refusal is None and len(f64) > 1:
         refusal = Refusal(Reason.DATA_TYPE, "f64 and another type")
     return refusal or refuse(conf.post_ops, conf.dst)
 
 
-def configure(conf: SparseMatmulConf, isa: Isa) -> SparseMatmulConf | Refusal:
+def configure(conf: SparseMatmulConf) -> SparseMatmulConf | Refusal:
     """Accept a sparse src, and dense weights and dst in any layout, of any floats."""
-    refusal = refuse_sparse(conf, isa)
+    refusal = refuse_sparse(conf)
     if refusal is not None:
         return refusal
     pointers = _pointers(conf)

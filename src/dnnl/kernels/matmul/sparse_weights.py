@@ -56,7 +56,7 @@ class SparseWeightsConf:
 
 def configure(product: SparseMatmulConf, isa: Isa) -> SparseWeightsConf | Refusal:
     """Accept sparse weights, and dense src and dst in any layout, of any floats."""
-    refusal = refuse_sparse(product, isa)
+    refusal = refuse_sparse(product)
     if refusal is not None:
         return refusal
     core, rows = computed_in(product.dst), product.dst.dims[0]

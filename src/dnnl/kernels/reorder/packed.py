@@ -53,7 +53,7 @@ def configure(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> PackedConf | Refusa
     if src.data_type is not dst.data_type:
         rule = "packing keeps the data type"
         return Refusal(Reason.DATA_TYPE, f"{src.data_type} to {dst.data_type}; {rule}")
-    refusal = refuse_packed(isa, dst)
+    refusal = refuse_packed(dst)
     if refusal is not None:
         return refusal
     scratchpad = Scratchpad()

@@ -161,6 +161,9 @@ def emit(
     """Write the copies in, the ``sums``, the products with their epilogues, and the copy out."""
     name, isa = module.ir.name, module.isa
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
+    if conf.decoded is not None:
+        symbol = f"{name}_decoded__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
+        phases.append(conf.decoded.emit(module, symbol, conf.weights, arguments))
     phases.extend(sums(module, conf, arguments))
     if conf.flags is not None:
         symbol = f"{name}_flags__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"

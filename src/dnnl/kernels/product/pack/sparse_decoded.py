@@ -10,15 +10,17 @@ read leaves the buffers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from dnnl.codegen.ir.builder import I8, I64, Emitter, Value, Values, i64
+from dnnl.codegen.ir.builder import I8, I64, Emitter, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal
 from dnnl.codegen.ir.vector import prefetch
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO
+from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE, max_rows
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.sparse_expand import Expander
@@ -33,6 +35,7 @@ from dnnl.kernels.product.pack.on_the_fly import (
 )
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.kernels.shared.types import BYTES
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import any_of
 from dnnl.types.encoding import STRETCH, Packed
@@ -68,13 +71,11 @@ def packed_as(weights: MemoryDesc, panels: MemoryDesc) -> MemoryDesc:
     return MemoryDesc.encoded(weights.dims, weights.data_type, chosen)
 
 
-def refuse_packed(isa: Isa, weights: MemoryDesc) -> Refusal | None:
+def refuse_packed(weights: MemoryDesc) -> Refusal | None:
     """Why a product of these packed weights cannot be generated, or None."""
     if weights.data_type not in BYTES:
         rule = f"it takes {any_of(BYTES)}; csr and coo take floats"
         return Refusal(Reason.DATA_TYPE, f"packed weights of {weights.data_type}; {rule}")
-    if isa.device is not None:
-        return Refusal(Reason.ISA, f"packed weights on the device {isa.name}")
     return None
 
 
@@ -92,6 +93,31 @@ class SparseDecodedPacking(PanelPacking):
             for key, own in zip(keys, desc.buffers, strict=True)
         )
         return BoundSparseDecoded(self, values, places, bits)
+
+    def emit(self, module: Module, symbol: str, panels: Argument, arguments: Arguments) -> Phase:
+        """Write a phase that decodes all weights into ``panels``; a work item is a stretch."""
+        argument, desc = self.weights
+        given = [arguments.slot(Arg.part(argument, number)) for number in range(len(desc.buffers))]
+        slot = arguments.slot(panels[0])
+        phase = PhaseFunction(module, symbol, (*given, slot))
+        e, encoding = phase.e, self.encoding
+        values, places, bits = (phase.arguments[own] for own in given)
+        count, k_groups, stretches = encoding.panels(desc.dims)
+        decoder = _Decoder(e, encoding, k_groups)
+        start = e.element(phase.arguments[slot], i64(panels[1].offset0), I8)
+        size = encoding.columns * encoding.group
+
+        def item(number: Value) -> None:
+            panel, stretch = e.divmod(number, stretches)
+
+            def to(k_group: Value) -> Value:
+                group = e.add(e.mul(panel, k_groups), k_group)
+                return e.element(start, e.mul(group, size), I8)
+
+            decoder.write((values, places, bits), panel, stretch, i64(k_groups), to)
+
+        phase.each_item(count * stretches, item)
+        return phase.end(count * stretches)
 
 
 def plan_sparse_decoded(
@@ -131,52 +157,49 @@ class BoundSparseDecoded(BoundPacking):
         return _SparseWriter(self, buffer)
 
 
-class _SparseWriter(Writer):
-    """Decodes stretch by stretch; K groups of a stretch are contiguous, as its bits and values
-    are."""
+class _Decoder:
+    """Decodes stretch by stretch; K groups of a stretch are contiguous, as its bits and values are.
+    A column has ``k_groups`` K groups."""
 
-    def __init__(self, packing: BoundSparseDecoded, buffer: PanelBuffer) -> None:
-        super().__init__(buffer)
-        self._packing, self._encoding = packing, packing.plan.encoding
-        self._k_groups = packing.k_groups(buffer.dot)
-        self._expander = Expander(self.e)
+    def __init__(self, e: Emitter, encoding: Packed, k_groups: int) -> None:
+        self.e, self._encoding, self._k_groups = e, encoding, k_groups
+        self._expander = Expander(e)
 
-    def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
-        e, stretches = self.e, -(-self._k_groups // STRETCH)
-        panel = env[self.buffer.columns.panel]
-        (first, _), (last, rest) = (e.divmod(k_group, STRETCH) for k_group in k_groups)
-        more = e.b.zext(e.b.icmp_signed("!=", rest, i64(0)), I64)
+    @property
+    def stretches(self) -> int:
+        """The stretches of a panel."""
+        return -(-self._k_groups // STRETCH)
 
-        def stretch(number: Value) -> None:
-            begin = e.mul(number, STRETCH)
-            count = e.b.sub(e.smaller(e.add(begin, i64(STRETCH)), k_groups[1]), begin)
-            place = e.add(e.mul(panel, stretches), number)
-            where = e.element(self.buffer.pointers[self._packing.places], place, I64)
-            taken = self._clamped(e.b.load(where, typ=I64, align=8))
-            self._write(
-                e.add(e.mul(panel, self._k_groups), begin),
-                count,
-                taken,
-                self.buffer.row(start, begin, 0),
-            )
+    def write(
+        self, buffers: Values, panel: Value, number: Value, end: Value, to: Callable[[Value], Value]
+    ) -> None:
+        """Decode the K groups below ``end`` of a stretch of a panel; the first one is written to
+        the address ``to(its number)``. ``buffers`` are the addresses of values, places and bits."""
+        e, (values, places, bits) = self.e, buffers
+        begin = e.mul(number, STRETCH)
+        count = e.b.sub(e.smaller(e.add(begin, i64(STRETCH)), end), begin)
+        place = e.add(e.mul(panel, self.stretches), number)
+        taken = self._clamped(e.b.load(e.element(places, place, I64), typ=I64, align=8))
+        k_group = e.add(e.mul(panel, self._k_groups), begin)
+        self._write(k_group, count, taken, (values, bits), to(begin))
 
-        e.loop(first, e.add(last, more), stretch, unroll=False, name="stretch")
-
-    def _write(self, k_group: Value, count: Value, taken: Value, dst: Value) -> None:
+    def _write(
+        self, k_group: Value, count: Value, taken: Value, buffers: Values, dst: Value
+    ) -> None:
         """Decode ``count`` K groups from ``k_group`` on; ``taken`` is the index of the next
         value."""
-        e, pointers = self.e, self.buffer.pointers
+        e, (values, bits) = self.e, buffers
         octets = self._encoding.columns * self._encoding.group // _BYTE
-        bits = e.element(pointers[self._packing.bits], e.mul(k_group, octets), I8)
+        bits = e.element(bits, e.mul(k_group, octets), I8)
         wide, rest = e.divmod(e.mul(count, octets), _RUN // _BYTE)
 
         def run(size: int, begin: Value, number: Value, taken: Value) -> Values:
             octet = e.add(begin, e.mul(number, size // _BYTE))
-            values = e.element(pointers[self._packing.values], taken, I8)
+            following = e.element(values, taken, I8)
             if size == _RUN:
-                prefetch(e, e.element(values, i64(PREFETCH_DISTANCE), I8), second_level=True)
+                prefetch(e, e.element(following, i64(PREFETCH_DISTANCE), I8), second_level=True)
             to = e.element(dst, e.mul(octet, _BYTE), I8)
-            found = self._expander.expand(e.element(bits, octet, I8), values, to, size)
+            found = self._expander.expand(e.element(bits, octet, I8), following, to, size)
             return (self._clamped(e.add(taken, found)),)
 
         whole, single = partial(run, _RUN, i64(0)), partial(run, _BYTE, e.mul(wide, _RUN // _BYTE))
@@ -185,6 +208,32 @@ class _SparseWriter(Writer):
 
     def _clamped(self, place: Value) -> Value:
         """The place of a value, clamped to the padding behind all values."""
-        e: Emitter = self.e
+        e = self.e
         limit = i64(self._encoding.nnz)
         return e.b.select(e.b.icmp_unsigned("<", place, limit), place, limit)
+
+
+class _SparseWriter(Writer):
+    """Decodes the stretches of a panel, as far as they are in a buffer."""
+
+    def __init__(self, packing: BoundSparseDecoded, buffer: PanelBuffer) -> None:
+        super().__init__(buffer)
+        pointers = buffer.pointers
+        self._buffers = tuple(pointers[operand] for operand in packing.operands)
+        self._decoder = _Decoder(self.e, packing.plan.encoding, packing.k_groups(buffer.dot))
+
+    def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
+        e, panel = self.e, env[self.buffer.columns.panel]
+        (first, _), (last, rest) = (e.divmod(k_group, STRETCH) for k_group in k_groups)
+        more = e.b.zext(e.b.icmp_signed("!=", rest, i64(0)), I64)
+
+        def stretch(number: Value) -> None:
+            self._decoder.write(
+                self._buffers,
+                panel,
+                number,
+                k_groups[1],
+                lambda k_group: self.buffer.row(start, k_group, 0),
+            )
+
+        e.loop(first, e.add(last, more), stretch, unroll=False, name="stretch")

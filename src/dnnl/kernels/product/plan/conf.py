@@ -31,6 +31,7 @@ from dnnl.kernels.product.pack.decompressed import plan_decompressed
 from dnnl.kernels.product.pack.on_the_fly import PanelPacking
 from dnnl.kernels.product.pack.pairs import take_flags
 from dnnl.kernels.product.pack.repacked import plan_repacked
+from dnnl.kernels.product.pack.sparse_decoded import SparseDecodedPacking
 from dnnl.kernels.product.pack.unpacked import plan_unpacked
 from dnnl.kernels.product.pack.up_converted import as_s64, take_up_converted, with_up_conversion
 from dnnl.kernels.product.plan.computed_scales import refuse_computed
@@ -75,7 +76,8 @@ class ProductConf:
       earlier if scales of dst are computed.
     - ``up_converted`` is what the product reads in place of src (`up_converted`). ``flags`` are
       those of panels multiplied without it (`pairs`). ``packing`` packs panels on the fly
-      (`on_the_fly`).
+      (`on_the_fly`). Where threads have no memory for that, packed weights are ``decoded`` in a
+      phase before.
     - ``scratchpad`` is in bytes.
     """
 
@@ -102,6 +104,7 @@ class ProductConf:
     up_converted: Argument | None = None
     flags: Argument | None = None
     packing: PanelPacking | None = None
+    decoded: SparseDecodedPacking | None = None
     weight_sums: ColumnSums | None = None
 
     @property
@@ -166,7 +169,7 @@ def plan(
     weights: Argument,
     terms: int,
     shape: Shape,
-    decoded: tuple[PanelPacking, Panels] | None = None,
+    decoded: tuple[SparseDecodedPacking, Panels] | None = None,
 ) -> ProductConf:
     """Plan a product; operands that it cannot read in place are copied.
 
@@ -226,6 +229,7 @@ def plan(
         up_converted=wide,
         flags=flags,
         packing=read.packing,
+        decoded=decoded[0] if decoded is not None and read.packing is None else None,
         weight_sums=columns,
     )
 
@@ -307,7 +311,7 @@ def _read(
     terms: int,
     shape: Shape,
     scratchpad: Scratchpad,
-    decoded: tuple[PanelPacking, Panels] | None,
+    decoded: tuple[SparseDecodedPacking, Panels] | None,
 ) -> _Read:
     """Copy src and weights whose layouts are not the wanted ones."""
     problem, dot, packing = choice.problem, choice.dot, choice.packing
@@ -321,7 +325,11 @@ def _read(
         ones &= not summed_before(isa, dot, problem.dst.dims[-2])
     wanted = shape.panels(src[1], problem.weights, dot, ones)
     if decoded is not None:
-        packing, wanted = decoded
+        wanted = decoded[1]
+        if isa.thread_memory:
+            packing = decoded[0]
+        else:
+            weights = scratchpad.take(wanted.desc)
     if dot.tiles is not None:
         k_groups = -(-shape.line(src[1]) // dot.group)
         if choice.parts is not None:
