@@ -144,10 +144,11 @@ class OpenUnit:
     def _registers(self) -> int:
         """The registers that a vector along the lane loop spans. Several overlap dependency chains
         where bodies are short, and read distant rows in longer runs."""
+        most = self.e.isa.most_registers(self._lanes)
         if not self._nest.reduced:
-            return 2
+            return min(2, most)
         folded = not any(moves(output, self._nest.reduced) for output in self._nest.outputs)
-        return 4 if folded else 1
+        return min(4, most) if folded else 1
 
     def _body(self, site: OpenSite, at: Sequence[Value], left: Value | None) -> Values:
         """The body at one vector, with a row buffer if it uses one and the reduction fits."""
@@ -157,7 +158,8 @@ class OpenUnit:
             return ()
 
         narrow = site.count < self._lanes and not site.inside
-        if not self._nest.uses_row_buffer or len(self._reduced) > 1 or narrow:
+        buffered = self._nest.uses_row_buffer and not self.e.isa.many_items
+        if not buffered or len(self._reduced) > 1 or narrow:
             return run_body(None)
         kind = vector.vector_type(self._nest.core, site.count)
         most = ROW_BUFFER_BYTES * 8 // vector.bits(kind)

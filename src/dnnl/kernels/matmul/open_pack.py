@@ -220,7 +220,17 @@ class Packer:
     def _along_depth(self, part: Part, line: Value, k_group: Value) -> Value:
         """A vector of consecutive K groups of a line that is contiguous along k; zeros behind the
         last k."""
-        e, count = self.e, self._lanes * self._group
+        most = self.e.isa.most_lanes or self._lanes * self._group
+        lanes = min(self._lanes, max(1, most // self._group))
+        pieces = [
+            self._some_along_depth(part, line, self.e.add(k_group, i64(begin)), lanes)
+            for begin in range(0, self._lanes, lanes)
+        ]
+        return vector.join(self.e, pieces)
+
+    def _some_along_depth(self, part: Part, line: Value, k_group: Value, lanes: int) -> Value:
+        """`_along_depth` of so many lanes."""
+        e, count = self.e, lanes * self._group
         first = e.mul(k_group, self._group)
         left = e.b.sub(part.depth, first)
         place = e.add(e.b.mul(line, part.line_step), first)
@@ -237,7 +247,7 @@ class Packer:
         )
         value = self._converted(value)
         if self._group > 1:
-            return e.b.bitcast(value, vector.vector_type(I32, self._lanes))
+            return e.b.bitcast(value, vector.vector_type(I32, lanes))
         return value
 
     def _along_lines(

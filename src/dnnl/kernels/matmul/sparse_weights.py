@@ -60,7 +60,8 @@ def configure(product: SparseMatmulConf, isa: Isa) -> SparseWeightsConf | Refusa
     if refusal is not None:
         return refusal
     core, rows = computed_in(product.dst), product.dst.dims[0]
-    width = min(_REGISTERS * isa.lanes, 1 << (max(1, rows) - 1).bit_length())
+    most = _REGISTERS * isa.lanes
+    width = min(most, isa.most_lanes or most, 1 << (max(1, rows) - 1).bit_length())
     tag = FormatTag(f"Ab{width}a" if width > 1 else "ab")
     scratchpad = Scratchpad()
     src = scratchpad.copy((Arg.SRC, product.src), product.src.with_data_type(core).with_tag(tag))
