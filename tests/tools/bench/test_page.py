@@ -16,6 +16,7 @@ from dnnl.tools.bench import plots
 from dnnl.tools.bench.command import run
 from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
 from dnnl.tools.bench.roofs import Roofs
+from tests.device import FAR
 
 pytest.importorskip("matplotlib", reason="needs dnnl[report]")
 pytest.importorskip("jinja2", reason="needs dnnl[report]")
@@ -213,3 +214,19 @@ def test_a_missing_folder_is_named_before_anything_runs(
         captured = capsys.readouterr()
         assert f"there is no folder {missing.parent}" in captured.err
         assert not captured.out
+
+
+def test_cases_on_a_device_have_no_roofs_of_the_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(num_threads: int) -> Roofs:
+        raise AssertionError("the processor's limits are none of a device")
+
+    monkeypatch.setattr(pages, "measure_roofs", never)
+    path = tmp_path / "page.html"
+    line = f"--engine={FAR.kind} --mode=P --fix-times-per-prb=2 --softmax 3x40"
+    assert run(line.split(), None, path) == 0
+    text, reader = read(path)
+    assert "Roofline" not in text
+    assert "Bandwidth" not in text
+    assert any("3x40" in cell for row in reader.rows for cell in row)
