@@ -76,17 +76,12 @@ class Found(DeviceArray):
     copying = "FarArray.of({}, {}.engine)"
 
     def __init__(self, source: FarArray) -> None:
-        self.source, self.index = source, source.engine.index
+        self.source, self.queue, self.index = source, source.queue, source.engine.index
         self.shape, self.strides, self.dtype = source.shape, source.strides, source.dtype
 
     @property
     def buffer(self) -> Buffer:
         own: Buffer = self.source.buffer
-        return own
-
-    @property
-    def queue(self) -> Queue[Any]:
-        own: Queue[Any] = self.source.queue
         return own
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> FarArray:

@@ -97,6 +97,21 @@ def test_order_with_the_work_of_the_queue(library: Any, in_order: bool) -> None:
         agree(z, np.maximum(before, 0) + before * before, library)
 
 
+@LIBRARIES
+def test_nobody_waits(library: Any) -> None:
+    """A call returns while the work before it is still done."""
+    given = drawn(1200, 1200) / 40
+    x = library.asarray(given, sycl_queue=queue(in_order=True))
+    y = library.matmul(ops.add(ops.relu(x), 1), x)  # which builds all kernels
+    x.sycl_queue.wait()
+    for _ in range(4):
+        y = library.matmul(y, x)
+    end = x.sycl_queue.submit_barrier()
+    ops.add(ops.relu(y), 1)
+    assert end.execution_status.name != "complete"
+    end.wait()
+
+
 def test_two_queues_of_a_context() -> None:
     given = drawn(300, 300) / 20
     x, y = (dpnp.asarray(given, sycl_queue=queue(in_order)) for in_order in (True, False))

@@ -184,7 +184,7 @@ class Device(Place[Operand]):
         if self.waits:
             self._stream.wait()
         for event in self._events:
-            if event.done:  # as one that could not be launched
+            if event.failed:
                 event.wait()
         return result.source if out is None else out
 

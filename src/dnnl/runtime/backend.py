@@ -100,6 +100,8 @@ class DeviceArray(ABC):
     strides: tuple[int, ...] | None
     dtype: np.dtype
     readonly: bool
+    #: The queue by which the library of the array orders its work; see `Backend.in_order`.
+    queue: Hashable
     #: The number of the device, and what drives it; None for the engine kind's own of that number.
     index: int
     backend: Backend | None
@@ -111,11 +113,6 @@ class DeviceArray(ABC):
     @abstractmethod
     def buffer(self) -> Buffer:
         """Where the first element is."""
-
-    @property
-    @abstractmethod
-    def queue(self) -> Hashable:
-        """The queue by which the library of the array orders its work; see `Backend.in_order`."""
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:

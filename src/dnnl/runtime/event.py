@@ -23,6 +23,12 @@ class Event(ABC):
     def done(self) -> bool:
         """Whether the execution is over, well or not."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether it is known already that the execution failed, as one that could not be
+        launched."""
+        return False
+
     @abstractmethod
     def wait(self) -> None:
         """Return when the execution is over; raise its error, at each call, if it failed."""

@@ -21,6 +21,7 @@ from dnnl.runtime.engines.cpu_caches import cache_sizes
 from dnnl.runtime.engines.sycl_arrays import SyclArray
 from dnnl.runtime.event import NOTHING, Event, checked_events
 from dnnl.runtime.image import Image
+from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import bytes_at
 from dnnl.runtime.wrap import check_fit
 from dnnl.types.memory_desc import MemoryDesc
@@ -100,6 +101,10 @@ class Launch(Event):
         if self.event is None:
             return True
         return bool(self.event.execution_status.name == "complete")
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
 
     def wait(self) -> None:
         if self.event is not None:
@@ -276,10 +281,10 @@ class Engine(Backend):
 
     @classmethod
     def find(cls, array: object) -> SyclArray | None:
-        interface = getattr(array, sycl_usm.NAME, None)
-        if interface is None:
+        # The interface itself may wait for the device.
+        if not hasattr(type(array), sycl_usm.NAME) or isinstance(array, Memory):
             return None
-        found = SyclArray(array, interface)
+        found = SyclArray(array)
         return found.place(*_of_queue(found.queue))
 
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,29 @@ from dnnl.runtime.engines import sycl_usm
 
 
 class SyclArray(DeviceArray):
-    """An array with `__sycl_usm_array_interface__`, ``interface``."""
+    """An array in USM.
 
-    def __init__(self, source: Any, interface: sycl_usm.Interface) -> None:
+    The interface of dpnp's arrays waits for all work in their queue. They say the same in
+    attributes, at once: ``tensor`` is the `usm_ndarray` of one.
+    """
+
+    def __init__(self, source: Any) -> None:
         self.source = source
-        self.dtype = np.dtype(interface["typestr"])
-        self.shape = tuple(interface["shape"])
-        self.strides = sycl_usm.byte_strides(interface, self.dtype, self.shape)
-        self.readonly = bool(interface["data"][1])
-        self._begin = sycl_usm.begin(interface, self.dtype)
+        tensor = source.get_array() if hasattr(source, "get_array") else source
+        if hasattr(tensor, "usm_data"):
+            self.dtype, self.shape = tensor.dtype, tensor.shape
+            size = self.dtype.itemsize
+            self.strides = tuple([step * size for step in tensor.strides])
+            self.readonly = not tensor.flags.writable
+            self._usm, self.queue, begin = tensor.usm_data, tensor.sycl_queue, tensor._pointer
+        else:
+            interface = getattr(source, sycl_usm.NAME)
+            self.dtype, self.shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
+            self.strides = sycl_usm.byte_strides(interface, self.dtype, self.shape)
+            self.readonly = bool(interface["data"][1])
+            self._usm = sycl_usm.memory_of(source)
+            self.queue, begin = self._usm.sycl_queue, sycl_usm.begin(interface, self.dtype)
+        self._begin: int = begin
 
     def place(self, index: int, backend: Backend | None) -> SyclArray:
         """Set the device."""
@@ -33,21 +46,9 @@ class SyclArray(DeviceArray):
         library = getattr(self._namespace, "__name__", "dpnp")
         return f"{library}.asarray({{}}, sycl_queue={{}}.sycl_queue)"
 
-    @cached_property
-    def usm(self) -> Any:
-        """The allocation, as the memory of dpctl: one object for all arrays that share it."""
-        whole = self.source.get_array() if hasattr(self.source, "get_array") else self.source
-        own = getattr(whole, "usm_data", None)
-        return sycl_usm.memory_of(self.source) if own is None else own
-
     @property
     def buffer(self) -> Buffer:
-        return Buffer(self.usm, self._begin - sycl_usm.address(self.usm), None, self.usm)
-
-    @cached_property
-    def queue(self) -> Any:
-        own = getattr(self.source, "sycl_queue", None)
-        return self.usm.sycl_queue if own is None else own
+        return Buffer(self._usm, self._begin - sycl_usm.address(self._usm), None, self._usm)
 
     @property
     def _namespace(self) -> Any:
@@ -56,7 +57,7 @@ class SyclArray(DeviceArray):
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         try:
-            kind = self.usm.get_usm_type()
+            kind = self._usm.get_usm_type()
             make = self._namespace.empty
             return make(shape, dtype=dtype, usm_type=kind, sycl_queue=self.queue)
         except (AttributeError, TypeError, ValueError) as error:
