@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dnnl import Engine, InvalidArguments, Memory, MemoryDesc, Unimplemented, ops
+from dnnl import (
+    Arg,
+    EltwiseDesc,
+    Engine,
+    InvalidArguments,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveDesc,
+    Stream,
+    Unimplemented,
+    ops,
+)
 from tests.device import FAR, backend_of
 from tests.far_arrays import FarArray
 from tests.ops.test_ops import CASES, MATRIX, VECTOR, Function, X, drawn, untyped
@@ -179,6 +191,21 @@ def test_work_of_other_queues_comes_first() -> None:
         thrice = ops.add(twice, x)
     agree(thrice, X + X + X)
     agree(ops.add(untyped.relu(y), x), np.maximum(X, 0) + X)
+
+
+def test_memories_wait_for_earlier_executions() -> None:
+    """Of streams of the user, which the call knows nothing of."""
+    desc = MemoryDesc(X.shape, "f32")
+    square = EltwiseDesc.forward("forward_inference", "eltwise_square", desc, desc)
+    primitive = Primitive(PrimitiveDesc(square, FAR))
+    stream = Stream(FAR, in_order=False)
+    for _ in range(20):
+        src, dst = memory(X), Memory(desc, FAR)
+        primitive.execute(stream, {Arg.SRC: src, Arg.DST: dst})
+        got = ops.add(dst, dst, out=src)
+        primitive.execute(stream, {Arg.SRC: src, Arg.DST: dst})
+        agree(got, 2 * (X * X))
+        agree(dst, (2 * (X * X)) ** 2)
 
 
 def test_errors_of_a_device() -> None:

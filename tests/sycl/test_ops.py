@@ -112,16 +112,28 @@ def test_nobody_waits(library: Any) -> None:
     end.wait()
 
 
-def test_two_queues_of_a_context() -> None:
-    given = drawn(300, 300) / 20
+@pytest.mark.parametrize("late", ["first", "second"])
+def test_two_queues_of_a_context(late: str) -> None:
+    """The sum is after the work in both queues, and before what is submitted to both later."""
+    given = drawn(900, 900) / 30
     x, y = (dpnp.asarray(given, sycl_queue=queue(in_order)) for in_order in (True, False))
-    for _ in range(5):
-        a, b = dpnp.matmul(x, x), dpnp.matmul(y, y)
+    ops.add(x, y)  # which builds the kernel
+    want = given
+    for _ in range(4):
+        want = want @ given
+    for _ in range(3):
+        a, b = x.copy(), y.copy()
+        if late == "first":
+            for _ in range(4):
+                a = dpnp.matmul(a, x)
+        else:
+            for _ in range(4):
+                b = dpnp.matmul(b, y)
         got = ops.add(a, b)
-        a.fill(0)  # behind the sum
+        a.fill(0)
         b.fill(0)
         assert got.sycl_queue == x.sycl_queue
-        agree(got, 2 * (given @ given))
+        np.testing.assert_allclose(dpnp.asnumpy(got), want + given, rtol=1e-3, atol=1e-4)
 
 
 def test_parts_that_overlap() -> None:
