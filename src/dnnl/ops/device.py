@@ -257,6 +257,9 @@ def _apart(own: _Located, first: _Located) -> InvalidArguments:
     if own.engine is not None and repr(own.engine) == repr(first.engine):
         rule += ", another one"
     copying = first.array.copying.format(own.name, first.name)
+    if isinstance(own.source, Memory) and isinstance(first.source, Memory):
+        made = f"dnnl.Memory({own.name}.desc, {first.name}.engine)"
+        copying = f"dnnl.reorder({own.name}, {made})"
     hint = f"copy it there: {copying}" if own.name != "out" else "without out there is a new array"
     return InvalidArguments(own.name, type(own.source).__name__, rule, hint)
 
