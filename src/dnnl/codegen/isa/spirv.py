@@ -76,7 +76,7 @@ def _vectors(lanes: int, registers: int) -> Isa:
         registers=registers,
         caches=Caches(cache_hints=False),
         many_items=False,
-        device=replace(_GPU, annotate=_hint),
+        device=replace(_GPU, annotate=_hint, private=128 * 2**10),
     )
 
 
