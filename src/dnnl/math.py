@@ -1,4 +1,4 @@
-"""Functions of traced scalars, for `append_function`.
+"""Functions of traced scalars, for `append_function` and `ExactDesc`.
 
 Each takes traced scalars and plain numbers; of plain numbers alone it gives a number. The names
 hide Python's own, so import the module and not its names: ``dnnl.math.exp(x)``.

@@ -11,7 +11,7 @@ from dnnl.language.descriptor import SPATIAL, Grammar
 from dnnl.language.options import Driver
 from dnnl.language.values import TYPES
 from dnnl.types.dtype import DataType
-from dnnl.types.typed import FUNCTIONS
+from dnnl.types.typed import FUNCTIONS, STEPS
 from tests.layout_strategies import NEAR_VECTORS
 
 Draw = st.DrawFn
@@ -50,7 +50,7 @@ def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
 def _functions(draw: Draw) -> tuple[str, dict[str, str]]:
     """A function of elements, on types and as many tensors as it takes."""
     name = draw(st.sampled_from(list(FUNCTIONS)))
-    signature = FUNCTIONS[name].signature
+    signature = STEPS[FUNCTIONS[name]].signature
     kind, other = (DataType[draw(st.sampled_from(TYPES))] for _ in range(2))
     alike = (kind,) * signature.sources
     boolean = DataType.boolean

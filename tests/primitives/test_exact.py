@@ -25,11 +25,15 @@ from dnnl import (
     config,
 )
 from dnnl.reference.arrays import f64
-from dnnl.reference.exact import exact
+from dnnl.reference.exact import SPECIFICATION
+from dnnl.reference.expression import evaluate, exact, is_exact
+from dnnl.reference.rule import compare
 from dnnl.types.dtype import DataType
-from dnnl.types.typed import FLOATS, FUNCTIONS, INTEGERS, TYPES
+from dnnl.types.expression import Function
+from dnnl.types.scalar import Scalar, Trace, apply
+from dnnl.types.typed import FLOATS, FUNCTIONS, INTEGERS, STEPS, TYPES
 from tests.check import assert_gaps_untouched, assert_padding_zero
-from tests.primitives.harness import ENGINE, every_isa, execute
+from tests.primitives.harness import ENGINE, ISAS, every_isa, execute
 from tests.primitives.typed import Typed, drawn
 
 _COMPARISONS = ("equal", "greater", "greater_or_equal", "less", "less_or_equal", "not_equal")
@@ -41,35 +45,43 @@ def ordered(kinds: frozenset[DataType]) -> list[DataType]:
 
 
 def computed(
-    function: str, arrays: list[Typed], kind: DataType, tags: tuple[str | None, ...] = ()
+    function: Any, arrays: list[Typed], kind: DataType, tags: tuple[str | None, ...] = ()
 ) -> Typed:
-    """What the primitive makes of arrays, the layouts of which, and of dst, are ``tags``."""
+    """What the primitive makes of arrays, the layouts of which, and of dst, are ``tags``; it must
+    be right by the record."""
     tags = tags or (None,) * (len(arrays) + 1)
     memories = [Memory.from_numpy(a, tag, ENGINE) for a, tag in zip(arrays, tags, strict=False)]
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    dst = MemoryDesc(shape, kind, tags[-1])
-    desc = ExactDesc(function, [memory.desc for memory in memories], dst)
-    args = {Arg.multiple_src(i): memory for i, memory in enumerate(memories)}
-    result = execute(desc, args)
+    desc = ExactDesc(function, [m.desc for m in memories], MemoryDesc(shape, kind, tags[-1]))
+    result = execute(desc, {Arg.multiple_src(i): memory for i, memory in enumerate(memories)})
     assert_padding_zero(result)
     assert_gaps_untouched(result)
-    return result.numpy()
+    got = result.numpy()
+    assert got.dtype == kind.numpy
+    assert_right(desc, arrays, got)
+    return got
 
 
-def assert_exact(
-    function: str, arrays: list[Typed], kind: DataType, tags: tuple[str | None, ...] = ()
-) -> None:
-    got, want = computed(function, arrays, kind, tags), exact(function, arrays, kind)
-    assert got.dtype == want.dtype
-    if kind.is_float and function == "cast":  # of NaN there are many
-        got, want = f64(got), f64(want)
-    else:
-        got, want = (values.view(f"u{values.dtype.itemsize}") for values in (got, want))
-    np.testing.assert_array_equal(got, want)
+def assert_right(desc: ExactDesc, arrays: list[Typed], got: Typed) -> None:
+    """Equality, of all bits where elements are only chosen; where steps are approximated, what the
+    record accepts."""
+    want = evaluate(desc.expression, arrays)
+    if not all(map(is_exact, desc.expression.steps)):
+        rule = SPECIFICATION.rule(desc, Arg.DST, dict(enumerate(arrays, Arg.MULTIPLE_SRC)))
+        kind = desc.dst_desc.data_type
+        verdict = compare("dst", f64(got), f64(want), kind, DataType.f64, rule)
+        assert not verdict.errors, verdict.lines
+    elif desc.function == "where":
+        bits = f"u{got.dtype.itemsize}"
+        np.testing.assert_array_equal(got.view(bits), want.view(bits))
+    elif got.dtype.kind in "biu":
+        np.testing.assert_array_equal(got, want)
+    else:  # of NaN there are many
+        np.testing.assert_array_equal(f64(got), f64(want))
 
 
 def sources(function: str, kind: DataType, seed: int) -> list[Typed]:
-    signature = FUNCTIONS[function].signature
+    signature = STEPS[FUNCTIONS[function]].signature
     kinds = [kind] * signature.sources
     if function == "where":
         kinds[0] = DataType.boolean
@@ -81,11 +93,14 @@ def sources(function: str, kind: DataType, seed: int) -> list[Typed]:
 @every_isa
 @pytest.mark.parametrize("function", sorted(FUNCTIONS.keys() - {"cast", "pow"}))
 def test_every_type(function: str, isa: str) -> None:
-    row = FUNCTIONS[function]
+    row = STEPS[FUNCTIONS[function]]
+    kinds = ordered(row.allowed)
+    if row.allowed <= FLOATS:  # one each; random functions have the others
+        kinds = kinds[(ISAS.index(isa) + len(function)) % len(kinds) :][:1]
     with config.override("max_cpu_isa", isa):
-        for seed, kind in enumerate(ordered(row.allowed)):
+        for seed, kind in enumerate(kinds):
             dst = DataType.boolean if function in _COMPARISONS else kind
-            assert_exact(function, sources(function, kind, seed), dst)
+            computed(function, sources(function, kind, seed), dst)
 
 
 @every_isa
@@ -93,13 +108,13 @@ def test_every_type(function: str, isa: str) -> None:
 def test_every_conversion(dst: DataType, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         for seed, src in enumerate(ordered(TYPES)):
-            assert_exact("cast", [drawn(src, (3, 41), seed)], dst)
+            computed("cast", [drawn(src, (3, 41), seed)], dst)
 
 
 @pytest.mark.parametrize(("base", "exponent"), list(itertools.product(ordered(INTEGERS), repeat=2)))
 def test_powers(base: DataType, exponent: DataType) -> None:
     arrays = [drawn(base, (5, 33), 1), drawn(exponent, (1, 33), 2)]
-    assert_exact("pow", arrays, base)
+    computed("pow", arrays, base)
 
 
 @every_isa
@@ -112,9 +127,9 @@ def test_powers(base: DataType, exponent: DataType) -> None:
 def test_layouts(tags: tuple[str, ...], kind: str, isa: str) -> None:
     arrays = [drawn(DataType[kind], (2, 19, 3, 5), seed) for seed in (1, 2)]
     with config.override("max_cpu_isa", isa):
-        assert_exact("div", arrays, DataType[kind], tags)
-        assert_exact("less_or_equal", arrays, DataType.boolean, tags)
-        assert_exact("cast", arrays[:1], DataType.f32, tags[1:])
+        computed("div", arrays, DataType[kind], tags)
+        computed("less_or_equal", arrays, DataType.boolean, tags)
+        computed("cast", arrays[:1], DataType.f32, tags[1:])
 
 
 @every_isa
@@ -133,13 +148,13 @@ def test_quotients_beside_whole_ones(kind: str, isa: str) -> None:
                 factor = factor // np.where(divisor == 0, 1, divisor)  # products that fit the type
                 sides = [divisor * factor + steps, divisor[None]]
         for function in ("div", "mod", "remainder"):
-            assert_exact(function, sides, data_type)
+            computed(function, sides, data_type)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3), (1, 1, 1), (257,), (64, 129)])
 def test_sizes(shape: tuple[int, ...]) -> None:
     for kind in (DataType.s8, DataType.s32, DataType.u64):
-        assert_exact("mod", [drawn(kind, shape, seed) for seed in (3, 4)], kind)
+        computed("mod", [drawn(kind, shape, seed) for seed in (3, 4)], kind)
 
 
 def test_a_byte_that_is_not_0_is_true() -> None:
@@ -205,16 +220,18 @@ def test_wrong_descriptions(
         ExactDesc(function, srcs, dst)
 
 
-@pytest.mark.parametrize(("function", "kind"), [("add", "f32"), ("neg", "boolean"), ("add", "s4")])
+@pytest.mark.parametrize(
+    ("function", "kind"), [("mod", "f32"), ("neg", "boolean"), ("add", "s4"), ("sin", "f64")]
+)
 def test_types_that_a_function_does_not_have(function: str, kind: str) -> None:
-    count = FUNCTIONS[function].signature.sources
+    count = STEPS[FUNCTIONS[function]].signature.sources
     with pytest.raises(Unimplemented, match=f"unsupported data type: {kind}"):
         PrimitiveDesc(ExactDesc(function, [md(kind, 4)] * count, md(kind, 4)), ENGINE)
 
 
 @pytest.mark.parametrize(("base", "exponent"), [("f32", "s32"), ("boolean", "s32")])
-def test_powers_are_of_integers(base: str, exponent: str) -> None:
-    with pytest.raises(InvalidArguments, match="the base, which is the first and an integer"):
+def test_powers_are_of_integers_or_alike(base: str, exponent: str) -> None:
+    with pytest.raises(InvalidArguments, match="both are integers or have one type"):
         ExactDesc("pow", [md(base, 4), md(exponent, 4)], md(base, 4))
 
 
@@ -285,11 +302,24 @@ def test_traced_functions(case: tuple[Any, Any, tuple[str, ...], str], isa: str)
         (lambda a, b: a + b, "s32 s64", "add: all tensors have one data type, and has s32, s64"),
         (lambda a, b: a + 300, "s8 s8", "300 is no number of type s8"),
         (lambda a, b: a * 0.5, "s8 s8", "0.5 is no number of type s8"),
-        (lambda a, b: dm.exp(a), "s8 s8", "exp is computed of floats alone"),
-        (lambda a, b: a + b, "f32 f32", "add takes .*, not f32"),
+        (
+            lambda a, b: dm.exp(a),
+            "s8 s8",
+            r"exp takes f16, .*, not s8 .*; x.astype\('f32'\) converts",
+        ),
+        (
+            lambda a, b: dm.sin(a),
+            "f64 f64",
+            r"sin takes f16, bf16 or f32, not f64 .*; x.astype\('f32'",
+        ),
+        (lambda a, b: a % b, "f32 f32", r"mod takes .*, not f32 .*; x.astype\('s32'\) converts"),
         (lambda a, b: dm.where(a, a, b), "s8 s8", "the first source is boolean"),
         (lambda a, b: dm.where(a < b, 1, 0), "s8 s8", "where of numbers alone has no type"),
-        (lambda a, b: dm.derivative(lambda x: x * x)(a), "s8 s8", "a function of floats"),
+        (
+            lambda a, b: dm.derivative(lambda x: x * x)(a),
+            "s8 s8",
+            "a function of floats takes floats",
+        ),
         (lambda a, b: a.astype("s4"), "s8 s8", "astype makes no s4"),
         (lambda a, b: 1, "s8 s8", "must return a traced scalar, and returned int"),
         (lambda a: a, "s8 s8", "is called with the value and 1 operands"),
@@ -315,3 +345,67 @@ def test_numpy_scalars_on_the_left() -> None:
     first = ExactDesc(lambda a: (three % a) - (three << a) * a, given, given[0])
     same = ExactDesc(lambda a: (3 % a) - (3 << a) * a, given, given[0])
     assert first == same
+
+
+class _Function:
+    """A random function of sources of random types: steps of integers, of floats and casts."""
+
+    names = sorted(STEPS)
+
+    def __init__(self, seed: int, approximations: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        kinds = [self.one_of(ordered(TYPES)) for _ in range(3)]
+        self.arrays = [self.array(kind, shape) for kind, shape in zip(kinds, _SHAPES, strict=True)]
+        trace = Trace()
+        self.scalars = trace.parameters(kinds)
+        while len(self.scalars) < 16:
+            self.grow(exact=True)
+        for _ in range(approximations):
+            self.scalars.append(self.of(self.one_of(ordered(FLOATS))))
+            self.grow(exact=False)
+        self.expression = trace.expression(3, self.scalars[-1])
+
+    def one_of(self, values: list[Any]) -> Any:
+        return values[int(self.rng.integers(len(values)))]
+
+    def array(self, kind: DataType, shape: tuple[int, ...]) -> Typed:
+        """Small numbers, and those of all sizes."""
+        small = np.abs(drawn(DataType.s8, shape, int(self.rng.integers(99)))) % 12 / 4
+        wide = drawn(kind, shape, int(self.rng.integers(99)))
+        return np.where(self.rng.integers(0, 3, shape) > 0, small.astype(kind.numpy), wide)
+
+    def of(self, kind: DataType) -> Scalar:
+        """A value of a type: one of the last that there are, or a number."""
+        if kind in INTEGERS | FLOATS and self.rng.random() < 0.2:
+            return self.scalars[0].trace.constant(float(self.rng.integers(0, 9)), kind)
+        last = len(self.scalars) - 1
+        return self.scalars[last - min(int(self.rng.geometric(0.4)) - 1, last)].astype(kind)
+
+    def grow(self, *, exact: bool) -> None:
+        """A further step, the sources of which are converted to a type that it takes."""
+        names = self.names if exact else ["exp", "sigmoid", "tanh", "pow", "log", "sqrt", "sin"]
+        row = STEPS[name := self.one_of(names)]
+        kind = self.one_of(ordered(row.allowed))
+        if name == "cast":
+            self.scalars.append(self.of(kind))
+            return
+        kinds = [kind] * row.signature.sources
+        if name == "where":
+            kinds[0] = DataType.boolean
+        step = apply(name, *map(self.of, kinds))
+        if exact and not is_exact(step.step):
+            return
+        self.scalars.append(step)
+
+    def check(self) -> None:
+        kind = self.expression.steps[-1].data_type
+        assert kind is not None
+        computed(Function(self.expression), self.arrays, kind)
+
+
+@every_isa
+def test_random_functions(isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        for seed in range(8):
+            _Function(100 * seed + ISAS.index(isa)).check()
+            _Function(100 * seed + ISAS.index(isa) + 50, approximations=2).check()

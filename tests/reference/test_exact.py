@@ -11,7 +11,7 @@ import torch
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from dnnl.reference.exact import exact
+from dnnl.reference.expression import exact
 from dnnl.types.dtype import DataType
 from tests.primitives.typed import Typed, drawn
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dnnl.framework.graph import Array, Graph, Node
 from dnnl.framework.shapes import Scope
-from dnnl.reference.exact import exact
+from dnnl.reference.expression import exact
 from dnnl.types.dtype import DataType
 
 Choose = Callable[[Scope], str]

@@ -9,7 +9,7 @@ makes functions of several values likewise.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -66,7 +66,7 @@ ALONE: Mapping[str, Traced] = {
 _ALIKE = ("Add", "And", "Div", "Max", "Min", "Mul", "Not", "Or", "Pow", "Sub", "Where")
 _NAMES = {**{op: op.lower() for op in _ALIKE}, **COMPARISONS}
 _TOGETHER: Mapping[str, Traced] = {
-    **{op: _named(FUNCTIONS[name].step) for op, name in _NAMES.items()},
+    **{op: _named(FUNCTIONS[name]) for op, name in _NAMES.items()},
     DEQUANTIZE: dequantize,
     QUANTIZE: quantize,
 }
@@ -223,16 +223,22 @@ def _is_power_of_values(node: Node, graph: Graph) -> bool:
 def function_of(sources: tuple[str, ...], nodes: tuple[Node, ...], graph: Graph) -> Node:
     """One node for several in order, of which the last one gives the result: a traced function of
     ``sources``, of which the first has the shape of the result."""
+    with blamed_on(nodes[-1]):
+        return replaced_by(FUNCTION, _expression(sources, nodes, graph), sources, nodes)
+
+
+def replaced_by(
+    op: str, expression: Expression, sources: Sequence[str], nodes: Sequence[Node]
+) -> Node:
+    """One node for several in order that computes an expression of ``sources``."""
     last = nodes[-1]
-    with blamed_on(last):
-        function = Function(_expression(sources, nodes, graph), last.name)
     before = (name for node in nodes[:-1] for name in (*node.fused, node.name))
     return replace(
         last,
-        op=FUNCTION,
-        inputs=sources,
-        domain=FUNCTION,
-        attrs={"function": function},
+        op=op,
+        inputs=tuple(sources),
+        domain=op,
+        attrs={"function": Function(expression, last.name)},
         fused=(*before, *last.fused),
     )
 
@@ -241,13 +247,13 @@ def _expression(sources: tuple[str, ...], nodes: tuple[Node, ...], graph: Graph)
     def compute(*parameters: Scalar) -> Scalar:
         values: dict[str, Scalar] = dict(zip(sources, parameters, strict=True))
         for node in nodes:
-            values[node.output] = _computed(node, values, graph)
+            values[node.output] = computed(node, values, graph)
         return values[nodes[-1].output]
 
     return trace(compute, len(sources))
 
 
-def _computed(node: Node, values: Mapping[str, Scalar], graph: Graph) -> Scalar:
+def computed(node: Node, values: Mapping[str, Scalar], graph: Graph) -> Scalar:
     """The result of a node, of the scalars that its sources are."""
     scope = Scope(node, graph)
     if node.op in ELTWISE:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dnnl import config, forks
 from dnnl.errors import InvalidArguments
-from dnnl.framework.exact_chains import join_exact
+from dnnl.framework.exact_chains import join_exact, join_integers
 from dnnl.framework.expand import expand
 from dnnl.framework.functions import fuse_functions
 from dnnl.framework.fusion import fuse_post_ops
@@ -52,6 +52,7 @@ PASSES: tuple[Pass, ...] = (
     prefer_unsigned,
     fuse_products,
     convert_by_functions,
+    join_integers,
     fuse_functions,
     factors_behind_products,
     sink_views,

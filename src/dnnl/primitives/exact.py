@@ -35,22 +35,24 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.expression import PARAMETER, Expression, Function
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.scalar import traced
-from dnnl.types.typed import FUNCTIONS, expression_of
+from dnnl.types.typed import FUNCTIONS, STEPS, expression_of
 
 
 @dataclass(frozen=True, init=False)
 class ExactDesc(Desc):
-    """dst = function(srcs), element by element, without f32 between as `BinaryDesc` has it.
+    """dst = function(srcs), element by element, each step in the type of its elements.
 
     Integers of 8 to 64 bits wrap, ``div`` goes towards zero and is 0 by zero, ``mod`` has the sign
     of the divisor and ``remainder`` that of the dividend; comparisons give a boolean, ``where``
     chooses by one, and ``cast`` makes any type of any other one: integers keep their lower bits,
-    floats lose what stands behind the point and become the nearest integer that there is.
+    floats lose what stands behind the point and become the nearest integer that there is. Steps of
+    f32, bf16 and f16 are computed in f32, those of f64 in f64, and each is rounded to its type.
 
     ``function`` is one of these names, or a Python function of a traced scalar for each source: its
     operators are these functions (``/`` is ``div``, ``%`` is ``mod``), its numbers take the type of
-    what they meet, ``x.astype("s64")`` is ``cast``. It is called once, when it is described;
-    descriptions are equal if theirs compute the same.
+    what they meet, ``x.astype("s64")`` is ``cast``, and the functions of `dnnl.math` take scalars
+    of floats. It is called once, when it is described; descriptions are equal if theirs compute the
+    same.
 
     >>> import dnnl.math
     >>> md = MemoryDesc((2, 3), "s32")
@@ -94,7 +96,7 @@ class ExactDesc(Desc):
                 raise InvalidArguments(f"src_descs[{number}]", desc.dims, rule)
 
     def _check_named(self, function: str) -> None:
-        signature, given = FUNCTIONS[function].signature, self.src_descs
+        signature, given = STEPS[FUNCTIONS[function]].signature, self.src_descs
         if len(given) != signature.sources:
             rule = f"{function} takes {signature.sources} sources, not {len(given)}"
             raise InvalidArguments("src_descs", _listed(given), rule)

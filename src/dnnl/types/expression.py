@@ -53,8 +53,8 @@ class Step:
     """One function of earlier steps.
 
     ``detail`` is the place of a parameter, or the text of a constant (``float.hex``: so -0 differs
-    from 0, and NaN equals itself). A step of a typed expression has a ``data_type``, in which it is
-    computed (`dnnl.types.typed` has its functions); the others are computed as f32 or f64.
+    from 0, and NaN equals itself). A step of a typed expression has a ``data_type``, that of its
+    result (`dnnl.types.typed` has the rules); the others are computed as f32 or f64.
     """
 
     name: str

@@ -257,8 +257,6 @@ def apply(name: str, *sources: object) -> Scalar:
 
 def _apply_typed(trace: Trace, name: str, sources: Sequence[object]) -> Scalar:
     """A function of scalars with types, each of which a number takes on."""
-    if name not in typed.STEPS:
-        _refuse(f"{name} is computed of floats alone", "ExactDesc has functions of integers")
     row = typed.STEPS[name]
     branches = sources[1:] if name == "where" else sources
     types = (source.step.data_type for source in branches if isinstance(source, Scalar))
@@ -274,7 +272,9 @@ def _apply_typed(trace: Trace, name: str, sources: Sequence[object]) -> Scalar:
         rule = f"{name}: {row.signature.rule.replace('dst', 'the result')}"
         _refuse(f"{rule}, and has {', '.join(map(str, given))}", "x.astype('s32') converts")
     if given[-1] not in row.allowed:
-        _refuse(f"{name} takes {any_of(row.allowed)}, not {given[-1]}", "x.astype('s32') converts")
+        fitting = DataType.s32 if DataType.s32 in row.allowed else DataType.f32
+        rule = f"{name} takes {any_of(row.allowed)}, not {given[-1]}"
+        _refuse(rule, f"x.astype('{fitting}') converts")
     return trace.add(Step(name, tuple(s.index for s in scalars), data_type=result))
 
 
@@ -371,21 +371,26 @@ def trace(
 
 
 def replayed(expression: Expression, sources: Sequence[Scalar | Number]) -> Scalar:
-    """An expression of scalars and numbers, as part of the function that is being traced."""
+    """An expression of scalars and numbers, as part of the function that is being traced. Steps
+    without types take on that of the scalars."""
     traced = [source for source in sources if isinstance(source, Scalar)]
-    if any(source.step.data_type is not None for source in traced):
-        _refuse("a function of floats is part of a typed one", "write it out")
     if not traced:
         rule = "expected traced scalars: this is called within a function that is traced"
         raise InvalidArguments("scalars", tuple(sources), rule, "append_function traces one")
-    made = traced[0].trace
+    made, kind = traced[0].trace, traced[0].step.data_type
+    alike = all(source.step.data_type is kind for source in traced)
+    if expression.steps[-1].data_type is None and not (alike and (kind is None or kind.is_float)):
+        _refuse("a function of floats takes floats of one type", "x.astype('f32') converts")
     values: list[Scalar] = []
     for step in expression.steps:
         if step.name == PARAMETER:
-            values.append(made.scalar(sources[int(step.detail)]))
+            source = sources[int(step.detail)]
+            number = source if isinstance(source, Scalar) else made.constant(source, kind)
+            values.append(made.scalar(number))
         else:
             places = tuple(values[source].index for source in step.sources)
-            values.append(made.add(replace(step, sources=places)))
+            own = step.data_type or (DataType.boolean if kind and step.is_truth else kind)
+            values.append(made.add(replace(step, sources=places, data_type=own)))
     return values[-1]
 
 

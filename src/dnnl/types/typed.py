@@ -1,6 +1,7 @@
 """Functions of elements in their own types: which types each takes together.
 
-They are the steps of typed expressions, in which integers wrap and truth values are bytes.
+They are the steps of typed expressions, in which integers wrap. Floats are computed in f32, f64 in
+f64, and each step is rounded to its type.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _TRUTH_OF_TWO = Signature(
 )
 _POWER = Signature(
     2,
-    "dst has the data type of the base, which is the first and an integer",
-    lambda dst, a, _: dst is a and a in INTEGERS,
+    "dst has the data type of the base, which is the first; both are integers or have one type",
+    lambda dst, a, b: dst is a and (a is b or {a, b} <= INTEGERS),
 )
 _CHOICE = Signature(
     3,
@@ -50,50 +51,51 @@ _ANY = Signature(1, "any data types", lambda dst, src: True)
 
 @dataclass(frozen=True)
 class TypedFunction:
-    """The step of an expression that computes a function.
+    """A step of an expression. Each source is of one of the types ``allowed``, but for the
+    conditions that ``signature`` wants to be boolean."""
 
-    Each source is of one of the types ``allowed``, but for the conditions that ``signature`` wants
-    to be boolean.
-    """
-
-    step: str
     signature: Signature
-    allowed: frozenset[DataType] = INTEGERS
+    allowed: frozenset[DataType]
 
 
+NUMBERS = INTEGERS | FLOATS
 _BITS = INTEGERS | BOOLEAN
 
-FUNCTIONS: Mapping[str, TypedFunction] = {
-    "abs": TypedFunction("abs", _ONE),
-    "add": TypedFunction("add", _TWO),
-    "and": TypedFunction("and", _TWO, _BITS),
-    "cast": TypedFunction(CAST, _ANY, TYPES),
-    "div": TypedFunction("div", _TWO),
-    "equal": TypedFunction("eq", _TRUTH_OF_TWO, TYPES),
-    "greater": TypedFunction("gt", _TRUTH_OF_TWO, INTEGERS | FLOATS),
-    "greater_or_equal": TypedFunction("ge", _TRUTH_OF_TWO, INTEGERS | FLOATS),
-    "less": TypedFunction("lt", _TRUTH_OF_TWO, INTEGERS | FLOATS),
-    "less_or_equal": TypedFunction("le", _TRUTH_OF_TWO, INTEGERS | FLOATS),
-    "max": TypedFunction("maximum", _TWO),
-    "min": TypedFunction("minimum", _TWO),
-    "mod": TypedFunction("mod", _TWO),
-    "mul": TypedFunction("mul", _TWO),
-    "neg": TypedFunction("neg", _ONE),
-    "not": TypedFunction("not", _ONE, _BITS),
-    "not_equal": TypedFunction("ne", _TRUTH_OF_TWO, TYPES),
-    "or": TypedFunction("or", _TWO, _BITS),
-    "pow": TypedFunction("pow", _POWER),
-    "remainder": TypedFunction("remainder", _TWO),
-    "shift_left": TypedFunction("shift_left", _TWO),
-    "shift_right": TypedFunction("shift_right", _TWO),
-    "sign": TypedFunction("sign", _ONE),
-    "sub": TypedFunction("sub", _TWO),
-    "where": TypedFunction("where", _CHOICE, TYPES),
-    "xor": TypedFunction("xor", _TWO, _BITS),
+
+def _rows(
+    signature: Signature, allowed: frozenset[DataType], *steps: str
+) -> dict[str, TypedFunction]:
+    return dict.fromkeys(steps, TypedFunction(signature, allowed))
+
+
+_PARTS = ("exp_of_negative", "expm1_of_negative", "normal_cdf", "softplus_tail")
+"""The steps that only algorithms are made of."""
+STEPS: Mapping[str, TypedFunction] = {
+    **_rows(_ONE, NUMBERS, "abs", "neg"),
+    **_rows(_TWO, NUMBERS, "add", "div", "maximum", "minimum", "mul", "sub"),
+    **_rows(_TWO, INTEGERS, "mod", "remainder", "shift_left", "shift_right"),
+    **_rows(_ONE, INTEGERS, "sign"),
+    **_rows(_POWER, NUMBERS, "pow"),
+    **_rows(_TWO, _BITS, "and", "or", "xor"),
+    **_rows(_ONE, _BITS, "not"),
+    **_rows(_TRUTH_OF_TWO, TYPES, "eq", "ne"),
+    **_rows(_TRUTH_OF_TWO, NUMBERS, "ge", "gt", "le", "lt"),
+    **_rows(_ANY, TYPES, CAST),
+    **_rows(_CHOICE, TYPES, "where"),
+    **_rows(_ONE, FLOATS, "ceil", "floor", "round", "rsqrt", "sqrt"),
+    **_rows(_ONE, FLOATS, "erf", "exp", "log", "sigmoid", "softplus", "tanh", *_PARTS),
+    **_rows(_ONE, FLOATS - {DataType.f64}, "cos", "expm1", "log1p", "sin"),
 }
-"""By the names that `ExactDesc` takes."""
-STEPS: Mapping[str, TypedFunction] = {row.step: row for row in FUNCTIONS.values()}
 """By the names that steps have."""
+_NAMES = {
+    "eq": "equal", "ge": "greater_or_equal", "gt": "greater", "le": "less_or_equal", "lt": "less",
+    "maximum": "max", "minimum": "min", "ne": "not_equal",
+}  # fmt: skip
+"""What steps are called that have other names in descriptions."""
+FUNCTIONS: Mapping[str, str] = {
+    _NAMES.get(step, step): step for step in sorted(STEPS) if step not in _PARTS
+}
+"""The steps by the names that `ExactDesc` takes."""
 
 
 def result_of(step: str, sources: Sequence[DataType]) -> DataType:
@@ -105,5 +107,5 @@ def expression_of(function: str, types: Sequence[DataType]) -> Expression:
     """A function by its name, of sources with the types that follow dst's."""
     dst, *sources = types
     steps = [Step(PARAMETER, (), str(n), kind) for n, kind in enumerate(sources)]
-    last = Step(FUNCTIONS[function].step, tuple(range(len(sources))), "", dst)
+    last = Step(FUNCTIONS[function], tuple(range(len(sources))), "", dst)
     return Expression(len(sources), (*steps, last))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.functions.typed import apply, core
+from dnnl.codegen.functions.expression import core, emit
 from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
@@ -17,16 +17,16 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.typed import BOOLEAN, INTEGERS
+from dnnl.types.typed import BOOLEAN, INTEGERS, expression_of
 
 _TYPES = INTEGERS | BOOLEAN
 _FUNCTIONS = {
     Alg.reduction_sum: "add",
     Alg.reduction_mul: "mul",
-    Alg.reduction_max: "maximum",
-    Alg.reduction_min: "minimum",
+    Alg.reduction_max: "max",
+    Alg.reduction_min: "min",
 }
-_OF_TRUTHS = {Alg.reduction_max: "or", Alg.reduction_min: "and"}
+_OF_TRUTHS = (Alg.reduction_max, Alg.reduction_min)
 
 
 @dataclass(frozen=True)
@@ -58,24 +58,23 @@ def build(conf: WrappingReductionConf, isa: Isa) -> Kernel:
     src = Operand(arguments.slot(Arg.SRC), conf.src, tuple(map(Affine.of, walked)))
     dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(map(Affine.of, parallel)))
     source, held = conf.src.data_type, conf.dst.data_type
-    function = (_OF_TRUTHS if held is DataType.boolean else _FUNCTIONS)[conf.alg]
-
-    def combined(e: Emitter, a: Value, b: Value) -> Value:
-        return apply(e, function, [held, held, held], [a, b])
+    number = DataType.u8 if held is DataType.boolean else held  # of which the cast makes 0 and 1
+    combination = expression_of(_FUNCTIONS[conf.alg], [number] * 3)
+    conversion = expression_of("cast", [held, source])
 
     def step(point: Point, result: Value) -> Values:
-        term = apply(point.e, "cast", [held, source], [point.load_stored(src)])
-        return (combined(point.e, term, result),)
+        term = emit(point.e, conversion, [point.load_stored(src)])
+        return (emit(point.e, combination, [term, result]),)
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
-        return (combined(e, a[0], b[0]),)
+        return (emit(e, combination, [a[0], b[0]]),)
 
     def body(point: Point) -> None:
         init = (_neutral(conf.alg, held),)
-        point.store_stored(dst, *point.fold(init, step, merge, None, core([held])))
+        point.store_stored(dst, *point.fold(init, step, merge, None, core(combination)))
 
     axes = parallel, tuple(reduced.values())
-    nest = Nest(*axes, (src,), (dst,), body, core=core([held, source]))
+    nest = Nest(*axes, (src,), (dst,), body, core=core(conversion))
     entry = symbol("reduction_wrapping", [conf.src, conf.dst], isa)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
