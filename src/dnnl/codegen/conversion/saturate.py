@@ -30,23 +30,53 @@ def from_float(e: Emitter, value: ir.Value, data_type: DataType) -> ir.Value:
         zero = vector.splat_constant(value.type, 0.0)
         return e.b.zext(e.b.fcmp_unordered("!=", value, zero), _like(value, I8))
     lanes, core = value.type.count, value.type.element
-    low, high = float(data_type.min), float(data_type.max)
     if core is F32 and to_bytes.rounds(e.isa, lanes):
         if data_type.bits == _BYTE:
-            return to_bytes.to_byte(e, value, signed=low < 0)
+            return to_bytes.to_byte(e, value, signed=data_type.min < 0)
         if data_type is DataType.s32:
             return _to_s32(e, value)
-    spare = max(0, data_type.digits - _DIGITS[core])
-    most = 2.0**data_type.digits - 2.0**spare if spare else high
-    held = vector.maximum(e, value, vector.splat_constant(value.type, low))
-    held = vector.minimum(e, held, vector.splat_constant(value.type, most))
     if core is F32 and data_type.bits <= _SHORT:
+        held = _bounded(e, value, data_type)
         return e.b.trunc(rounded_bits(e, held), _like(value, element(data_type)))
+    return _converted(e, value, round_to_even(e, _bounded(e, value, data_type)), data_type)
+
+
+def towards_zero(e: Emitter, value: ir.Value, data_type: DataType) -> ir.Value:
+    """What stands before the point, saturated. NaN becomes 0.
+
+    LLVM's own conversion is one instruction, unless the target's overflows: then it is written lane
+    by lane, which is faster for no more than two lanes.
+    """
+    overflows = to_bytes.rounds(e.isa, e.isa.lanes)
+    if not overflows or e.isa.vector_bits <= 2 * data_type.bits:
+        kind = _like(value, ir.IntType(data_type.bits))
+        sign = "s" if data_type.min < 0 else "u"
+        name = f"llvm.fpto{sign}i.sat.{vector.suffix(kind)}.{vector.suffix(value.type)}"
+        return e.intrinsic(name, kind, [value])
+    number = e.b.fcmp_ordered("ord", value, value)
+    value = e.b.select(number, value, vector.splat_constant(value.type, 0.0))
+    return _converted(e, value, _bounded(e, value, data_type), data_type)
+
+
+def _spare(value: ir.Value, data_type: DataType) -> int:
+    """How many digits the largest integer has that a float lacks."""
+    return max(0, data_type.digits - _DIGITS[value.type.element])
+
+
+def _bounded(e: Emitter, value: ir.Value, data_type: DataType) -> ir.Value:
+    """The nearest float that is no larger or smaller than all integers."""
+    spare = _spare(value, data_type)
+    most = 2.0**data_type.digits - 2.0**spare if spare else float(data_type.max)
+    held = vector.maximum(e, value, vector.splat_constant(value.type, float(data_type.min)))
+    return vector.minimum(e, held, vector.splat_constant(value.type, most))
+
+
+def _converted(e: Emitter, value: ir.Value, held: ir.Value, data_type: DataType) -> ir.Value:
+    """``value`` as an integer, by way of the bounded float ``held``."""
     kind = _like(value, ir.IntType(max(I32.width, data_type.bits)))
     unsigned = data_type.bits >= I32.width and data_type.min == 0
-    convert = e.b.fptoui if unsigned else e.b.fptosi
-    number = convert(round_to_even(e, held), kind)
-    if spare:
+    number = (e.b.fptoui if unsigned else e.b.fptosi)(held, kind)
+    if _spare(value, data_type):
         beyond = e.b.fcmp_ordered(
             ">=", value, vector.splat_constant(value.type, 2.0**data_type.digits)
         )

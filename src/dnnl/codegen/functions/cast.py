@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from dnnl.codegen.conversion import convert
+from dnnl.codegen.conversion import convert, saturate
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, F64, I8, Emitter
 from dnnl.codegen.math.integers import nonzero
@@ -75,10 +75,7 @@ def _from_real(e: Emitter, dst: DataType, src: DataType, number: ir.Value) -> ir
         elif src is DataType.f64:
             number = e.b.fptrunc(number, _like(number, F32))
         return rounded(e, dst, number)
-    kind = _like(number, ir.IntType(dst.bits))
-    sign = "s" if dst.min < 0 else "u"
-    name = f"llvm.fpto{sign}i.sat.{vector.suffix(kind)}.{vector.suffix(number.type)}"
-    return e.intrinsic(name, kind, [number])
+    return saturate.towards_zero(e, number, dst)
 
 
 def _like(value: ir.Value, element: ir.Type) -> ir.Type:
