@@ -1,6 +1,6 @@
 """How long a model takes to be ready, in a first process and in one that finds its kernels on disk.
 
-``python -m bench.preparation MODEL`` prepares a model once and prints the seconds.
+``python -m bench.preparation MODEL ENGINE`` prepares a model once and prints the seconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(context: Context, report: Report) -> None:
 
 def _round(name: str) -> Row:
     with tempfile.TemporaryDirectory(prefix="dnnl-bench-") as folder:
-        first, second = _in_process(folder), _in_process(folder)
+        first, second = seconds_in_process(folder), seconds_in_process(folder)
         sizes = [entry.stat().st_size for entry in Path(folder).iterdir()]
     return {
         "round": name,
@@ -58,10 +58,10 @@ def _round(name: str) -> Row:
     }
 
 
-def _in_process(folder: str) -> float:
+def seconds_in_process(folder: str, engine: str = "cpu") -> float:
     """The seconds that a process of its own takes with kernels in ``folder``."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.preparation", JUDGED],
+        [sys.executable, "-m", "bench.preparation", JUDGED, engine],
         env={**os.environ, "DNNL_CACHE_DIR": folder},
         cwd=Path(__file__).parents[1],
         capture_output=True,
@@ -73,14 +73,14 @@ def _in_process(folder: str) -> float:
     return float(done.stdout)
 
 
-def _prepare(name: str) -> float:
+def _prepare(name: str, kind: str) -> float:
     """The seconds that compiling a model takes in this process."""
     model = light_model(name).with_batch(1)
-    engine = Engine("cpu")
+    engine = Engine(kind)
     started = perf_counter()
     model.compile(engine)
     return perf_counter() - started
 
 
 if __name__ == "__main__":
-    print(_prepare(sys.argv[1]))
+    print(_prepare(*sys.argv[1:]))

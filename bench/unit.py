@@ -20,6 +20,7 @@ from rich.text import Text
 from bench import (
     conversions,
     convolutions,
+    devices,
     layouts,
     load,
     matmuls,
@@ -56,6 +57,7 @@ SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
     "models": models.run,
     "overhead": overhead.run,
     "preparation": preparation.run,
+    "devices": devices.run,
 }
 THREADLESS = frozenset(("overhead", "preparation"))
 """What is measured once, whatever the number of threads."""
