@@ -384,6 +384,8 @@ class Engine(Backend):
             usm = memory.MemoryUSMDevice(max(nbytes, 1), alignment=_ALIGNMENT, queue=self._copies)
         except memory.USMAllocationError as error:
             raise OutOfMemory(f"cannot allocate {nbytes} bytes on the device: {error}") from None
+        if self.device.is_cpu:
+            sycl_usm.advise_huge_pages(usm)
         return Buffer(usm, 0, None, usm)
 
     def wrap(self, desc: MemoryDesc, buffer: object) -> object:

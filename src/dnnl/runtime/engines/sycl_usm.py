@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
 from math import prod
 from typing import Any
 
@@ -14,6 +17,7 @@ from dnnl.runtime.wrap import Described, exports
 
 Interface = dict[str, Any]
 NAME = "__sycl_usm_array_interface__"
+_HUGE_PAGES = 14  # MADV_HUGEPAGE
 
 
 class UsmArray:
@@ -105,3 +109,12 @@ def _extent(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> in
         return 1
     last = sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
     return last + itemsize
+
+
+def advise_huge_pages(usm: Any) -> None:
+    """Ask Linux for huge pages where a processor's memory is large, as NumPy does for arrays."""
+    page, huge = mmap.PAGESIZE, 1 << 21
+    if sys.platform == "linux" and usm.nbytes >= 2 * huge:
+        begin = -(-address(usm) // page) * page
+        nbytes = (address(usm) + usm.nbytes - begin) // page * page
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(nbytes), _HUGE_PAGES)
