@@ -95,7 +95,8 @@ def _image(recipe: Recipe) -> tuple[Image, bool]:
 def emulated(row: Isa) -> Iterator[Isa]:
     """Within it, primitives of the cpu engine are those of a device."""
     assert row.device is not None
-    local = replace(row, device=replace(row.device, convention="", item=_item, items=_items))
+    own = replace(row.device, convention="", item=_item, items=_items, fence=None)
+    local = replace(row, device=own)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(primitive_desc, "select_isa", lambda _: local)
         patch.setattr(jit, "image", _image)

@@ -85,9 +85,10 @@ def test_levels_without_a_row_name_one_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("row", isa.DEVICES, ids=lambda row: row.name)
-def test_code_for_devices_does_not_steer_caches(row: Isa) -> None:
+def test_code_for_devices_does_not_prefetch(row: Isa) -> None:
     assert isa.select(row.arch, "", row.features) == row
-    assert not row.caches.cache_hints
+    assert not row.caches.prefetches
+    assert not (row.many_items and row.caches.non_temporal)
 
 
 def test_sizes_of_caches_are_those_of_the_machine() -> None:

@@ -149,6 +149,14 @@ class Emitter:
             callee = ir.Function(self.module.ir, signature, name)
         return self.b.call(callee, args)
 
+    def fence(self) -> None:
+        """Order non-temporal stores before all that follows: locks do not order them."""
+        device = self.isa.device
+        if device is None or device.fence is None:
+            self.b.fence("seq_cst")
+        else:
+            device.fence(self.b)
+
     def add(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """a + b on i64, folding the constants zero."""
         if isinstance(a, ir.Constant) and isinstance(b, ir.Constant):

@@ -363,7 +363,7 @@ def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
 def prefetch(e: Emitter, pointer: ir.Value, *, second_level: bool = False) -> None:
     """Prefetch the cache line at an address, which need not be mapped, into the first-level cache,
     or the second-level one."""
-    if not e.isa.caches.cache_hints:
+    if not e.isa.caches.prefetches:
         return
     near = 2 if second_level else 3
     reading, where, data = (ir.Constant(I32, number) for number in (0, near, 1))

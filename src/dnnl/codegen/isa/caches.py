@@ -25,7 +25,7 @@ class Caches:
     together have ``streamed`` bytes, or ``streamed_rows`` bytes where so few rows are written at a
     time that the prefetcher follows them. ``prefetches_all_rows`` means that the prefetcher follows
     rows at any distance, so tensors in memory are best read in their own order. Without
-    ``cache_hints`` the target has no prefetches and no non-temporal stores.
+    ``prefetches`` or ``non_temporal`` the target has no such loads or stores.
     """
 
     l1: int = 32 * 2**10
@@ -39,7 +39,8 @@ class Caches:
     streamed: int = 16 * 2**20
     streamed_rows: int = 16 * 2**20
     prefetches_all_rows: bool = False
-    cache_hints: bool = True
+    prefetches: bool = True
+    non_temporal: bool = True
 
     def of_sizes(self, l1: int, l1_ways: int, l2: int, l3: int) -> Caches:
         """These caches with measured sizes. A thread is assumed to own an eighth of a last level

@@ -34,7 +34,7 @@ def _items(b: ir.IRBuilder) -> ir.Value:
 ROWS = (
     Isa("sm_80", "nvptx64", "nvptx64-nvidia-cuda", "sm_80", (),
         vector_bits=32, registers=32, fma=True, masked=False,
-        caches=Caches(l2=0, near=0, cache_hints=False),
+        caches=Caches(l2=0, near=0, prefetches=False, non_temporal=False),
         most_lanes=1, mask_registers=False, many_items=True, thread_memory=False,
         carried_addresses=False,
         device=Device("ptx", "ptx_kernel", _item, _items, text=True)),

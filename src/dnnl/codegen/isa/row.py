@@ -20,7 +20,7 @@ class Device:
     entry point, ``memory`` the address space of tensors. ``item`` emits the index (i64) of the work
     item that an invocation does, ``items`` how many are started. An invocation may have ``private``
     bytes of memory for itself. ``annotate`` tells the driver's compiler what it should know of an
-    entry point with vectors of so many f32.
+    entry point with vectors of so many f32. ``fence`` emits a fence, if LLVM's is not enough.
     """
 
     target: str
@@ -32,6 +32,7 @@ class Device:
     memory: int = 1
     private: int = 16 * 2**10
     annotate: Callable[[ir.Function, int], None] | None = field(default=None, repr=False)
+    fence: Callable[[ir.IRBuilder], None] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

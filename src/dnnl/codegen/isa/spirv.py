@@ -13,23 +13,31 @@ from llvmlite import ir
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.isa.row import Device, Isa
 
+_DEVICE = 1  # scope
+_ORDERED_MEMORY = 0x210  # semantics: sequentially consistent, of CrossWorkgroup memory
 
-def _builtin(b: ir.IRBuilder, name: str) -> ir.Value:
-    """A built-in function of dimension 0, by its mangled name."""
-    i32, i64 = ir.IntType(32), ir.IntType(64)
+
+def _builtin(b: ir.IRBuilder, name: str, result: ir.Type, *arguments: int) -> ir.Value:
+    """A function that LLVM knows by its mangled name, as an instruction of SPIR-V."""
+    i32 = ir.IntType(32)
     function = b.module.globals.get(name)
     if function is None:
-        function = ir.Function(b.module, ir.FunctionType(i64, [i32]), name)
+        function = ir.Function(b.module, ir.FunctionType(result, [i32] * len(arguments)), name)
         function.calling_convention = "spir_func"
-    return b.call(function, [ir.Constant(i32, 0)], cconv="spir_func")
+    return b.call(function, [i32(argument) for argument in arguments], cconv="spir_func")
 
 
 def _item(b: ir.IRBuilder) -> ir.Value:
-    return _builtin(b, "_Z13get_global_idj")
+    return _builtin(b, "_Z13get_global_idj", ir.IntType(64), 0)
 
 
 def _items(b: ir.IRBuilder) -> ir.Value:
-    return _builtin(b, "_Z15get_global_sizej")
+    return _builtin(b, "_Z15get_global_sizej", ir.IntType(64), 0)
+
+
+def _fence(b: ir.IRBuilder) -> None:
+    """LLVM's own fence names no memory in SPIR-V, and drivers drop it."""
+    _builtin(b, "_Z21__spirv_MemoryBarrierjj", ir.VoidType(), _DEVICE, _ORDERED_MEMORY)
 
 
 def _hint(function: ir.Function, lanes: int) -> None:
@@ -55,7 +63,7 @@ _SCALARS = Isa(
     fma=True,
     masked=False,
     half=False,
-    caches=Caches(l2=0, near=0, cache_hints=False),
+    caches=Caches(l2=0, near=0, prefetches=False, non_temporal=False),
     most_lanes=16,
     mask_registers=False,
     many_items=True,
@@ -74,9 +82,9 @@ def _vectors(lanes: int, registers: int) -> Isa:
         arch=name,
         vector_bits=32 * lanes,
         registers=registers,
-        caches=Caches(cache_hints=False),
+        caches=Caches(prefetches=False),
         many_items=False,
-        device=replace(_GPU, annotate=_hint, private=128 * 2**10),
+        device=replace(_GPU, annotate=_hint, fence=_fence, private=128 * 2**10),
     )
 
 

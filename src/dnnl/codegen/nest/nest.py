@@ -188,7 +188,7 @@ def _emit(
 
     def stream() -> Values:
         run([replace(site, streamed=site.plan.streamed) for site in sites])
-        e.b.fence("seq_cst")  # non-temporal stores are weakly ordered: locks do not order them
+        e.fence()
         return ()
 
     def every() -> Values:

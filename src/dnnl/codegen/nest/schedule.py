@@ -192,7 +192,7 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     if squares is None:
         loops = block_for_l1(loops, space.reads, space.inner, vectors.lanes, caches)
     streamed: tuple[Operand, ...] = ()
-    if caches.cache_hints and not (nibbles or style.reads_dst):
+    if caches.non_temporal and not (nibbles or style.reads_dst):
         streamed = _streamed(space, vectors, squares, loops, caches)
     conversion_group = max(1, conversion_group * widths(isa, style.core)[0] // vectors.lanes)
     grouped = _grouped(space, vectors, conversion_group, streamed)

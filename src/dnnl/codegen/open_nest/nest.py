@@ -118,12 +118,11 @@ class _Walk:
             return self._advance(levels - 1, counters, places)
 
         self.e.loop(first, last, unit, self._located(first), unroll=False, name="unit")
-        if self.e.isa.caches.cache_hints:
+        if self.e.isa.caches.non_temporal:
             self.e.branch(self._nontemporal, self._fence, lambda: ())
 
     def _fence(self) -> Values:
-        """Order the non-temporal stores, which locks do not."""
-        self.e.b.fence("seq_cst")
+        self.e.fence()
         return ()
 
     def _unit(self, part: Value) -> OpenUnit:

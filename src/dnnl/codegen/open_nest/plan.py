@@ -212,7 +212,7 @@ def _nontemporal(nest: Nest, isa: Isa, traversal: Traversal) -> bool:
         isa.caches,
         traversal is Traversal.ROWS or (traversal is Traversal.LINES and not nest.reduced),
     )
-    if nest.reads_dst or not (caches.cache_hints and neighbours):
+    if nest.reads_dst or not (caches.non_temporal and neighbours):
         return False
     descs = {operand.slot: operand.desc for operand in nest.operands if operand.contents is None}
     nbytes = sum(desc.data_type.nbytes(desc.nelems()) for desc in descs.values())

@@ -183,7 +183,7 @@ class OpenUnit:
     def _may_be_nontemporal(self) -> bool:
         """Whether a plan may ask for non-temporal stores."""
         caches = self.e.isa.caches
-        return caches.cache_hints and caches.streamed_rows < NEVER and not self._nest.reads_dst
+        return caches.non_temporal and caches.streamed_rows < NEVER and not self._nest.reads_dst
 
     def _by_rows(self, places: Values, length: Value) -> None:
         """The points of a line, with vectors along the innermost loop of the reduction. Targets
