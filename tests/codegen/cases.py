@@ -255,6 +255,11 @@ FOR_DEVICES: dict[str, Case] = {
     "matmul by sparse weights": Case(
         dnnl.MatmulDesc(plain(20, 30), dnnl.MemoryDesc.csr((30, 50), "f32", 99), plain(20, 50))
     ),
+    "packing of weights": Case(
+        dnnl.ReorderDesc(
+            plain(150, 70).with_data_type("s8"), dnnl.MemoryDesc.packed((150, 70), "s8", 99, 32, 4)
+        )
+    ),
     "matmul by packed weights": Case(
         dnnl.MatmulDesc(
             plain(20, 150).with_data_type("u8"),

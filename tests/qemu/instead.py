@@ -42,7 +42,8 @@ def instead(engine: Engine) -> Iterator[None]:
         for memory in given.values():
             copied = copies[memory.argument]
             for part, back in zip(memory.parts, copied.parts, strict=True):
-                part.write(back.read())
+                if not part.readonly:
+                    part.write(back.read())
         return event
 
     def bound(own: Primitive, stream: Stream, args: Arguments) -> Callable[..., Event]:

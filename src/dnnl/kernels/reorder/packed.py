@@ -8,9 +8,10 @@ the places of the values of each stretch. Each stretch then copies its values th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import I8, I64, Module, Value, Values, i64
+from dnnl.codegen.ir.builder import I8, I64, Emitter, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.phase import PhaseFunction
@@ -120,7 +121,7 @@ def _emit_bits(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
         def octet(at: Value, found: Value) -> Values:
             elements = vector.load(e, own.elements(at), kind)
             there = e.b.icmp_signed("!=", elements, vector.splat_constant(kind, 0))
-            bits = e.b.bitcast(there, I8)
+            bits = _as_bits(e, there)
             e.b.store(bits, e.element(own.bits, at, I8))
             more = e.intrinsic("llvm.ctpop.i64", I64, [e.b.zext(bits, I64)])
             return (e.add(found, more),)
@@ -130,6 +131,14 @@ def _emit_bits(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
 
     own.phase.each_item(own.items, item)
     return own.phase.end(own.items)
+
+
+def _as_bits(e: Emitter, lanes: Value) -> Value:
+    """The bits of a byte that say which of eight lanes are set."""
+    if e.isa.mask_registers:
+        return e.b.bitcast(lanes, I8)
+    each = enumerate(vector.each_lane(e, lanes))
+    return reduce(e.b.or_, (e.b.shl(e.b.zext(lane, I8), I8(number)) for number, lane in each))
 
 
 def _emit_places(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:

@@ -1,0 +1,45 @@
+"""Packed, sparse and grouped matrices on a SYCL device: shared tests, executed there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dnnl import Engine
+from tests.primitives import test_matmul_grouped as grouped
+from tests.primitives import test_matmul_packed as packed
+from tests.primitives import test_matmul_sparse as sparse
+from tests.qemu.instead import instead
+
+
+@pytest.fixture(scope="module", autouse=True)
+def device() -> Iterator[None]:
+    """Whatever is executed is so on the device."""
+    with instead(Engine("sycl")):
+        yield
+
+
+@pytest.mark.parametrize(("columns", "group"), [(16, 4), (8, 1), (6, 4)])
+def test_packing(columns: int, group: int) -> None:
+    packed.test_packing("ba", columns, group, "default")
+
+
+def test_more_weights_than_there_is_room_for() -> None:
+    packed.test_more_weights_than_there_is_room_for(1)
+
+
+def test_wrong_packed_weights() -> None:
+    packed.test_wrong_buffers_are_not_left("default")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("encoding", ["csr", "coo"])
+def test_sparse_matrices(encoding: str, which: int) -> None:
+    for sizes in ((40, 30, 1), (3, 1, 5)):
+        sparse.test_sizes(sizes, which, encoding, "reversed")
+
+
+@pytest.mark.parametrize("wrong", grouped.HOSTILE)
+def test_wrong_offsets_of_groups(wrong: str) -> None:
+    grouped.test_no_offset_leads_out_of_the_buffers(wrong, 0)
