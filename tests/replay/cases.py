@@ -22,9 +22,10 @@ NETWORKS = (
     "--conv --dir=FWD_I --dt=bf16,u8:s8:u8 --mb=1 --batch=shapes_resnet_50",
     "--matmul --stag=ab --wtag=ab --dtag=ab 512x512:512x512 1x4096:4096x4096",
     "--matmul --dt=f32,bf16,u8:s8:f32,f32:s4:f32 --stag=ab 1x768:768x3072 128x768:768x768",
+    "--matmul --dt=f32,u8:s8:u8 --stag=ab --wtag=ab --dtag=ab --runtime_dims_masks=1: 1x64:64x64",
     "--matmul --stag=abcd --wtag=abdc --dtag=abcd 1x12x128x64:1x12x64x128",
 )
-"""The products of networks, which `bench/` measures."""
+"""The products of networks, which `bench/` measures, and some with run-time sizes."""
 
 
 @dataclass(frozen=True)

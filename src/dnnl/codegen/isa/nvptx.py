@@ -31,11 +31,13 @@ def _items(b: ir.IRBuilder) -> ir.Value:
     return b.mul(_register(b, "nctaid.x"), _register(b, "ntid.x"))
 
 
+# CUDA reserves the local memory of a kernel for all threads that fit on the device: 1 KiB takes 220
+# MB of an A100.
 ROWS = (
     Isa("sm_80", "nvptx64", "nvptx64-nvidia-cuda", "sm_80", (),
         vector_bits=32, registers=32, fma=True, masked=False,
         caches=Caches(l2=0, near=0, prefetches=False, non_temporal=False),
         most_lanes=1, mask_registers=False, many_items=True, thread_memory=False,
         carried_addresses=False,
-        device=Device("ptx", "ptx_kernel", _item, _items, text=True)),
+        device=Device("ptx", "ptx_kernel", _item, _items, text=True, private=4 * 2**10)),
 )  # fmt: skip
