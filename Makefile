@@ -41,7 +41,12 @@ run: $(VENV)/onnx.stamp $(VENV)/compare.stamp
 	set -x; $(BIN)/dnnl run "$$light/light_$(MODEL).onnx" --expect "$$light/light_$(MODEL)_output_0.pb" && \
 	$(BIN)/dnnl run "$$light/light_$(MODEL).onnx" --random-weights $(SEED) --compare onnxruntime
 
-test: $(VENV)/dev.stamp
+# Without packages for this system the tests of SYCL devices are skipped.
+$(VENV)/sycl.tried: pyproject.toml | $(BIN)/python
+	-$(BIN)/python -m pip install --quiet --editable '.[sycl]'
+	@touch $@
+
+test: $(VENV)/dev.stamp $(VENV)/sycl.tried
 	$(BIN)/python -m pytest -n auto
 
 # What the bounds of pyproject.toml promise. Old packages may use what newer ones deprecate.
