@@ -318,7 +318,7 @@ def test_parts_are_written_for_devices(row: Isa) -> None:
         lambda point, values: point.store(mean, mean_and_variance(point.e, values)[0]),
     )
     parts, merger = emit_fold(module, "statistics", fold, (2, partials_desc(row, 19, 7200, 4)))
-    assert parts.count > merger.count == 19
+    assert parts.count > merger.count == (19 if row.many_items else 1)
     assert parts.symbol in jit.assembly(module)
 
 

@@ -78,6 +78,7 @@ GIVEN: dict[str, Arguments] = {
     },
     "mem.numpy": {},
     "mem.write": {"data": "bytes_of_md"},
+    "mem.write_from": {"source": "mem"},
     "mem.fill": {"array": "array"},
     "mem.part": {"desc": "md", "offset": "0"},
     "mem.compensation": {"kind": "'s8s8'"},

@@ -244,7 +244,10 @@ def test_calls_are_right_before_they_are_changed(name: str) -> None:
 WITHIN = {
     "prim.execute_at",  # which checks nothing
     *("md.token", "pd.engine_of", "pd.with_sizes", "attr.with_layouts", "attr.with_post_ops"),
-    *(f"engine.{name}" for name in ("allocate", "load", "make_queue", "read", "write")),
+    *(
+        f"engine.{name}"
+        for name in ("allocate", "copy", "load", "make_queue", "read", "sized", "write")
+    ),
     *("engine.wrap", "engine.share", "Engine.of", "Stream.of"),
     *(f"{kind.__name__}.made" for kind in OPERATIONS.values()),
 }

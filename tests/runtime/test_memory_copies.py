@@ -100,3 +100,24 @@ def test_tensors_of_types_that_numpy_lacks() -> None:
         with pytest.raises(InvalidArguments, match=r"array = 'Tensor': .*detach\(\)"):
             Memory.from_numpy(leaf)
         assert Memory.from_numpy(leaf.detach()).pointer == leaf.data_ptr()
+
+
+@pytest.mark.parametrize("source", [CPU, FAR], ids=["cpu", "far"])
+@pytest.mark.parametrize("target", [CPU, FAR], ids=["cpu", "far"])
+def test_a_memory_takes_the_first_bytes_of_one_on_any_engine(
+    target: Engine, source: Engine
+) -> None:
+    array = filled((4, 3))
+    memory = Memory(PLAIN, target)
+    memory.write_from(Memory.from_numpy(array, engine=source))
+    np.testing.assert_array_equal(memory.numpy(), array[:2])
+
+
+def test_what_a_memory_cannot_take_of_another_one_is_refused() -> None:
+    memory, short = Memory(PLAIN, CPU), Memory(MemoryDesc((5,), "f32", "a"), CPU)
+    with pytest.raises(InvalidArguments, match=r"source .*expected 24 bytes, it has 20"):
+        memory.write_from(short)
+    with pytest.raises(InvalidArguments, match=r"source .*expected a dnnl.Memory"):
+        memory.write_from(filled((2, 3)))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match="read-only"):
+        Memory(PLAIN, CPU, read_only()).write_from(memory)

@@ -246,6 +246,8 @@ class Memory(Value):
     def write_from(self, source: Memory) -> None:
         """Replace all bytes by the first ones of a memory on any engine."""
         self._need_one_buffer("memory.write_from()")
+        if not isinstance(source, Memory):
+            raise InvalidArguments("source", source, "expected a dnnl.Memory")
         source._need_one_buffer("source")
         if source.desc.size < self.desc.size:
             rule = f"expected {self.desc.size} bytes, it has {source.desc.size}"
