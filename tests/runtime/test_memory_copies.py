@@ -115,9 +115,9 @@ def test_a_memory_takes_the_first_bytes_of_one_on_any_engine(
 
 def test_what_a_memory_cannot_take_of_another_one_is_refused() -> None:
     memory, short = Memory(PLAIN, CPU), Memory(MemoryDesc((5,), "f32", "a"), CPU)
-    with pytest.raises(InvalidArguments, match=r"source .*expected 24 bytes, it has 20"):
+    with pytest.raises(InvalidArguments, match=r"source = .*expected 24 bytes, it has 20"):
         memory.write_from(short)
-    with pytest.raises(InvalidArguments, match=r"source .*expected a dnnl.Memory"):
+    with pytest.raises(InvalidArguments, match=r"(?s)source = array.*expected a dnnl.Memory"):
         memory.write_from(filled((2, 3)))  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match="read-only"):
         Memory(PLAIN, CPU, read_only()).write_from(memory)

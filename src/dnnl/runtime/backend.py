@@ -282,9 +282,9 @@ class Backend(ABC):
         return None if buffer.data is None else Shared(buffer.data, HOST, None)
 
     def read(self, buffer: Buffer, nbytes: int) -> NDArray[np.uint8]:
-        """The first bytes of a buffer, in a copy; ``data`` where there is such."""
+        """The first bytes of a buffer, in a copy; those of ``data`` where there is such."""
         assert buffer.data is not None
-        return buffer.data
+        return buffer.data[:nbytes]
 
     def read_into(self, data: NDArray[np.uint8], buffer: Buffer) -> None:
         """Copy the first bytes of a buffer into an array of the host."""
