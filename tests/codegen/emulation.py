@@ -3,7 +3,7 @@
 The IR is the device's, with its scalars, its address space and an entry point for one work item.
 Only where the number of the item comes from is another, and how many there are: variables, which a
 loop around the entry point sets. The loop begins beyond the last item, as a device does that starts
-whole groups.
+whole groups. Items run one after the other, so that there are no work-groups with barriers.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _image(recipe: Recipe) -> tuple[Image, bool]:
 def emulated(row: Isa) -> Iterator[Isa]:
     """Within it, primitives of the cpu engine are those of a device."""
     assert row.device is not None
-    own = replace(row.device, convention="", item=_item, items=_items, fence=None)
+    own = replace(row.device, convention="", item=_item, items=_items, fence=None, groups=None)
     local = replace(row, device=own)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(primitive_desc, "select_isa", lambda _: local)

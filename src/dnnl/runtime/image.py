@@ -24,9 +24,10 @@ class Phase:
     In an image for a device it is an entry point whose parameters are the addresses of the
     arguments that it touches: of ``arguments[slot]`` for each of ``slots``, in order. An engine
     starts it once for each item, in one dimension, or in groups that are too many in total: an item
-    beyond ``count`` does nothing. A phase whose sizes only executions know divides its work among
-    all invocations: it may be started for any number of items, of which ``count`` is the least that
-    suits; `Backend.sized` is told the number that an execution has work for.
+    beyond ``count`` does nothing. With a ``group`` above 1 it starts ``count`` groups of exactly so
+    many invocations, which do an item together. A phase whose sizes only executions know divides
+    its work among all invocations: it may be started for any number of items, of which ``count`` is
+    the least that suits; `Backend.sized` is told the number that an execution has work for.
 
     A phase starts when the one before it is complete.
     """
@@ -35,6 +36,7 @@ class Phase:
     count: int
     slots: tuple[int, ...] = ()
     scratch: int = 0
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from time import time
 from dnnl import log
 from dnnl.runtime.image import Image, Phase
 
-_MAGIC = b"dnnlobj4"
+_MAGIC = b"dnnlobj5"
 _DIGEST = hashlib.sha256().digest_size
 _SUFFIX = ".dnnl"  # of every file of ours, as nothing else in the folder may be removed
 
@@ -144,7 +144,7 @@ def _decode(name: str, data: bytes) -> Image | None:
     if header["name"] != name:  # another kernel's file under this name
         return None
     phases = tuple(
-        Phase(symbol, count, tuple(slots), scratch)
-        for symbol, count, slots, scratch in header["phases"]
+        Phase(symbol, count, tuple(slots), scratch, group)
+        for symbol, count, slots, scratch, group in header["phases"]
     )
     return Image(header["target"], body[8 + length :], phases, tuple(header["arguments"]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.isa.row import Device, Isa
+from dnnl.codegen.isa.row import Device, Groups, Isa
 
 
 def _register(b: ir.IRBuilder, name: str) -> ir.Value:
@@ -31,6 +31,22 @@ def _items(b: ir.IRBuilder) -> ir.Value:
     return b.mul(_register(b, "nctaid.x"), _register(b, "ntid.x"))
 
 
+def _block(b: ir.IRBuilder) -> ir.Value:
+    return _register(b, "ctaid.x")
+
+
+def _thread(b: ir.IRBuilder) -> ir.Value:
+    return _register(b, "tid.x")
+
+
+def _barrier(b: ir.IRBuilder) -> None:
+    name = "llvm.nvvm.barrier0"
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(ir.VoidType(), []), name)
+    b.call(function, [])
+
+
 # CUDA reserves the local memory of a kernel for all threads that fit on the device: 1 KiB takes 220
 # MB of an A100.
 ROWS = (
@@ -39,5 +55,6 @@ ROWS = (
         caches=Caches(l2=0, near=0, prefetches=False, non_temporal=False),
         most_lanes=1, mask_registers=False, many_items=True, thread_memory=False,
         carried_addresses=False,
-        device=Device("ptx", "ptx_kernel", _item, _items, text=True, private=4 * 2**10)),
+        device=Device("ptx", "ptx_kernel", _item, _items, text=True, private=4 * 2**10,
+                      groups=Groups(_block, _thread, _barrier))),
 )  # fmt: skip

@@ -12,6 +12,26 @@ from dnnl.codegen.isa.caches import Caches
 
 
 @dataclass(frozen=True)
+class Groups:
+    """Work-groups: items that run together, share memory and wait for each other at barriers.
+
+    A reduction along contiguous memory is shared by a group of ``least`` to ``most`` items, which
+    are powers of two. ``number`` emits the index (i64) of the group, ``member`` that of the
+    invocation in it, ``barrier`` one that orders accesses to shared memory, the address space
+    ``memory``. ``require`` fixes the size of the groups of an entry point, where the driver's
+    compiler makes use of it.
+    """
+
+    number: Callable[[ir.IRBuilder], ir.Value] = field(repr=False)
+    member: Callable[[ir.IRBuilder], ir.Value] = field(repr=False)
+    barrier: Callable[[ir.IRBuilder], None] = field(repr=False)
+    require: Callable[[ir.Function, int], None] | None = field(default=None, repr=False)
+    least: int = 32
+    most: int = 256
+    memory: int = 3
+
+
+@dataclass(frozen=True)
 class Device:
     """How kernels are started on a device that is not a processor.
 
@@ -21,6 +41,7 @@ class Device:
     item that an invocation does, ``items`` how many are started. An invocation may have ``private``
     bytes of memory for itself. ``annotate`` tells the driver's compiler what it should know of an
     entry point with vectors of so many f32. ``fence`` emits a fence, if LLVM's is not enough.
+    ``groups`` are the work-groups, if kernels should use them.
     """
 
     target: str
@@ -33,6 +54,7 @@ class Device:
     private: int = 16 * 2**10
     annotate: Callable[[ir.Function, int], None] | None = field(default=None, repr=False)
     fence: Callable[[ir.IRBuilder], None] | None = field(default=None, repr=False)
+    groups: Groups | None = None
 
 
 @dataclass(frozen=True)

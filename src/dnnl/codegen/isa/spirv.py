@@ -11,10 +11,12 @@ from dataclasses import replace
 from llvmlite import ir
 
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.isa.row import Device, Isa
+from dnnl.codegen.isa.row import Device, Groups, Isa
 
 _DEVICE = 1  # scope
+_WORKGROUP = 2  # scope
 _ORDERED_MEMORY = 0x210  # semantics: sequentially consistent, of CrossWorkgroup memory
+_ORDERED_SHARED = 0x110  # semantics: sequentially consistent, of Workgroup memory
 
 
 def _builtin(b: ir.IRBuilder, name: str, result: ir.Type, *arguments: int) -> ir.Value:
@@ -40,6 +42,26 @@ def _fence(b: ir.IRBuilder) -> None:
     _builtin(b, "_Z21__spirv_MemoryBarrierjj", ir.VoidType(), _DEVICE, _ORDERED_MEMORY)
 
 
+def _group(b: ir.IRBuilder) -> ir.Value:
+    return _builtin(b, "_Z12get_group_idj", ir.IntType(64), 0)
+
+
+def _member(b: ir.IRBuilder) -> ir.Value:
+    return _builtin(b, "_Z12get_local_idj", ir.IntType(64), 0)
+
+
+def _barrier(b: ir.IRBuilder) -> None:
+    scopes = _WORKGROUP, _WORKGROUP
+    call = _builtin(b, "_Z22__spirv_ControlBarrierjjj", ir.VoidType(), *scopes, _ORDERED_SHARED)
+    call.callee.attributes.add("convergent")  # neither copied nor made conditional
+
+
+def _require(function: ir.Function, size: int) -> None:
+    """OpenCL's ``reqd_work_group_size``."""
+    sizes = [ir.Constant(ir.IntType(32), extent) for extent in (size, 1, 1)]
+    function.set_metadata("reqd_work_group_size", function.module.add_metadata(sizes))
+
+
 def _hint(function: ir.Function, lanes: int) -> None:
     """OpenCL's ``vec_type_hint``: the driver then leaves vectors as they are. Otherwise Intel's
     makes vectors of work items a second time, in 15 times the time, with gathers."""
@@ -51,7 +73,7 @@ def _hint(function: ir.Function, lanes: int) -> None:
 # SPIR-V 1.2 is supported by OpenCL 2.2 and everything later; half precision is optional in it, and
 # vectors have at most 16 elements. LLVM 22 reuses block numbers across modules (LLVM issue 160613),
 # so a process must write no more than one.
-_GPU = Device("spirv", "spir_kernel", _item, _items, own_process=True)
+_DRIVER = Device("spirv", "spir_kernel", _item, _items, own_process=True)
 _SCALARS = Isa(
     "spirv64",
     "spirv64",
@@ -69,7 +91,7 @@ _SCALARS = Isa(
     many_items=True,
     thread_memory=False,
     carried_addresses=False,
-    device=_GPU,
+    device=replace(_DRIVER, groups=Groups(_group, _member, _barrier, _require)),
 )
 
 
@@ -84,7 +106,7 @@ def _vectors(lanes: int, registers: int) -> Isa:
         registers=registers,
         caches=Caches(prefetches=False),
         many_items=False,
-        device=replace(_GPU, annotate=_hint, fence=_fence, private=128 * 2**10),
+        device=replace(_DRIVER, annotate=_hint, fence=_fence, private=128 * 2**10),
     )
 
 

@@ -26,7 +26,8 @@ class Place:
     outside an operand's window or outside ``exists`` are not touched, and stores outside
     ``domain``, which is padding, write zero. Whole vectors of the operands ``streamed`` are stored
     non-temporally, at addresses that are multiples of the vector's size. ``known`` has bounds that
-    hold, or fail, for all lanes. Stores of the operands of ``deferred`` are collected there.
+    hold, or fail, for all lanes. Stores of the operands of ``deferred`` are collected there. The
+    items of a work-group differ in the value of the axis ``member``.
     """
 
     def __init__(
@@ -45,13 +46,14 @@ class Place:
         core: ir.Type = F32,
         known: dict[Bound, bool] | None = None,
         deferred: DeferredStores | None = None,
+        member: Axis | None = None,
     ) -> None:
         self.e, self.masked, self.streamed = e, masked, streamed
         self.kind = vector.vector_type(core, lanes)
         self._pointers, self._accesses = pointers, accesses
         self._env, self._lane, self._lanes = env, lane, lanes
         self._domain, self._exists = domain, exists
-        self._known, self._deferred = known or {}, deferred
+        self._known, self._deferred, self._member = known or {}, deferred, member
 
     def constant(self, value: float) -> ir.Constant:
         """A vector with ``value`` in every lane."""
@@ -184,6 +186,7 @@ class Place:
     def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
         access = self._accesses[operand]
         mask = self.conditions([*self._exists, *access.window])
+        mask = vector.both(self.e, mask, self._first_member(access))
         if vector.is_empty(mask):
             return
         inside = self.conditions(self._domain)
@@ -214,6 +217,13 @@ class Place:
             registers.store(self.e, raw, where, mask, streamed=streamed)
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
+
+    def _first_member(self, access: Access) -> vector.Mask:
+        """The mask of the first item of a work-group, if all of them have the same element."""
+        forms = access.index if access.offset is None else (access.offset,)
+        if self._member is None or any(form.stride(self._member) for form in forms):
+            return None
+        return self.e.b.icmp_signed("==", self._env[self._member], i64(0))
 
     def store_interleaved(self, operands: Sequence[Operand], values: Sequence[ir.Value]) -> None:
         """Store vectors whose elements alternate in memory (the first of each, the second of each,

@@ -146,6 +146,8 @@ def emit_interleaved(module: Module, symbol: str, nests: Sequence[Nest]) -> Phas
     plans = [(nest, nest.planned(module.isa)) for nest in nests]
     if len({_outermost(plan) for _, plan in plans}) > 1:
         return None
+    if any(plan.vectors.grouped for _, plan in plans):
+        return None
     first = plans[0][1].loops[:1]
     if not first or not enough(first[0]):
         return None
@@ -166,10 +168,12 @@ def _outermost(plan: Schedule) -> tuple[int, int | None] | None:
 def _emit(
     module: Module, symbol: str, plans: Sequence[tuple[Nest, Schedule]], items: Items
 ) -> Phase:
-    phase = PhaseFunction.of(module, symbol, (op for nest, _ in plans for op in nest.operands))
+    operands = (operand for nest, _ in plans for operand in nest.operands)
+    group = max(plan.vectors.lanes if plan.vectors.grouped else 1 for _, plan in plans)
+    phase = PhaseFunction.of(module, symbol, operands, group)
     e = phase.e
     sites = [
-        Site(e, plan, phase.pointers(nest.operands), nest.core, nest.reads_dst)
+        Site(e, plan, phase.pointers(nest.operands), nest.core, nest.reads_dst, group=phase.group)
         for nest, plan in plans
     ]
 

@@ -11,6 +11,7 @@ from dnnl.codegen.ir.builder import Type
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.codegen.nest.groups import line_of, parts_of_lines
 from dnnl.codegen.nest.schedule import widths
 from dnnl.codegen.nest.space import Space, stride
 from dnnl.codegen.nest.vectorize import Vectors, vectorize
@@ -60,13 +61,17 @@ def cut_reduction(
     _, vectors, _ = vectorize(space, part_lanes(isa, lanes), isa.caches)
     width = 1 if vectors.reduced else vectors.lanes
     parts = min(most_parts(isa, points, reduced), parts_of(isa, points, reduced, width))
+    multiple, shared = _MULTIPLE, line_of(isa, space)
+    if shared is not None:
+        multiple = max(multiple, shared[1])
+        parts = min(parts, parts_of_lines(points, reduced, shared[1]))
     count, number = 1, ZERO
     for axis in sorted(space.inner, key=lambda axis: -_longest_step(space, axis)):
         pieces = min(axis.extent, parts // count)
         size = -(-axis.extent // pieces)
         if 1 < size < axis.extent:
             rows = any(stride(access, axis) == 1 for access in space.reads)
-            size = even_piece(axis.extent, size, rows=rows)
+            size = even_piece(axis.extent, size, rows=rows, multiple=multiple)
         pieces = -(-axis.extent // size)
         if pieces > 1:
             part = Axis(pieces, f"{axis.name}_part")
@@ -85,11 +90,11 @@ def _registers(vectors: Vectors, results: int) -> int:
     return 2 * REGISTERS if even and results == 1 else REGISTERS
 
 
-def even_piece(extent: int, size: int, *, rows: bool) -> int:
+def even_piece(extent: int, size: int, *, rows: bool, multiple: int = _MULTIPLE) -> int:
     """A size of at least ``size`` that divides the extent, if one is near. ``rows`` of consecutive
-    elements are split between vectors instead."""
+    elements are split between vectors instead, at a ``multiple``."""
     if rows:
-        return -(-size // _MULTIPLE) * _MULTIPLE
+        return -(-size // multiple) * multiple
     sizes = range(size, min(2 * size, size + _MOST_SIZES))
     return next((s for s in sizes if extent % s == 0), size)
 

@@ -18,6 +18,7 @@ from llvmlite import ir
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir.builder import I8, I64, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.ir.work_group import WorkGroup
 from dnnl.codegen.memory.access import Operand
 from dnnl.runtime.image import Phase
 
@@ -29,7 +30,7 @@ class PhaseFunction:
     """A phase while it is emitted. ``e`` emits its code; ``arguments`` maps the slots that it uses
     to addresses."""
 
-    def __init__(self, module: Module, symbol: str, slots: Iterable[int]) -> None:
+    def __init__(self, module: Module, symbol: str, slots: Iterable[int], group: int = 1) -> None:
         self._symbol, self._slots = symbol, tuple(sorted(set(slots)))
         self._scratch = 0
         device = module.isa.device
@@ -43,12 +44,16 @@ class PhaseFunction:
             if device.annotate is not None:
                 device.annotate(self.e.function, module.isa.lanes)
             self.arguments = dict(zip(self._slots, self.e.function.args, strict=True))
+        self.group = WorkGroup(self.e, group) if group > 1 else None
 
     @staticmethod
-    def of(module: Module, symbol: str, operands: Iterable[Operand]) -> PhaseFunction:
-        """A phase that uses ``operands``."""
+    def of(
+        module: Module, symbol: str, operands: Iterable[Operand], group: int = 1
+    ) -> PhaseFunction:
+        """A phase that uses ``operands``, with work-groups of so many invocations if ``group`` is
+        above 1: each does one item together."""
         held = (operand.slot for operand in operands if operand.contents is None)
-        return PhaseFunction(module, symbol, held)
+        return PhaseFunction(module, symbol, held, group)
 
     def pointers(self, operands: Iterable[Operand]) -> dict[Operand, ir.Value]:
         """The address of each operand."""
@@ -72,13 +77,14 @@ class PhaseFunction:
             _, begin, end, _ = e.function.args
             e.loop(begin, end, item, unroll=False, name="item")
             return
-        number = device.item(e.b)
+        number = device.item(e.b) if self.group is None else self.group.number
 
         def one() -> Values:
             item(number)
             return ()
 
-        # Devices start whole groups, so there may be more invocations than items.
+        # Devices start whole groups, so there may be more invocations than items. The condition is
+        # the same for all invocations of a group that does one item.
         e.branch(e.b.icmp_unsigned("<", number, i64(count)), one, lambda: ())
 
     def share(self, units: ir.Value, items: int) -> tuple[ir.Value, ir.Value]:
@@ -122,4 +128,5 @@ class PhaseFunction:
     def end(self, count: int) -> Phase:
         """Finish the function, which has ``count`` work items."""
         self.e.b.ret_void()
-        return Phase(self._symbol, count, self._slots, self._scratch)
+        group = 1 if self.group is None else self.group.size
+        return Phase(self._symbol, count, self._slots, self._scratch, group)

@@ -121,7 +121,8 @@ class Point(PredicatedPlace):
         result = self._first()._with({}, absent=absent)._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
             return result
-        return reduce_lanes(self.e, result, merge)
+        group = self._site.group
+        return reduce_lanes(self.e, result, merge) if group is None else group.reduce(result, merge)
 
     def row_buffer(self) -> ir.Value | None:
         """A buffer with one vector for each iteration of the reduced axes, for `buffer_store`. None

@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, i64
+from dnnl.codegen.ir.work_group import WorkGroup
 from dnnl.codegen.memory.access import Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.deferred_store import DeferredStores
@@ -22,7 +23,8 @@ from dnnl.codegen.nest.schedule import Schedule
 class Site:
     """Where a nest is emitted: the emitter, the schedule and the addresses of the operands.
 
-    Whole vectors of the outputs ``streamed`` are stored non-temporally.
+    Whole vectors of the outputs ``streamed`` are stored non-temporally. ``group`` is the work-group
+    whose items are the lanes of vectors.
     """
 
     e: Emitter
@@ -31,6 +33,7 @@ class Site:
     core: ir.Type
     reads_dst: bool
     streamed: tuple[Operand, ...] = ()
+    group: WorkGroup | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,11 @@ class PredicatedPlace(Place):
     ) -> None:
         space, vectors = site.plan.space, site.plan.vectors
         lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
+        member = None
+        if site.group is not None and lane is not None:
+            # A lane of its own: the place along the vector is known at run time only.
+            env, member = {**env, lane: site.group.member}, lane
+            lane, lanes = None, 1
         super().__init__(
             site.e,
             site.pointers,
@@ -75,6 +83,7 @@ class PredicatedPlace(Place):
             core=site.core,
             known=known,
             deferred=deferred,
+            member=member,
         )
         self._site = site
 

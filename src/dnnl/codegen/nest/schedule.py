@@ -27,6 +27,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.memory.access import Access, Bound, Operand
 from dnnl.codegen.memory.address import Axis
+from dnnl.codegen.nest.groups import in_groups
 from dnnl.codegen.nest.loop_order import Loop, arrange, block_for_l1
 from dnnl.codegen.nest.space import Space, stride
 from dnnl.codegen.nest.vectorize import (
@@ -164,6 +165,11 @@ UNROLL = 4
 def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     """The schedule of ``space``."""
     space = space.merged()
+    shared = in_groups(isa, space)
+    if shared is not None:
+        space, vectors = shared
+        loops, _ = arrange(space.axes, space.reads, space.dst, None, space.step_bytes, isa.caches)
+        return Schedule(_settled(space), vectors, None, tuple(loops))
     lanes, _ = widths(isa, style.core)
     nibbles = space.outputs[0].desc.data_type.bits == 4
     if nibbles:

@@ -29,12 +29,14 @@ _UNIT_BITS = 128
 @dataclass(frozen=True, eq=False)
 class Vectors:
     """Vectors of ``lanes`` iterations. ``lane`` is the axis along a vector, ``loop`` the axis over
-    vectors. ``reduced`` vectors run along a reduction."""
+    vectors. ``reduced`` vectors run along a reduction. The lanes of ``grouped`` ones are the items
+    of a work-group, each of which has scalars."""
 
     lanes: int
     lane: Axis | None = None
     loop: Axis | None = None
     reduced: bool = False
+    grouped: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +66,14 @@ def crosses_lanes(space: Space, vectors: Vectors, access: Access) -> bool:
 def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors, Squares | None]:
     """Cut the vector axis into vectors of at most ``lanes`` lanes, and an axis of a strided operand
     into squares."""
-    every = (*space.axes, *space.inner)
-    line = min(every, key=lambda axis: _cost(space, axis, lanes), default=None)
+    line = vector_axis(space, lanes)
     if line is None:
         return space, Vectors(1), None
     reduced = line in space.inner
     if not reduced:
         space, line = _lengthened(space, space.outputs[0], line, lanes)
     lanes = min(lanes, _round_up_power(line.extent))
-    lane, loop = Axis(lanes, "lane"), Axis(-(-line.extent // lanes), line.name)
-    space = space.cut(line, loop, Affine.of(lane), lanes)
-    vectors = Vectors(lanes, lane, loop, reduced)
+    space, vectors = in_vectors(space, line, lanes)
     if reduced or lanes == 1:
         return space, vectors, None
     for access in space.reads:
@@ -82,6 +81,19 @@ def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors,
         if tile is not None:
             return _in_squares(space, vectors, access, tile, caches)
     return space, vectors, None
+
+
+def vector_axis(space: Space, lanes: int) -> Axis | None:
+    """The axis along which vectors of at most ``lanes`` lanes cost least; None without axes."""
+    every = (*space.axes, *space.inner)
+    return min(every, key=lambda axis: _cost(space, axis, lanes), default=None)
+
+
+def in_vectors(space: Space, line: Axis, lanes: int) -> tuple[Space, Vectors]:
+    """Cut the axis ``line`` into vectors of ``lanes`` lanes."""
+    reduced = line in space.inner
+    lane, loop = Axis(lanes, "lane"), Axis(-(-line.extent // lanes), line.name)
+    return space.cut(line, loop, Affine.of(lane), lanes), Vectors(lanes, lane, loop, reduced)
 
 
 def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:

@@ -322,7 +322,7 @@ class Engine(Backend):
         except Exception as error:
             raise sycl_devices.not_built(self.device, image.code, error) from None
         starts = [
-            _Start(kernel, phase.slots, *self._ranges(phase.count, kernel))
+            _Start(kernel, phase.slots, *self._ranges(phase.count, kernel, phase.group))
             for kernel, phase in zip(kernels, image.phases, strict=True)
         ]
         return Program(tuple(starts), len(image.code))
@@ -336,11 +336,13 @@ class Engine(Backend):
         ]
         return Program(tuple(starts), executable.nbytes)
 
-    def _ranges(self, count: int, kernel: Any) -> tuple[list[int], list[int]]:
-        """The global and the local range of ``count`` items: groups are as large as the device
-        prefers while each compute unit has several. A work item of a processor is large enough to
-        be one.
+    def _ranges(self, count: int, kernel: Any, own: int = 1) -> tuple[list[int], list[int]]:
+        """The global and the local range of ``count`` items: groups of ``own`` invocations if there
+        are several to an item, else as large as the device prefers while each compute unit has
+        several. A work item of a processor is large enough to be one.
         """
+        if own > 1:
+            return [count * own], [own]
         if self.device.is_cpu:
             return [count], [1]
         least = kernel.preferred_work_group_size_multiple
