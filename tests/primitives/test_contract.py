@@ -261,6 +261,7 @@ def test_an_interrupt_at_any_point_leaves_the_cache_to_others() -> None:
             return trace
 
         before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 asks once, when tracing begins
         try:
             sys.settrace(trace)
             cache.get("key", lambda: 7)

@@ -69,3 +69,10 @@ def test_dlpack_does_not_copy_behind_your_back() -> None:
     )
     with pytest.raises(BufferError, match=message):
         np.from_dlpack(Memory(MemoryDesc((2, 5, 2, 3), "f32", "nChw4c"), CPU))
+
+
+def test_memory_of_the_host_has_no_streams() -> None:
+    memory = Memory.from_numpy(np.ones((2, 3), np.float32))
+    assert memory.__dlpack__(stream=None)
+    with pytest.raises(InvalidArguments, match="stream = 1: memory of the host has no streams"):
+        memory.__dlpack__(stream=1)

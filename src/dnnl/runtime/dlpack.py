@@ -130,6 +130,9 @@ def export(array: np.ndarray, device: tuple[int, int] = (CPU, 0), **options: Any
     NumPy makes the capsule. What it cannot say is written into that afterwards: the device, and the
     types that it lacks, of which it exports the bits as integers.
     """
+    stream = options.get("stream")
+    if stream is not None and device[0] == CPU:
+        raise InvalidArguments("stream", stream, "memory of the host has no streams", "pass None")
     code = _EXTRA_CODES.get(array.dtype)
     source = array if code is None else array.view(f"u{array.itemsize}")
     capsule = source.__dlpack__(**options)
