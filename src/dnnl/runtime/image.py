@@ -27,7 +27,7 @@ class Phase:
     beyond ``count`` does nothing. With a ``group`` above 1 it starts ``count`` groups of exactly so
     many invocations, which do an item together. A phase whose sizes only executions know divides
     its work among all invocations: it may be started for any number of items, of which ``count`` is
-    the least that suits; `Backend.sized` is told the number that an execution has work for.
+    the least that suits; `Backend.sized` gets the number that an execution has work for.
 
     A phase starts when the one before it is complete.
     """
