@@ -136,3 +136,17 @@ def test_memory_that_a_device_has_not() -> None:
     with pytest.raises(OutOfMemory, match="allocates at most"):
         Memory(MemoryDesc((1 << 45,), "u8"), engine)
     check_usable(Stream(engine))
+
+
+def test_several_failures_are_raised_once() -> None:
+    """A wait forgets all launches that are done, whatever failed before."""
+    engine = Engine("sycl")
+    stream, large = Stream(engine), engine.load(image(LARGE))
+    memory = Memory.from_numpy(VALUES, engine=engine)
+    events = [stream.queue.submit(large, [memory.argument], 1) for _ in range(3)]
+    primitive().execute(stream, {Arg.SRC: memory, Arg.DST: memory})
+    with pytest.raises(Error, match="a launch of kernel"):
+        stream.wait()
+    stream.wait()
+    assert all(event.done and event.failed for event in events)
+    assert (memory.numpy() == VALUES * VALUES).all()

@@ -112,9 +112,13 @@ class Launch(Event):
                 self.event.wait()
             except Exception as error:  # dpctl has no class for what a device reports later
                 self.error = sycl_devices.failed("an execution", self._queue.sycl_device, error)
-        self._arguments = None
+        self.release()
         if self.error is not None:
             raise self.error
+
+    def release(self) -> None:
+        """Forget the arguments of an execution that is done."""
+        self._arguments = None
 
     @property
     def seconds(self) -> float | None:
@@ -238,7 +242,9 @@ class SyclQueue(Queue[Program]):
     def _release(self) -> None:
         """Forget the first launches that are done."""
         while self._launches and self._launches[0].done:
-            self._failure = self._failure or self._launches.popleft().error
+            launch = self._launches.popleft()
+            launch.release()
+            self._failure = self._failure or launch.error
 
     def finish(self) -> None:
         """Return when all that was submitted is done, without raising its errors."""
