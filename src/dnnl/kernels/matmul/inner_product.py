@@ -19,7 +19,6 @@ from dnnl.kernels.product.loops.form import Product, along_line
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.product.plan.dot_kind import panel_vectors
-from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
@@ -121,8 +120,8 @@ def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
     return product_conf.refuse_matrices(problem) or product_conf.plan(
         problem,
         isa,
-        (Arg.SRC, problem.src),
-        (Arg.WEIGHTS, problem.weights),
+        (problem.arguments[0], problem.src),
+        (problem.arguments[1], problem.weights),
         prod(problem.src.dims[1:]),
         _shape(isa),
     )

@@ -151,13 +151,13 @@ def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
     refusal = product_conf.refuse_matrices(problem)
     if refusal is not None:
         return refusal
-    src: Argument = (Arg.SRC, problem.src)
-    weights: Argument = (Arg.WEIGHTS, problem.weights)
+    src: Argument = (problem.arguments[0], problem.src)
+    weights: Argument = (problem.arguments[1], problem.weights)
     if packed(problem.weights) is not None:
         return _plan_packed(replace(problem, weights=as_panels(problem.weights)), isa, weights)
     if column_major(problem):
         problem = transposed(problem)
-        src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
+        src, weights = (problem.arguments[0], problem.src), (problem.arguments[1], problem.weights)
     return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], shape(isa))
 
 
@@ -210,6 +210,7 @@ def transposed(problem: ProductProblem) -> ProductProblem:
     """The product of the transposed matrices, which is the transposed product."""
     post_ops = tuple(entry.mapped(transposed_desc) for entry in problem.post_ops)
     given = problem.quantization
+    of_src, of_weights, of_dst = problem.arguments
     first = problem.dst.ndims - 2
     scales, zero_points = (
         tuple((arg, _transposed_spec(spec, first)) for arg, spec in specs)
@@ -223,6 +224,7 @@ def transposed(problem: ProductProblem) -> ProductProblem:
         post_ops,
         Quantization(scales, zero_points, given.adjust),
         problem.narrow,
+        arguments=(of_weights, of_src, of_dst),
     )
 
 

@@ -251,7 +251,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
     if not _compacts_strides(problem, isa):
         return plan(flatten(problem), isa)
     scratchpad, view = Scratchpad(), _strided_view(problem)
-    slot, src = scratchpad.copy((Arg.SRC, view), _channels_last(view))
+    slot, src = scratchpad.copy((problem.arguments[0], view), _channels_last(view))
     d, h, w = (replace(own, src=own.dst, stride=1) for own in problem.space)
     return plan(flatten(replace(problem, src=src, space=(d, h, w))), isa, slot, scratchpad)
 
@@ -285,20 +285,22 @@ def _strided_view(problem: ConvolutionProblem) -> MemoryDesc:
 def plan(
     problem: ConvolutionProblem,
     isa: Isa,
-    slot: int = Arg.SRC,
+    slot: int | None = None,
     scratchpad: Scratchpad | None = None,
     *,
     whole: bool = True,
 ) -> ConvolutionConf:
     """Plan a convolution that nothing refuses.
 
-    Its src is the argument ``slot``, or a part of ``scratchpad`` that was copied before. Only the
-    ``whole`` of a src is up-converted before it is multiplied.
+    Its src is that of its arguments, or in ``slot``, a part of ``scratchpad`` that was copied
+    before. Only the ``whole`` of a src is up-converted before it is multiplied.
     """
+    of_src, of_weights, of_dst = problem.arguments
+    slot = of_src if slot is None else slot
     scratchpad = scratchpad or Scratchpad()
     copy_out: Relayout | None = None
-    dst: Argument = (Arg.DST, problem.dst)
-    weights: Argument = (Arg.WEIGHTS, problem.weights)
+    dst: Argument = (of_dst, problem.dst)
+    weights: Argument = (of_weights, problem.weights)
     dequantized = NONE
     if becomes_floats(problem) and Arg.WEIGHTS in dict(problem.quantization.zero_points):
         dequantized = problem.quantization.of_arguments((Arg.WEIGHTS,))
@@ -350,7 +352,7 @@ def plan(
         post_ops=problem.post_ops,
         quantization=problem.quantization,
         dequantized=dequantized,
-        factors=(Arg.SRC, Arg.WEIGHTS),
+        factors=(of_src, of_weights),
         multiply=dot,
         core=core,
         blocking=_blocking(problem, read, panels, dot, isa),

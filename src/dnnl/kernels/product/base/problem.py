@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.shared.types import FLOATS
+from dnnl.types.arg import Arg
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
@@ -26,7 +27,8 @@ class ProductProblem:
 
     ``bias`` may be the zero descriptor. f32 operands may be multiplied as ``narrow``. With
     ``stochastic`` dst is rounded stochastically. ``reductions`` describes precomputed sums of the
-    rows of src, if the user gives them.
+    rows of src, if the user gives them. ``arguments`` are src, weights and dst at execution: in a
+    gradient, these are other tensors.
     """
 
     src: MemoryDesc
@@ -39,6 +41,7 @@ class ProductProblem:
     dropout: Dropout | None = None
     stochastic: bool = False
     reductions: ScaleSpec | None = None
+    arguments: tuple[int, int, int] = (Arg.SRC, Arg.WEIGHTS, Arg.DST)
 
 
 @dataclass(frozen=True)

@@ -358,7 +358,7 @@ def _result(
     problem: ProductProblem, core: DataType, shape: Shape, scratchpad: Scratchpad
 ) -> tuple[Argument, Relayout | None]:
     """What the product writes, and the copy behind it if that is not dst."""
-    dst: Argument = (Arg.DST, problem.dst)
+    dst: Argument = (problem.arguments[2], problem.dst)
     passed = problem.dropout is not None or problem.stochastic
     passed |= problem.quantization.computed is not None
     if problem.dst.data_type.bits >= 8 and shape.dst_walkable(problem.dst) and not passed:
