@@ -6,7 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
-from dnnl.reference.convolution import convolution
+from dnnl.reference.convolution import (
+    convolution,
+    convolution_backward_data,
+    convolution_backward_weights,
+)
+from dnnl.reference.product import bias_gradient
 from tests.reference.agreement import assert_agree, random, tensor
 
 PEERS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -58,6 +63,45 @@ def test_agrees_with_pytorch(case: Case, with_bias: bool) -> None:
         groups=groups,
     )
     assert_agree(got, want)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_agree_with_autograd(case: Case) -> None:
+    groups, ic, oc, spatial, kernel, strides, left, right, dilations = case
+    src = random(1, 2, groups * ic, *spatial)
+    weights = random(2, groups, oc, ic, *kernel)
+    leaves = tensor(src).requires_grad_(), tensor(weights).requires_grad_()
+    bias = torch.zeros(groups * oc, dtype=torch.float64, requires_grad=True)
+    widths = [w for pair in zip(reversed(left), reversed(right), strict=True) for w in pair]
+    dst = PEERS[len(spatial)](
+        F.pad(leaves[0], widths),
+        leaves[1].flatten(0, 1),
+        bias,
+        stride=strides,
+        dilation=tuple(d + 1 for d in dilations),
+        groups=groups,
+    )
+    diff_dst = random(4, *dst.shape)
+    want = torch.autograd.grad(dst, (*leaves, bias), tensor(diff_dst))
+
+    place = {"strides": strides, "padding_l": left, "dilations": dilations}
+    got = convolution_backward_data(diff_dst, weights, spatial=spatial, **place)
+    assert_agree(got, want[0])
+    got = convolution_backward_weights(src, diff_dst, weights.shape, **place)
+    assert_agree(got, want[1])
+    assert_agree(bias_gradient(diff_dst), want[2])
+    if groups == 1:
+        got = convolution_backward_data(diff_dst, weights[0], spatial=spatial, **place)
+        assert_agree(got, want[0])
+        got = convolution_backward_weights(src, diff_dst, weights.shape[1:], **place)
+        assert_agree(got, want[1][0])
+
+
+def test_gradients_without_images_are_zero() -> None:
+    src, diff_dst = random(1, 0, 4, 5), random(2, 0, 6, 3)
+    got = convolution_backward_weights(src, diff_dst, (2, 3, 2, 3), strides=(1,), padding_l=(0,))
+    assert_agree(got, torch.zeros(2, 3, 2, 3, dtype=torch.float64), rtol=0)
+    assert_agree(bias_gradient(diff_dst), torch.zeros(6, dtype=torch.float64), rtol=0)
 
 
 def test_padding_right_defaults_to_left() -> None:

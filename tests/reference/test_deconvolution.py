@@ -6,7 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
-from dnnl.reference.deconvolution import deconvolution
+from dnnl.reference.deconvolution import (
+    deconvolution,
+    deconvolution_backward_data,
+    deconvolution_backward_weights,
+)
 from tests.reference.agreement import assert_agree, random, tensor
 
 PEERS = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -54,6 +58,35 @@ def test_agrees_with_pytorch(case: Case, with_bias: bool) -> None:
         dilations=dilations,
     )
     assert_agree(got, want)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_agree_with_autograd(case: Case) -> None:
+    groups, ic, oc, spatial, kernel, strides, padding, behind, dilations = case
+    src = random(1, 2, groups * ic, *spatial)
+    weights = random(2, groups, oc, ic, *kernel)
+    leaves = tensor(src).requires_grad_(), tensor(weights).requires_grad_()
+    dst = PEERS[len(spatial)](
+        leaves[0],
+        leaves[1].transpose(1, 2).flatten(0, 1),
+        stride=strides,
+        padding=padding,
+        output_padding=behind,
+        groups=groups,
+        dilation=tuple(d + 1 for d in dilations),
+    )
+    diff_dst = random(4, *dst.shape)
+    want = torch.autograd.grad(dst, leaves, tensor(diff_dst))
+
+    place = {"strides": strides, "padding_l": padding, "dilations": dilations}
+    right = [p - b for p, b in zip(padding, behind, strict=True)]
+    got = deconvolution_backward_data(diff_dst, weights, padding_r=right, **place)
+    assert_agree(got, want[0])
+    got = deconvolution_backward_weights(src, diff_dst, weights.shape, **place)
+    assert_agree(got, want[1])
+    if groups == 1:
+        got = deconvolution_backward_weights(src, diff_dst, weights.shape[1:], **place)
+        assert_agree(got, want[1][0])
 
 
 def test_what_nothing_reaches_is_the_bias_alone() -> None:

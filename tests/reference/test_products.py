@@ -6,8 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
-from dnnl.reference.inner_product import inner_product
+from dnnl.reference.inner_product import (
+    inner_product,
+    inner_product_backward_data,
+    inner_product_backward_weights,
+)
 from dnnl.reference.matmul import matmul
+from dnnl.reference.product import bias_gradient
 from tests.reference.agreement import assert_agree, random, tensor
 
 
@@ -42,3 +47,16 @@ def test_inner_product(spatial: tuple[int, ...], with_bias: bool) -> None:
         tensor(src).flatten(1), tensor(weights).flatten(1), None if bias is None else tensor(bias)
     )
     assert_agree(inner_product(src, weights, bias), want)
+
+
+@pytest.mark.parametrize("batch", [0, 4])
+@pytest.mark.parametrize("spatial", [(), (3,), (2, 3, 2)])
+def test_gradients_of_an_inner_product(spatial: tuple[int, ...], batch: int) -> None:
+    src, weights = random(1, batch, 3, *spatial), random(2, 5, 3, *spatial)
+    leaves = [tensor(array).requires_grad_() for array in (src, weights, random(3, 5))]
+    dst = F.linear(leaves[0].flatten(1), leaves[1].flatten(1), leaves[2])
+    diff_dst = random(4, *dst.shape)
+    want = torch.autograd.grad(dst, leaves, tensor(diff_dst))
+    assert_agree(inner_product_backward_data(diff_dst, weights), want[0])
+    assert_agree(inner_product_backward_weights(src, diff_dst), want[1])
+    assert_agree(bias_gradient(diff_dst), want[2])

@@ -3,22 +3,26 @@ and k of which o = i * stride + k * (dilation + 1) - padding_l."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
-from dnnl.reference.product import ProductSpecification
-from dnnl.reference.rule import Rule
+from dnnl.reference.convolution import (
+    SlidingSpecification,
+    convolution,
+    convolution_backward_data,
+    convolution_backward_weights,
+)
 from dnnl.reference.specification import Description, Values
 from dnnl.reference.tolerance import EXACT, PRODUCT_SUM, QUANTIZED_SUM
 from dnnl.types.arg import Arg
-from dnnl.types.kinds import Alg
+from dnnl.types.kinds import PropKind
 
-TOLERANCE = PRODUCT_SUM  # length: IC / G times the kernel's volume
+TOLERANCE = PRODUCT_SUM
+# length: IC / G times the kernel's volume, of gradients of data OC / G; of those of weights the
+# images times the pixels of src
 QUANTIZED_TOLERANCE = QUANTIZED_SUM
 # Nothing is done to them, and dst is s32.
 INTEGER_TOLERANCE = EXACT
@@ -40,68 +44,80 @@ def deconvolution(
     ``weights`` is [OC, IC, kernel...], or [G, OC/G, IC/G, kernel...] with groups, which its rank
     tells; ``bias`` is [OC]. Dilation 0 is dense.
     """
-    data, kernels = f64(src), f64(weights)
-    if kernels.ndim == data.ndim:
-        kernels = kernels[np.newaxis]
-    groups, oc, ic, *kernel = kernels.shape
-    n, _, *sizes = data.shape
-    steps = [1 + d for d in dilations or [0] * len(kernel)]
-    # All that any tap reaches, from the first element in front of the padding on.
-    reach = [
-        max((size - 1) * s + (k - 1) * step + 1, p + out)
-        for size, s, k, step, p, out in zip(
-            sizes, strides, kernel, steps, padding_l, spatial, strict=True
-        )
-    ]
-    spread = np.zeros((n, groups, oc, *reach))
-    grouped = data.reshape(n, groups, ic, *sizes)
-    everywhere = (slice(None),) * 3
-    taps = itertools.product(*map(range, kernel)) if prod(sizes) else ()
-    for tap in taps:
-        reached = tuple(
-            slice(k * step, k * step + (size - 1) * s + 1, s)
-            for k, step, size, s in zip(tap, steps, sizes, strides, strict=True)
-        )
-        values = kernels[everywhere + tap]
-        spread[everywhere + reached] += np.einsum(
-            "goi,ngi...->ngo...", values, grouped, optimize=True
-        )
-    inside = tuple(slice(p, p + out) for p, out in zip(padding_l, spatial, strict=True))
-    dst = spread[everywhere + inside].reshape(n, groups * oc, *spatial)
+    kernels = _exchanged(f64(weights), f64(src).ndim - 2)
+    dst = convolution_backward_data(
+        src, kernels, spatial=spatial, strides=strides, padding_l=padding_l, dilations=dilations
+    )
     if bias is not None:
         dst = dst + f64(bias).reshape(-1, *[1] * len(spatial))
     return dst
 
 
-_WINOGRAD = 2e-5
+def deconvolution_backward_data(
+    diff_dst: ArrayLike,
+    weights: ArrayLike,
+    *,
+    strides: Sequence[int],
+    padding_l: Sequence[int],
+    padding_r: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+) -> Array:
+    """The gradient of the src of a deconvolution: the convolution of ``diff_dst`` that it is the
+    transpose of."""
+    kernels = _exchanged(f64(weights), f64(diff_dst).ndim - 2)
+    return convolution(
+        diff_dst,
+        kernels,
+        strides=strides,
+        padding_l=padding_l,
+        padding_r=padding_r,
+        dilations=dilations,
+    )
 
 
-class _Deconvolution(ProductSpecification):
+def deconvolution_backward_weights(
+    src: ArrayLike,
+    diff_dst: ArrayLike,
+    weights_dims: Sequence[int],
+    *,
+    strides: Sequence[int],
+    padding_l: Sequence[int],
+    dilations: Sequence[int] | None = None,
+) -> Array:
+    """The gradient of the weights of a deconvolution, of ``weights_dims``: that of the convolution
+    that has read ``diff_dst`` and made ``src``, with the channels exchanged."""
+    space = f64(src).ndim - 2
+    head, (oc, ic) = weights_dims[: -space - 2], weights_dims[-space - 2 : -space]
+    exchanged = *head, ic, oc, *weights_dims[-space:]
+    gradient = convolution_backward_weights(
+        diff_dst, src, exchanged, strides=strides, padding_l=padding_l, dilations=dilations
+    )
+    return _exchanged(gradient, space)
+
+
+def _exchanged(weights: Array, space: int) -> Array:
+    """Weights with output channels in the place of input channels, before ``space`` dimensions of
+    the kernel."""
+    return np.swapaxes(weights, -space - 2, -space - 1)
+
+
+class _Deconvolution(SlidingSpecification):
     """The transpose of a correlation."""
 
-    def length(self, desc: Description) -> int:
-        """The taps of one group's channels, as if each output met all of them."""
-        grouped = desc.weights_desc.ndims > desc.src_desc.ndims
-        return prod(desc.weights_desc.dims[2 if grouped else 1 :])
+    smaller = Arg.SRC
 
     def product(self, desc: Description, values: Values) -> Array:
-        """The transposed correlation and the bias."""
-        return deconvolution(
-            values[Arg.SRC],
-            values[Arg.WEIGHTS],
-            values.get(Arg.BIAS),
-            spatial=desc.dst_desc.dims[2:],
-            strides=desc.strides,
-            padding_l=desc.padding_l,
-            dilations=desc.dilations,
-        )
-
-    def rule(
-        self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
-    ) -> Rule:
-        """Equality, but for Winograd's transforms."""
-        winograd = desc.alg_kind is Alg.deconvolution_winograd
-        return Rule(_WINOGRAD if winograd else 0.0, zeros=self.zeros)
+        """The transposed correlation and the bias, or a gradient."""
+        place = {name: getattr(desc, name) for name in ("strides", "padding_l", "dilations")}
+        if desc.propagation is PropKind.backward_data:
+            factors = values[Arg.DIFF_DST], values[Arg.WEIGHTS]
+            return deconvolution_backward_data(*factors, padding_r=desc.padding_r, **place)
+        if desc.propagation is PropKind.backward_weights:
+            src, gradient = values[Arg.SRC], values[Arg.DIFF_DST]
+            dims = desc.diff_weights_desc.dims
+            return deconvolution_backward_weights(src, gradient, dims, **place)
+        operands = values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS)
+        return deconvolution(*operands, spatial=desc.dst_desc.dims[2:], **place)
 
 
 SPECIFICATION = _Deconvolution()
