@@ -6,12 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
-from dnnl.reference.convolution import (
-    convolution,
-    convolution_backward_data,
-    convolution_backward_weights,
-)
+from dnnl.reference.convolution import convolution
 from dnnl.reference.product import bias_gradient
+from dnnl.reference.sliding import correlation_backward_data, correlation_backward_weights
 from tests.reference.agreement import assert_agree, random, tensor
 
 PEERS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -85,21 +82,21 @@ def test_gradients_agree_with_autograd(case: Case) -> None:
     want = torch.autograd.grad(dst, (*leaves, bias), tensor(diff_dst))
 
     place = {"strides": strides, "padding_l": left, "dilations": dilations}
-    got = convolution_backward_data(diff_dst, weights, spatial=spatial, **place)
+    got = correlation_backward_data(diff_dst, weights, spatial=spatial, **place)
     assert_agree(got, want[0])
-    got = convolution_backward_weights(src, diff_dst, weights.shape, **place)
+    got = correlation_backward_weights(src, diff_dst, weights.shape, **place)
     assert_agree(got, want[1])
     assert_agree(bias_gradient(diff_dst), want[2])
     if groups == 1:
-        got = convolution_backward_data(diff_dst, weights[0], spatial=spatial, **place)
+        got = correlation_backward_data(diff_dst, weights[0], spatial=spatial, **place)
         assert_agree(got, want[0])
-        got = convolution_backward_weights(src, diff_dst, weights.shape[1:], **place)
+        got = correlation_backward_weights(src, diff_dst, weights.shape[1:], **place)
         assert_agree(got, want[1][0])
 
 
 def test_gradients_without_images_are_zero() -> None:
     src, diff_dst = random(1, 0, 4, 5), random(2, 0, 6, 3)
-    got = convolution_backward_weights(src, diff_dst, (2, 3, 2, 3), strides=(1,), padding_l=(0,))
+    got = correlation_backward_weights(src, diff_dst, (2, 3, 2, 3), strides=(1,), padding_l=(0,))
     assert_agree(got, torch.zeros(2, 3, 2, 3, dtype=torch.float64), rtol=0)
     assert_agree(bias_gradient(diff_dst), torch.zeros(6, dtype=torch.float64), rtol=0)
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
-from dnnl.reference.convolution import (
+from dnnl.reference.sliding import (
     SlidingSpecification,
-    convolution,
-    convolution_backward_data,
-    convolution_backward_weights,
+    correlation,
+    correlation_backward_data,
+    correlation_backward_weights,
 )
 from dnnl.reference.specification import Description, Values
 from dnnl.reference.tolerance import EXACT, PRODUCT_SUM, QUANTIZED_SUM
@@ -45,7 +45,7 @@ def deconvolution(
     tells; ``bias`` is [OC]. Dilation 0 is dense.
     """
     kernels = _exchanged(f64(weights), f64(src).ndim - 2)
-    dst = convolution_backward_data(
+    dst = correlation_backward_data(
         src, kernels, spatial=spatial, strides=strides, padding_l=padding_l, dilations=dilations
     )
     if bias is not None:
@@ -65,7 +65,7 @@ def deconvolution_backward_data(
     """The gradient of the src of a deconvolution: the convolution of ``diff_dst`` that it is the
     transpose of."""
     kernels = _exchanged(f64(weights), f64(diff_dst).ndim - 2)
-    return convolution(
+    return correlation(
         diff_dst,
         kernels,
         strides=strides,
@@ -89,7 +89,7 @@ def deconvolution_backward_weights(
     space = f64(src).ndim - 2
     head, (oc, ic) = weights_dims[: -space - 2], weights_dims[-space - 2 : -space]
     exchanged = *head, ic, oc, *weights_dims[-space:]
-    gradient = convolution_backward_weights(
+    gradient = correlation_backward_weights(
         diff_dst, src, exchanged, strides=strides, padding_l=padding_l, dilations=dilations
     )
     return _exchanged(gradient, space)
