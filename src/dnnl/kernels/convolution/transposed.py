@@ -15,6 +15,7 @@ from dnnl.codegen.memory.access import Bound
 from dnnl.codegen.nest.windows import Window, containing
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.depthwise.depthwise import Walk
+from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, build_rows
 from dnnl.kernels.convolution.direct import convolution
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf, Piece, products
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
@@ -26,6 +27,11 @@ from dnnl.kernels.product.loops import phases
 @dataclass(frozen=True, kw_only=True)
 class DeconvolutionProblem(ConvolutionProblem):
     """A forward deconvolution: in ``space``, strides and dilations are distances in dst."""
+
+    @property
+    def transposed(self) -> bool:
+        """Strides and dilations are distances in dst."""
+        return True
 
     @property
     def step(self) -> tuple[int, int]:
@@ -62,8 +68,11 @@ def build(conf: ConvolutionConf, isa: Isa) -> Kernel:
     return phases.build("deconvolution", conf, isa, products, convolution.before_products)
 
 
-def build_depthwise(conf: depthwise.DepthwiseConf, isa: Isa) -> Kernel:
-    """One nest over the elements of dst that sums the elements of src that contribute to each."""
+def build_depthwise(conf: depthwise.DepthwiseConf | DepthwiseRowsConf, isa: Isa) -> Kernel:
+    """Rows of dst, or one nest over its elements that sums the elements of src that contribute to
+    each."""
+    if isinstance(conf, DepthwiseRowsConf):
+        return build_rows("depthwise_transposed", conf, isa)
     problem = conf.problem
     spatial = problem.dst.padded_dims[2:]
     sizes = (*(1,) * (3 - len(spatial)), *spatial)

@@ -44,7 +44,6 @@ from dnnl.kernels.product.base.store import Store
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import BYTES
 from dnnl.runtime.image import Phase
-from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -71,7 +70,9 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseBytesConf | None:
         None,
     )
     src, weights, dst = problem.src, problem.weights, problem.dst
-    if instruction is None or not isa.masked_bytes or prod(weights.dims[3:]) > _MOST_TAPS:
+    if instruction is None or not isa.masked_bytes or problem.transposed:
+        return None
+    if prod(weights.dims[3:]) > _MOST_TAPS:
         return None
     bytewise = src.data_type in BYTES and weights.data_type is DataType.s8
     if not (bytewise and _in_line(src, 1) and _in_line(dst, 1)) or dst.has_zero_dim:
@@ -79,7 +80,7 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseBytesConf | None:
     if not has_scalar_src_zero_point(problem):
         return None
     scratchpad = Scratchpad()
-    read: Argument = (Arg.WEIGHTS, weights)
+    read: Argument = (problem.arguments[1], weights)
     if not _in_line(weights, 0):
         letters = "bcdefg"[: weights.ndims - 1]
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))

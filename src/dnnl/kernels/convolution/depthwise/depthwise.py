@@ -128,7 +128,7 @@ def _walk(space: Spatial, name: str) -> Walk:
 def build(conf: DepthwiseConf | DepthwiseRowsConf, isa: Isa) -> Kernel:
     """One nest over the output that sums the taps, unless rows are computed at a time."""
     if isinstance(conf, DepthwiseRowsConf):
-        return build_rows(conf, isa)
+        return build_rows("depthwise", conf, isa)
     return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
 
 
@@ -161,18 +161,19 @@ def emit_walk(
 ) -> Phase:
     """Write the phase ``name``, one nest along ``walks``: depth, height and width."""
     n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
+    of_src, of_weights, of_dst = problem.arguments
     outs = [axis for walk in walks for axis in walk.parallel]
     taps = [walk.reduced for walk in walks]
     pairs = tuple(bound for walk in walks for bound in walk.pairs)
     batch, channel = Affine.of(n), Affine.of(c)
     seen = activation_index(problem.src, batch, (channel,), [walk.src for walk in walks])
     bare = frozenset(range(2, problem.src.ndims))  # padding of a block is no tap
-    src = Operand(arguments.slot(Arg.SRC), problem.src, seen, inside=pairs, bare=bare)
+    src = Operand(arguments.slot(of_src), problem.src, seen, inside=pairs, bare=bare)
     offsets = [walk.tap for walk in walks]
     index = weights_index(problem.weights, True, channel, ZERO, ZERO, offsets)
-    weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index, inside=pairs)
+    weights = Operand(arguments.slot(of_weights), problem.weights, index, inside=pairs)
     where = activation_index(problem.dst, batch, (channel,), [walk.dst for walk in walks])
-    dst = Operand(arguments.slot(Arg.DST), problem.dst, where)
+    dst = Operand(arguments.slot(of_dst), problem.dst, where)
     inputs = [src, weights]
     bias = None
     if not problem.bias.is_zero:

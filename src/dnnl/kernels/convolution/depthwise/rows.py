@@ -98,14 +98,15 @@ class RowsTensors:
     def of(conf: DepthwiseRowsConf, walk: RowsWalk, arguments: Arguments) -> RowsTensors:
         """The tensors of a problem along the axes of dst."""
         problem, channel, zeros = conf.problem, walk.columns.form, [ZERO] * 3
+        of_src, _, of_dst = problem.arguments
         image, there = Affine.of(walk.batch), list(map(Affine.of, walk.places))
 
-        def activation(arg: Arg, desc: MemoryDesc, at: list[Affine]) -> Operand:
+        def activation(arg: int, desc: MemoryDesc, at: list[Affine]) -> Operand:
             index = activation_index(desc, image, (channel,), at)
             return Operand(arguments.slot(arg), desc, index)
 
-        src = activation(Arg.SRC, problem.src, zeros)
-        dst = activation(Arg.DST, problem.dst, there)
+        src = activation(of_src, problem.src, zeros)
+        dst = activation(of_dst, problem.dst, there)
         slot, desc = conf.weights
         index = weights_index(desc, True, channel, ZERO, ZERO, zeros)
         weights = Operand(arguments.slot(slot), desc, index)
@@ -175,11 +176,11 @@ class DepthwiseRowsWriter(ABC):
         """Write one work item."""
 
 
-def build_rows(conf: DepthwiseRowsConf, isa: Isa) -> Kernel:
-    """The copies of weights, and the convolution."""
-    module, arguments = Module("depthwise", isa), Arguments()
-    phases = emit_copies(module, "depthwise", conf.copies_in, arguments)
-    phases.append(conf.emit(module, "depthwise", arguments))
+def build_rows(name: str, conf: DepthwiseRowsConf, isa: Isa) -> Kernel:
+    """The kernel ``name``: the copies of weights, and the convolution."""
+    module, arguments = Module(name, isa), Arguments()
+    phases = emit_copies(module, name, conf.copies_in, arguments)
+    phases.append(conf.emit(module, name, arguments))
     return Kernel(module, tuple(phases), arguments.ids)
 
 

@@ -11,6 +11,13 @@ For a row of three taps a tile of 8 outputs loads 10 pixels and 3 weights for 24
 loop skips rows of taps above and below the image. The first and the last tiles of a row, whose taps
 may be outside, are unrolled for their positions. Bytes are converted to f32, which represents their
 sums exactly.
+
+A transposed convolution differs in which pixels an output reads. With stride 2::
+
+    outputs   o0 += w1*p0                   tiles begin at multiples of the stride
+              o1 += w2*p0 + w0*p1
+              o2 +=         w1*p1
+              o3 +=         w2*p1 + w0*p2
 """
 
 from __future__ import annotations
@@ -32,6 +39,7 @@ from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import Tile, TileShape
 from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.depthwise.lines import Line, Taps
 from dnnl.kernels.convolution.depthwise.rows import (
     DepthwiseRowsConf,
     DepthwiseRowsWriter,
@@ -40,12 +48,10 @@ from dnnl.kernels.convolution.depthwise.rows import (
     three,
 )
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
-from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Columns, Store
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
-from dnnl.kernels.shared.types import BYTES, FLOATS
+from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
 from dnnl.runtime.image import Phase
-from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
@@ -77,17 +83,17 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
         return None
     types = {src.data_type, weights.data_type}
     if (
-        not types <= FLOATS | BYTES
+        not types <= FLOATS | BYTES | SMALL_FLOATS
         or dst.data_type.bits < 8
         or not has_scalar_src_zero_point(problem)
     ):
         return None
-    width = problem.space[2]
+    width = Line(problem.space[2], problem.transposed)
     places = _places(width, isa)
-    if places is None or width.kernel > _MOST_TAPS:
+    if places is None or width.space.kernel > _MOST_TAPS:
         return None
     scratchpad = Scratchpad()
-    read: Argument = (Arg.WEIGHTS, weights)
+    read: Argument = (problem.arguments[1], weights)
     if not _in_vectors(weights, 0, isa):
         letters = "bcdefg"[: weights.ndims - 1]
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
@@ -101,22 +107,20 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
     )
 
 
-def _places(width: Spatial, isa: Isa) -> int | None:
+def _places(width: Line, isa: Isa) -> int | None:
     """The outputs of a tile, which share registers with a row of weights; None if too many tiles
-    would have borders."""
-    most = max(2, min(_MOST_PLACES, isa.registers - width.kernel - 2))
-    places = -(-width.dst // -(-width.dst // most))
-    inner, last = _inner(width, places)
-    borders = inner + -(-width.dst // places) - last
-    written = (borders + 1) * places * width.kernel
+    would have borders, or the stride of a transposed convolution is longer."""
+    own = width.space
+    most = max(2, min(_MOST_PLACES, isa.registers - own.kernel - 2))
+    places = -(-own.dst // -(-own.dst // most))
+    if width.transposed:
+        places = min(-(-places // own.stride), most // own.stride) * own.stride
+        if not places:
+            return None
+    inner, last = width.inner(places)
+    borders = inner + -(-own.dst // places) - last
+    written = (borders + 1) * places * own.kernel
     return places if borders <= _MOST_BORDERS and written <= _MOST_LINES else None
-
-
-def _inner(width: Spatial, places: int) -> tuple[int, int]:
-    """The full tiles whose taps are all inside of a row, as a half-open range."""
-    low, high = width.inner
-    first = -(-low // places)
-    return first, max(first, high // places)
 
 
 def _in_vectors(desc: MemoryDesc, dim: int, isa: Isa) -> bool:
@@ -140,13 +144,13 @@ def _whole(desc: MemoryDesc, isa: Isa) -> bool:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of outputs of some panels: its position, the ``offset`` of its first tap in src, the
-    ranges of taps of depth and height that are ``inside`` the image, and the range of
-    ``panels``."""
+    """A row of outputs of some panels: its position, the offsets ``src`` and ``weights`` of its
+    first tap, the ``taps`` of depth and height, and the range of ``panels``."""
 
     env: Env
-    offset: Value
-    inside: tuple[tuple[Value, Value], tuple[Value, Value]]
+    src: Value
+    weights: Value
+    taps: tuple[Taps, Taps]
     panels: tuple[Value, Value]
 
 
@@ -171,6 +175,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         super().__init__(module, name, conf, arguments)
         self.conf, problem, columns = conf, conf.problem, self.walk.columns
         self.shift = self._shift()
+        self.lines = [Line(space, problem.transposed) for space in self.space]
         self.weight_steps = three(conf.weights[1].strides[3:])
         self.rest = columns.count % columns.width
         padded = self.rest and problem.dst.dims != problem.dst.padded_dims
@@ -198,13 +203,17 @@ class _TilesWriter(DepthwiseRowsWriter):
         e, panels = self.e, self.walk.columns.panel.extent
         low = e.mul(env[self.part], self.each)
         high = e.smaller(e.add(low, i64(self.each)), i64(panels))
-        (depth, height, _), offset, inside = self.walk.places, i64(0), []
-        for axis, space, step in zip((depth, height), self.space, self.steps, strict=False):
-            first = e.add(e.mul(env[axis], space.stride), i64(-space.padding))
-            offset = e.add(offset, e.mul(first, step))
-            inside.append(self._inside(first, space))
-        offset = e.add(offset, i64(-self.space[2].padding * self.steps[2]))
-        self._row(_Row(env, offset, (inside[0], inside[1]), (low, high)))
+        (depth, height, _), src, weights = self.walk.places, i64(0), i64(0)
+        taps = []
+        for axis, line, step, wide in zip(
+            (depth, height), self.lines, self.steps, self.weight_steps, strict=False
+        ):
+            own = line.taps(e, env[axis])
+            src = e.add(src, e.mul(own.first, step))
+            weights = e.add(weights, e.mul(own.first_tap, wide))
+            taps.append(own)
+        src = e.add(src, i64(self.lines[2].start * self.steps[2]))
+        self._row(_Row(env, src, weights, (taps[0], taps[1]), (low, high)))
 
     def _each_panel(self, row: _Row, tile: Callable[[_Panel], None]) -> None:
         """Call ``tile(panel)`` for the panels of a row."""
@@ -229,7 +238,7 @@ class _TilesWriter(DepthwiseRowsWriter):
     def _panel(self, row: _Row, number: Value, mask: vector.Mask) -> _Panel:
         e, env = self.e, {**row.env, self.walk.columns.panel: number}
         places = []
-        for operand, more in ((self.tensors.src, row.offset), (self.tensors.weights, i64(0))):
+        for operand, more in ((self.tensors.src, row.src), (self.tensors.weights, row.weights)):
             at = e.add(self._form(operand).along(env).emit(e, env), more)
             places.append(e.element(self.pointers[operand], at, storage(operand.data_type).element))
         return _Panel(env, mask, *places)
@@ -240,79 +249,72 @@ class _TilesWriter(DepthwiseRowsWriter):
         assert form is not None, "plan takes affine layouts"
         return form
 
-    def _inside(self, first: Value, space: Spatial) -> tuple[Value, Value]:
-        """The range of taps that are inside, if the first one is at ``first``."""
-        e, step = self.e, space.dilation
-        if not space.padded:
-            return i64(0), i64(space.kernel)
-        before = e.larger(e.b.neg(first), i64(0))
-        low, _ = e.divmod(e.add(before, i64(step - 1)), step)
-        behind = e.larger(e.b.sub(i64(space.src), first), i64(0))
-        high, _ = e.divmod(e.add(behind, i64(step - 1)), step)
-        return low, e.smaller(high, i64(space.kernel))
-
     def _row(self, row: _Row) -> None:
         """All tiles of a row; inner ones in a loop."""
-        e, width, places = self.e, self.space[2], self.conf.places
-        first, last = _inner(width, places)
+        e, places = self.e, self.conf.places
+        count = -(-self.space[2].dst // places)
+        first, last = self.lines[2].inner(places)
         for number in range(first):
             self._at(row, number)
 
         def inner(number: Value) -> None:
-            self._tile(row, e.mul(number, places), places, lambda _output, _tap: True)
+            self._tile(row, number, places, lambda _pixel: True)
 
         e.loop(i64(first), i64(last), inner, unroll=False, name="tile")
-        for number in range(last, -(-width.dst // places)):
+        for number in range(last, count):
             self._at(row, number)
 
     def _at(self, row: _Row, number: int) -> None:
         """A tile at a known position, for which it is known which taps are inside."""
-        width, begin = self.space[2], number * self.conf.places
+        width, places, line = self.space[2], self.conf.places, self.lines[2]
+        before = line.advance(number * places) + line.start
 
-        def inside(output: int, tap: int) -> bool:
-            place = (begin + output) * width.stride + tap * width.dilation - width.padding
-            return 0 <= place < width.src
+        def inside(pixel: int) -> bool:
+            return 0 <= before + pixel < width.src
 
-        self._tile(row, i64(begin), min(self.conf.places, width.dst - begin), inside)
+        self._tile(row, i64(number), min(places, width.dst - number * places), inside)
 
-    def _tile(
-        self, row: _Row, begin: Value, places: int, inside: Callable[[int, int], bool]
-    ) -> None:
-        """The outputs of a tile in all panels, with the taps of a row that are ``inside``."""
-        width = self.space[2]
+    def _tile(self, row: _Row, number: Value, places: int, inside: Callable[[int], bool]) -> None:
+        """The outputs of a tile in all panels, with the taps of a row whose pixels are
+        ``inside``."""
         meets: Meets = {}
-        for output, tap in product(range(places), range(width.kernel)):
-            if inside(output, tap):
-                at = output * width.stride + tap * width.dilation
-                meets.setdefault(at, []).append((output, tap))
+        for output, tap in product(range(places), range(self.space[2].kernel)):
+            pixel = self.lines[2].reached(output, tap)
+            if pixel is not None and inside(pixel):
+                meets.setdefault(pixel, []).append((output, tap))
 
         def of_panel(panel: _Panel) -> None:
-            self._sum(row, panel, begin, places, meets)
+            self._sum(row, panel, number, places, meets)
 
         self._each_panel(row, of_panel)
 
-    def _sum(self, row: _Row, panel: _Panel, begin: Value, places: int, meets: Meets) -> None:
+    def _sum(self, row: _Row, panel: _Panel, number: Value, places: int, meets: Meets) -> None:
         """The outputs of a tile in one panel."""
-        e, width, (depths, heights) = self.e, self.space[2], row.inside
-        column = e.mul(begin, width.stride * self.steps[2])
+        e, (depths, heights) = self.e, row.taps
+        begin = e.mul(number, self.conf.places)
+        if self.lines[2].transposed:
+            column = e.mul(number, self.lines[2].advance(self.conf.places) * self.steps[2])
+        else:
+            column = e.mul(begin, self.space[2].stride * self.steps[2])
 
         def of_height(d: Value, h: Value, *sums: Value) -> Values:
             there, own = column, i64(0)
-            for tap, space, step, wide in zip(
-                (d, h), self.space, self.steps, self.weight_steps, strict=False
+            for tap, taps, step, wide in zip(
+                (d, h), row.taps, self.steps, self.weight_steps, strict=False
             ):
-                there = e.add(there, e.mul(tap, space.dilation * step))
-                own = e.add(own, e.mul(tap, wide))
+                there = e.add(there, e.mul(tap, taps.step * step))
+                own = e.add(own, e.mul(tap, taps.tap_step * wide))
             return self._of_taps(panel, there, own, meets, sums)
 
         def of_depth(d: Value, *sums: Value) -> Values:
-            return e.loop(*heights, partial(of_height, d), sums, unroll=False, name="kh")
+            within = partial(of_height, d)
+            return e.loop(heights.low, heights.high, within, sums, unroll=False, name="kh")
 
         kind = vector.vector_type(F32, e.isa.lanes)
         zeros = (vector.splat_constant(kind, 0.0),) * places
-        sums = e.loop(*depths, of_depth, zeros, unroll=False, name="kd")
+        sums = e.loop(depths.low, depths.high, of_depth, zeros, unroll=False, name="kd")
         env = {**panel.env, self.walk.places[2]: begin}
-        self.store.at(env, width.dst, places).finish(Tile(1, sums))
+        self.store.at(env, self.space[2].dst, places).finish(Tile(1, sums))
 
     def _of_taps(
         self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values

@@ -40,6 +40,11 @@ class ConvolutionProblem(product_problem.ProductProblem):
         return self.weights.dims[2 if self.grouped else 1]
 
     @property
+    def transposed(self) -> bool:
+        """Whether it is a deconvolution, whose strides and dilations are distances in dst."""
+        return False
+
+    @property
     def step(self) -> tuple[int, int]:
         """The distance of consecutive rows of a tile in pixels of src, and of dst."""
         return self.space[2].stride, 1
