@@ -216,13 +216,13 @@ def rows_per_band(space: Sequence[Spatial], tile: TileShape, sums: int) -> int:
     independent sums per pixel, 0 if latency is no concern. Tiles that wrap around rows have all
     taps unrolled. Pixels may miss run-time taps along h or along w, not both.
     """
-    height, (_, h, w) = _most_even(space, tile, sums), space
+    height, (*_, h, w) = _most_even(space, tile, sums), space
     known = all(run.taps is not None for run in band_runs(h, height, w.kernel))
     return height if known or not w.padded else 1
 
 
 def _most_even(space: Sequence[Spatial], tile: TileShape, sums: int) -> int:
-    _, h, w = space
+    *_, h, w = space
     whole = max(1, min(h.dst, tile.rows // w.dst))
     least = w.dst // -(-w.dst // tile.rows) * sums
     codes = _MOST_CODES // max(1, prod(own.kernel for own in space))

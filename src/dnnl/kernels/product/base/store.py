@@ -57,8 +57,8 @@ class Columns:
 class Store:
     """The epilogue of the tiles of a product.
 
-    ``places`` are the axes depth, height and width. With ``banded``, a tile may span several rows
-    of the height and covers the whole width.
+    ``places`` are the axes of dst that tiles go along, the last one innermost. With ``banded``, a
+    tile may span several rows of the one before, and covers all of the last.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Store:
         e: Emitter,
         pointers: Mapping[Operand, Value],
         finish: ProductEpilogue,
-        places: tuple[Axis, Axis, Axis],
+        places: tuple[Axis, ...],
         columns: Columns,
         domain: Sequence[Bound],
         exists: Sequence[Bound],
@@ -82,7 +82,7 @@ class Store:
     def _transposed_accesses(self, banded: bool) -> dict[Operand, Access] | None:
         """Accesses along places, if dst is contiguous along them and not along columns, and all
         operands can be accessed so; else None."""
-        _, height, width = self.places
+        *_, height, width = self.places
         dst = self.accesses[self.end.dst].offset
         lane, vectors = self.columns.lane, self.columns.vector
         if dst is None or dst.stride(width) != 1 or dst.stride(lane) == 1:
@@ -194,7 +194,7 @@ class End:
 
     def _cell(self, number: Value) -> Env:
         """The position of one vector of the tile."""
-        _, height, width = self.store.places
+        *_, height, width = self.store.places
         place, v = self.e.divmod(number, self.store.columns.vector.extent)
         place = self.e.add(place, self._first)
         row, column = self.e.divmod(place, self._width) if self.banded else (i64(0), place)
@@ -222,7 +222,7 @@ class End:
         """The place of one vector of places: a column of the tile has ``parts`` of them."""
         store, e = self.store, self.e
         assert store.transposed is not None
-        lane, vectors, width = store.columns.lane, store.columns.vector, store.places[2]
+        lane, vectors, width = store.columns.lane, store.columns.vector, store.places[-1]
         column, part = e.divmod(number, parts)
         v, single = e.divmod(column, lane.extent)
         strip = Axis(parts, "strip")

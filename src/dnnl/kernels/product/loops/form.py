@@ -26,10 +26,14 @@ class Product:
     """A product whose operands are affine in all axes.
 
     ``order`` are the outer axes, outermost first. They contain the panels if each panel is to meet
-    more than the places of one line. ``places`` are depth, height and width of dst, described by
-    ``space``; tiles go along them. ``taps`` are the axes of the kernel. Sums go over ``around``,
-    then the taps, then ``inside``; the first axis of ``inside`` goes over ``segments``, if there
-    are any.
+    more than the places of one line. ``places`` are the dimensions of dst that ``space`` describes,
+    at least two: tiles go along the last one, and may span several rows of it along the one before.
+    ``taps`` has the axis of the kernel for each of them. Sums go over ``around``, then the taps,
+    then ``inside``; the first axis of ``inside`` goes over ``segments``, if there are any.
+
+    A work item goes ``through`` all of some outer places. It sums one part after the other if sums
+    are ``cut``: along axes that a part has one iteration of. Taps are then those of a part, and
+    ``begins`` has for each dimension what the cut adds to the position in src.
 
     Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
     ``k_stride`` is the stride between the k of a K group of weights, in elements; 0 if they are
@@ -38,9 +42,9 @@ class Product:
     """
 
     order: tuple[Axis, ...]
-    space: tuple[Spatial, Spatial, Spatial]
-    places: tuple[Axis, Axis, Axis]
-    taps: tuple[Axis, Axis, Axis]
+    space: tuple[Spatial, ...]
+    places: tuple[Axis, ...]
+    taps: tuple[Axis, ...]
     around: tuple[Axis, ...]
     inside: tuple[Axis, ...]
     columns: Columns
@@ -56,6 +60,9 @@ class Product:
     narrow: Narrow | None = None
     bands: Bands | None = None
     packing: BoundPacking | None = None
+    through: tuple[Axis, ...] = ()
+    cut: tuple[Axis, ...] = ()
+    begins: tuple[Affine, ...] = ()
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -69,7 +76,7 @@ class Product:
     @property
     def multiply_adds(self) -> int:
         """The number of multiply-adds of all sums, those with padding of src included."""
-        axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
+        axes = {*self.order, *self.places, *self.cut, *self.taps, *self.around, *self.inside}
         terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
         return terms * self.columns.count
 

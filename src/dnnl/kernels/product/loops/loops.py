@@ -70,7 +70,7 @@ class _ProductWriter:
         self.bands_of_src: BandWriter | None = None
         self.packer: PanelPacker | None = None
         self.walk = Walk.of(problem)
-        _, h, w = problem.space
+        *_, h, w = problem.space
         tile = problem.blocking.tile
         # Integer epilogues take longest to compile, and integer additions have a latency of one
         # cycle.
@@ -115,9 +115,10 @@ class _ProductWriter:
         self.group = min(panels, blocking.panels) if grouped else panels
         self.groups = Axis(-(-panels // self.group), "group")
         self.per_band = max(tiles[-1].first + tiles[-1].count for _, tiles in self.bands)
-        depth = problem.places[0]
         self.band = Axis(sum(run.count for run, _ in self.bands), "band")
-        outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
+        places = [axis for axis in problem.places[:-2] if axis not in problem.through]
+        rows = (*problem.order, *places, self.band)
+        outer = prod(axis.extent for axis in (*rows, self.groups))
         if blocking.places:
             block = max(1, blocking.places // blocking.tile.rows)
             self.chunk = min(block, work_items.chunk(self.per_band, outer, work_items.FEW_ITEMS))
@@ -130,15 +131,17 @@ class _ProductWriter:
         self.number = Axis(self.per_band, "tile")
         # Panels meet a block of places one after the other, or one panel meets all places in turn.
         inner = (self.chunks, self.groups) if blocking.places else (self.groups, self.chunks)
-        self.loops = [*problem.order, depth, self.band, *inner]
+        self.loops = [*rows, *inner]
         self.items = outer * self.chunks.extent
 
     def _cut_sums(self, phase: PhaseFunction) -> None:
-        """Choose the K blocks: their number, and the steps of the outermost level in each. Take
-        scratch memory for the partial sums of the tiles of a work item between two blocks, panel by
-        panel."""
+        """Choose the K blocks: parts along ``cut``, each in blocks of a number of steps of the
+        outermost level. Take scratch memory for the partial sums of the tiles of a work item
+        between two blocks, panel by panel."""
         problem, self.buffer_offset = self.problem, ZERO
-        self.blocks, self.steps = self._blocks_of_sums()
+        line_blocks, self.steps = self._blocks_of_sums()
+        self.line_block = Axis(line_blocks, "block")
+        self.blocks = line_blocks * prod(axis.extent for axis in problem.cut)
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
         own = 0
         if self.unit is not None:
@@ -153,7 +156,11 @@ class _ProductWriter:
         self.buffer_offset = Affine.of(self.number, size) + Affine.of(self.chunks, -panel)
         self.buffer_offset += Affine.of(problem.columns.panel, panel)
         self.buffer_offset += Affine.of(self.groups, -self.group * panel)
-        self.segment_sums = self.group * panel * vector.bits(sums) // 8
+        size = self.group * panel
+        for axis in problem.through:
+            self.buffer_offset += Affine.of(axis, size)
+            size *= axis.extent
+        self.segment_sums = size * vector.bits(sums) // 8
         self._take_scratch(phase, self.segment_sums + (own if problem.segments else 0))
 
     def _blocks_of_sums(self) -> tuple[int, int]:
@@ -227,15 +234,26 @@ class _ProductWriter:
 
     def _blocks(self, env: Env, band: Band) -> None:
         """The tiles of one band of the work item, for each K block."""
-        height = self.problem.places[1]
+        problem, height = self.problem, self.problem.places[-2]
         env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
-        self.e.loop(
-            i64(0),
-            i64(self.blocks),
-            lambda block: self._panels(env, band, block),
-            unroll=False,
-            name="block",
-        )
+
+        def one(block: Value) -> None:
+            part = decode(self.e, block, (*problem.cut, self.line_block)) if problem.cut else {}
+            self._through(problem.through, {**env, **part}, band, block)
+
+        self.e.loop(i64(0), i64(self.blocks), one, unroll=False, name="block")
+
+    def _through(self, axes: Sequence[Axis], env: Env, band: Band, block: Value) -> None:
+        """The panels of one K block, for each of the places along ``axes``."""
+        if not axes:
+            self._panels(env, band, block)
+            return
+        axis, *rest = axes
+
+        def one(place: Value) -> None:
+            self._through(rest, {**env, axis: place}, band, block)
+
+        self.e.loop(i64(0), i64(axis.extent), one, unroll=False, name=axis.name)
 
     def _panels(self, env: Env, band: Band, block: Value) -> None:
         """The panels of the work item, as a loop outside of its tiles if blocking asks for it."""
@@ -274,7 +292,7 @@ class _ProductWriter:
     def _tile_body(
         self, env: Env, run: BandRun, tile: TileRun, block: Value
     ) -> Callable[[Value], None]:
-        width, panel = self.problem.places[2], self.problem.columns.panel
+        width, panel = self.problem.places[-1], self.problem.columns.panel
 
         def body(number: Value) -> None:
             offset = self.e.mul(number, tile.width)
@@ -296,7 +314,7 @@ class _ProductWriter:
     def _tile(self, env: Env, run: BandRun, tile: TileRun, block: Value) -> None:
         """One register tile: all products, then its epilogue."""
         e, problem = self.e, self.problem
-        places, row = tile.width, problem.places[2].extent
+        places, row = tile.width, problem.places[-1].extent
         at = self.store.at(env, row, places, tile.before)
         factors = partial(self._factors, env, tile, block)
         if self.unit is not None:
@@ -320,6 +338,8 @@ class _ProductWriter:
         initial = self._initial(buffer, zero, block)
 
         def part(src: Operand, multiply: Multiply) -> Tile:
+            if self.line_block.extent == 1:
+                return self.taps.add(env, initial, factors(src, multiply), run, tile)
             return self._product_block(env, initial, factors(src, multiply), block)
 
         sums = self._either(env, part)
@@ -439,12 +459,12 @@ class _ProductWriter:
         if unit is None or not deferrable or not unit.can_defer(self.store):
             return None
         tile = problem.blocking.tile
-        width = problem.places[2].extent
+        width = problem.places[-1].extent
 
         def end_at(env: Env) -> End:
             return self.store.at(env, width, width * self.band_rows)
 
-        axes = dict.fromkeys((*self.loops, *problem.places[1:], problem.columns.panel))
+        axes = dict.fromkeys((*self.loops, *problem.places[-2:], problem.columns.panel))
         return DeferredEpilogue(
             self.e,
             problem.multiply,
@@ -458,7 +478,7 @@ class _ProductWriter:
 
     def _offsets(self, tile: TileRun) -> list[int]:
         """The offsets of the rows of a tile in A."""
-        _, h, w = self.problem.places
+        *_, h, w = self.problem.places
         pixels = tile.pixels(w.extent)
         return [
             row * self.walk.a.stride(h) + column * self.walk.a.stride(w) for row, column in pixels

@@ -48,9 +48,11 @@ class Prefetching:
         of the next tile's rows, if rows are contiguous. A hardware prefetcher cannot follow as many
         streams as a tile has rows."""
         problem = self.problem
+        if not problem.is_matrix:
+            return None
         line, *rest = merge_levels([self.walk.level(axis) for axis in problem.inside])
         step = self.walk.a.stride(problem.places[-1])
-        in_stream = not rest and problem.is_matrix and (line.count or 0) * line.a_step == step
+        in_stream = not rest and (line.count or 0) * line.a_step == step
         far = self._src_bytes > self.e.isa.caches.l2
         if not (in_stream and far) or self.blocks > 1 or problem.multiply.tiles is not None:
             return None

@@ -11,11 +11,13 @@ from typing import NamedTuple
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Value, Values, i64
 from dnnl.codegen.memory.access import Env
-from dnnl.codegen.memory.address import Axis
+from dnnl.codegen.memory.address import ZERO, Axis
 from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate, merge_levels
 from dnnl.kernels.product.base.pixel_tiles import BandRun, Span, Spatial, TileRun, static_taps
 from dnnl.kernels.product.base.sums import Sums
 from dnnl.kernels.product.loops.form import Product, Walk
+
+FIRST_ELEMENT = i64(0)
 
 
 class _PixelTaps(NamedTuple):
@@ -41,11 +43,14 @@ class Taps:
         inner = [self._walk.level(axis) for axis in problem.inside]
         if problem.is_matrix:
             return self._sums.add(e, env, sums, factors, self._sums.merged(inner))
-        d, h, w = problem.space
-        (depth, row, column), (kd, kh, kw) = problem.places, problem.taps
-        levels = [
-            *(self._walk.level(axis) for axis in problem.around),
-            _inside(e, d, env[depth], self._walk.steps(kd)),
+        *outer, h, w = problem.space
+        (*_, row, column), (*_, kh, kw) = problem.places, problem.taps
+        levels = [self._walk.level(axis) for axis in problem.around]
+        begins = problem.begins or (ZERO,) * len(outer)
+        each = zip(outer, problem.places, problem.taps, begins, strict=False)
+        levels += [
+            _inside(e, s, env[place], self._walk.steps(tap), begin=begin.emit(e, env))
+            for s, place, tap, begin in each
         ]
         if run.taps is None and run.rows > 1:
             rows = self._taps_of(h, kh, env[row], [at for at, _ in tile.pixels(column.extent)])
@@ -128,7 +133,7 @@ class Taps:
         """The taps of one column for the pixels that have them: one loop for each run of taps with
         the same pixels."""
         assert tile.taps is not None, "otherwise taps are computed at run time"
-        pixels = tile.pixels(self._problem.places[2].extent)
+        pixels = tile.pixels(self._problem.places[-1].extent)
         seen = [
             rows_h[row] if left <= column < right else (0, 0)
             for (row, _), (left, right) in zip(pixels, tile.taps, strict=True)
@@ -137,7 +142,7 @@ class Taps:
         def chosen(tap: int) -> list[int]:
             return [number for number, (top, bottom) in enumerate(seen) if top <= tap < bottom]
 
-        _, kh, kw = self._problem.taps
+        *_, kh, kw = self._problem.taps
         down, along = self._walk.steps(kh), self._walk.steps(kw)
         a_step, b_step = (step * column for step in along)
         moved = factors.moved(self.e, i64(a_step), i64(b_step))
@@ -172,15 +177,20 @@ def _sides(
 
 
 def _inside(
-    e: Emitter, space: Spatial, out: Value, steps: tuple[int, int], span: Span | None = None
+    e: Emitter,
+    space: Spatial,
+    out: Value,
+    steps: tuple[int, int],
+    span: Span | None = None,
+    begin: Value = FIRST_ELEMENT,
 ) -> Level:
     """The taps of output ``out`` along one dimension, with the strides ``steps`` in A and B;
-    ``span`` is their range where it is known."""
+    ``span`` is their range where it is known. The output reads src from ``begin`` on."""
     if span is not None:
         return Level(i64(span[0]), i64(span[1]), *steps)
     if not space.padded:
         return Level(i64(0), i64(space.kernel), *steps)
-    first = e.add(e.mul(out, space.stride), i64(-space.padding))
+    first = e.add(e.add(e.mul(out, space.stride), begin), i64(-space.padding))
     missing = _ceil_div(e, e.b.neg(first), space.dilation)
     reach = _ceil_div(e, e.b.sub(i64(space.src), first), space.dilation)
     low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
