@@ -1,0 +1,367 @@
+"""The gradient of a convolution's weights: a product that sums over images and pixels.
+
+Its rows are channels of src, at one tap or at several, its columns are the channels of diff_dst::
+
+    diff_weights[tap, i, o] = sum over n, p of src[n, p * stride + tap, i] * diff_dst[n, p, o]
+
+What a tap is to a convolution, a pixel of diff_dst is here, and the other way round: the strides
+are those of taps, the dilations those of pixels. Sums are long and results are few. A work item
+holds the sums of some channels and all taps, and goes through the images rows by rows, so that both
+operands come from memory once. If there are too few results for all threads, images are divided
+into parts whose sums are added up at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from dnnl.codegen.epilogue.product_epilogue import Depth, core_type
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc, sums
+from dnnl.codegen.nest.point import Point
+from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.gradient_blocking import Cut, cut_sums
+from dnnl.kernels.convolution.gradient_problem import WeightsGradient
+from dnnl.kernels.product.base.blocking import Blocking
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.problem import LETTERS, NONE
+from dnnl.kernels.product.base.store import Columns
+from dnnl.kernels.product.base.types import dot_of, refuse_tensors
+from dnnl.kernels.product.loops import phases
+from dnnl.kernels.product.loops.form import ONE, Product
+from dnnl.kernels.product.plan.conf import ProductConf
+from dnnl.kernels.product.plan.dot_kind import even_rows
+from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.kernels.shared.types import computed_in
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.tag import FormatTag
+
+__all__ = ["WeightsGradient", "WeightsGradientConf", "build", "configure", "resolve"]
+
+_GROUP_DIMS = 4  # of sums in the scratchpad, in front of the taps: two of parts, a group, channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsGradientConf(ProductConf):
+    """The product that computes ``problem``, whose sums are ``cut``.
+
+    ``dst`` is diff_weights, or sums in the scratchpad: for parts of images, of rows, groups, taps,
+    channels of src and of diff_dst. ``bias_partial`` is scratchpad for parts of the bias.
+    """
+
+    problem: WeightsGradient
+    cut: Cut
+    bias_partial: Argument | None = None
+
+    @property
+    def direct(self) -> bool:
+        """Whether the product writes diff_weights."""
+        return self.dst[0] != Arg.SCRATCHPAD
+
+
+def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
+    """Decide the layouts that are ``any``: channels last, and output channels last in weights."""
+
+    def decided(desc: MemoryDesc, tag: str) -> MemoryDesc:
+        return desc.with_tag(FormatTag(tag)) if desc.format_kind is FormatKind.any else desc
+
+    spatial = LETTERS[2 : problem.src.ndims]
+    last = f"a{spatial}b"
+    first = 1 if problem.grouped else 0
+    taps = LETTERS[first + 2 : problem.diff_weights.ndims]
+    weights = f"{LETTERS[:first]}{taps}{LETTERS[first + 1]}{LETTERS[first]}"
+    return replace(
+        problem,
+        src=decided(problem.src, last),
+        diff_dst=decided(problem.diff_dst, last),
+        diff_weights=decided(problem.diff_weights, weights),
+        diff_bias=decided(problem.diff_bias, "a"),
+    )
+
+
+def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refusal:
+    """Plan a gradient whose layouts are all decided (see :func:`resolve`)."""
+    src, diff_dst, diff_weights = problem.src, problem.diff_dst, problem.diff_weights
+    refusal = refuse_tensors(src, diff_dst, problem.diff_bias, diff_weights)
+    if refusal is None and not (src.data_type.is_float and diff_dst.data_type.is_float):
+        detail = f"gradients of {src.data_type} by {diff_dst.data_type}; floats have gradients"
+        refusal = Refusal(Reason.DATA_TYPE, detail)
+    if refusal is not None:
+        return refusal
+    dot = dot_of(isa, src.data_type, diff_dst.data_type, problem.narrow)
+    assert dot is not None, "refused before"
+    scratchpad = Scratchpad()
+    of_src, of_dst, of_weights = problem.arguments
+    read: Argument = (of_src, src)
+    if not _in_place(src, dot):
+        read = scratchpad.copy(read, _packed(src, dot))
+    step = read[1].strides[1] * read[1].data_type.size
+    vectors = choose_vectors(isa, problem.outputs, step, dot.span)
+    columns: Argument = (of_dst, diff_dst)
+    if not _in_rows(problem, dot, vectors * isa.lanes):
+        columns = _panels(problem, columns, dot, vectors * isa.lanes, scratchpad)
+    tile = TileShape(_rows(problem, isa, vectors, dot), vectors)
+    cut = cut_sums(problem, isa, tile, dot)
+    core = core_type(dot, diff_weights.data_type, NONE, bare=True)
+    dst: Argument = (of_weights, diff_weights)
+    if cut.parts > 1 or not _stores(problem, vectors * isa.lanes):
+        taps = tuple(own.kernel for own in problem.space)
+        dims = (cut.image_parts, cut.row_parts, problem.groups, *taps)
+        dst = scratchpad.take(MemoryDesc((*dims, problem.channels, problem.outputs), core))
+    conf = WeightsGradientConf(
+        src=read,
+        weights=columns,
+        dst=dst,
+        bias=MemoryDesc.zero(),
+        post_ops=(),
+        quantization=NONE,
+        dequantized=NONE,
+        factors=(int(of_src), int(of_dst)),
+        multiply=dot,
+        core=core,
+        blocking=Blocking(tile, cut.panels, cut.channels),
+        row_sums=None,
+        copies_in=tuple(scratchpad.copies),
+        copy_out=None,
+        scratchpad=scratchpad.size,
+        problem=problem,
+        cut=cut,
+    )
+    if problem.diff_bias.is_zero:
+        return conf
+    partial = exact_partials_desc(isa, _bias(conf, Arguments()))
+    bias = scratchpad.take(partial) if partial.nelems() else None
+    return replace(conf, bias_partial=bias, scratchpad=scratchpad.size)
+
+
+def _in_place(src: MemoryDesc, dot: Multiply) -> bool:
+    """Whether the product reads src in place: single elements, at any stride."""
+    return src.data_type is dot.a and dot.group == 1 and not src.inner_blocks
+
+
+def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
+    """The layout to which src is copied. Images are summed over, so a K group is of images."""
+    spatial = LETTERS[2 : src.ndims]
+    tag = f"a{spatial}b" if dot.group == 1 else f"{spatial}Ab{dot.group}a"
+    return src.with_data_type(dot.a).with_tag(FormatTag(tag))
+
+
+def _in_rows(problem: WeightsGradient, dot: Multiply, width: int) -> bool:
+    """Whether the product reads diff_dst in place: whole panels of consecutive channels."""
+    desc = problem.diff_dst
+    if desc.data_type is not dot.b or dot.group > 1 or desc.inner_blocks:
+        return False
+    return desc.strides[1] == 1 and problem.outputs % width == 0
+
+
+def _panels(
+    problem: WeightsGradient, diff_dst: Argument, dot: Multiply, width: int, scratchpad: Scratchpad
+) -> Argument:
+    """A copy of diff_dst in panels of ``width`` channels; groups have a dimension of their own."""
+    slot, desc = diff_dst
+    spatial = LETTERS[2 : desc.ndims]
+    split = problem.groups > 1 and problem.outputs % width != 0
+    if split:
+        if desc.inner_blocks:
+            slot, desc = scratchpad.copy(diff_dst, desc.with_tag(FormatTag(f"a{spatial}b")))
+        desc = desc.reshape((desc.dims[0], problem.groups, problem.outputs, *desc.dims[2:]))
+        spatial = LETTERS[3 : desc.ndims]
+    head, channel = ("b", "c") if split else ("", "b")
+    if dot.group == 1:
+        tag = f"{head}{channel.upper()}a{spatial}{width}{channel}"
+    else:
+        tag = f"{head}{channel.upper()}{spatial}A{width}{channel}{dot.group}a"
+    return scratchpad.copy((slot, desc), desc.with_data_type(dot.b).with_tag(FormatTag(tag)))
+
+
+def _rows(problem: WeightsGradient, isa: Isa, vectors: int, dot: Multiply) -> int:
+    """The rows of a tile: channels, of several taps along the width if there are few."""
+    most = max_rows(isa, vectors * dot.span, dot.parts)
+    if problem.channels * 2 <= most:
+        return most
+    return even_rows(problem.channels, most)
+
+
+def _stores(problem: WeightsGradient, width: int) -> bool:
+    """Whether the product writes diff_weights in place, in vectors of either channels."""
+    desc, first = problem.diff_weights, 1 if problem.grouped else 0
+    if desc.data_type.bits < 8 or desc.inner_blocks or desc.dims != desc.padded_dims:
+        return False
+    return desc.strides[first] == 1 or desc.strides[first + 1] == 1
+
+
+def build(conf: WeightsGradientConf, isa: Isa) -> Kernel:
+    """The product, the sum of its parts, and the gradient of the bias."""
+    name = "convolution_by_weights"
+    module, arguments = Module(name, isa), Arguments()
+    found = phases.emit(module, conf, arguments, _products)
+    if not conf.direct:
+        found.extend(_finished(module, conf, arguments))
+    if not conf.problem.diff_bias.is_zero:
+        fold, scratch = _bias(conf, arguments), (-1, MemoryDesc.zero())
+        if conf.bias_partial is not None:
+            scratch = arguments.slot(conf.bias_partial[0]), conf.bias_partial[1]
+        symbol = f"{name}_bias__{conf.problem.diff_bias.data_type}__{isa.lanes}x1__{isa.name}"
+        found.extend(emit_fold(module, symbol, fold, scratch))
+    return Kernel(module, tuple(found), arguments.ids)
+
+
+def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iterator[Product]:
+    problem, cut, group = conf.problem, conf.cut, conf.multiply.group
+    parts, blocks = cut.axes()
+    g, image = Axis(problem.groups, "g"), Axis(-(-cut.images // group), "n")
+    taps = [Axis(own.kernel, f"k{name}") for own, name in zip(problem.space, "dhw", strict=True)]
+    pixels = [
+        Axis(cut.rows if dim == cut.dim else own.dst, f"o{name}")
+        for dim, (own, name) in enumerate(zip(problem.space, "dhw", strict=True))
+    ]
+    channel = Axis(problem.channels, "ic")
+    columns = Columns.of(problem.outputs, conf.blocking.tile, isa.lanes)
+    n = cut.first_image(parts, blocks) + Affine.of(image, group)
+    begin = cut.first_row(parts, blocks)
+    out = [Affine.of(axis) + (begin if dim == cut.dim else ZERO) for dim, axis in enumerate(pixels)]
+    at = [
+        Affine.of(tap, own.dilation) + pixel * own.stride + -own.padding
+        for own, tap, pixel in zip(problem.space, taps, out, strict=True)
+    ]
+    ic, oc = Affine.of(g, problem.channels) + Affine.of(channel), columns.form
+    spatial = problem.src.ndims - 2
+    src = Operand(arguments.slot(conf.src[0]), conf.src[1], (n, ic, *at[3 - spatial :]))
+    split = conf.weights[1].ndims > problem.diff_dst.ndims
+    of_group = (Affine.of(g), oc) if split else (Affine.of(g, problem.outputs) + oc,)
+    weights = Operand(
+        arguments.slot(conf.weights[0]), conf.weights[1], (n, *of_group, *out[3 - spatial :])
+    )
+    dst = _result(conf, arguments, parts, g, taps, Affine.of(channel), oc)
+    terms = problem.src.dims[0] * prod(own.dst for own in problem.space)
+    nothing = (ZERO,) * problem.src.ndims
+    indices = phases.Indices(bias=(oc,), src=nothing, weights=nothing)
+    finish = phases.finish(conf, arguments, dst, indices, Depth(terms, terms))
+    space, places, walked = _walks(conf, taps, pixels, channel)
+    inside, around = ((image,), ()) if group > 1 else ((), (image,))
+    tail = (columns.inside,) if columns.inside.needed else ()
+    begins = tuple(
+        begin * own.stride if dim == cut.dim else ZERO for dim, own in enumerate(problem.space)
+    )
+    yield Product(
+        (*parts, g),
+        space,
+        places,
+        walked,
+        around,
+        inside,
+        columns,
+        src,
+        weights,
+        conf.multiply,
+        finish,
+        conf.blocking,
+        exists=tail,
+        through=tuple(axis for axis in places[:-2] if isa.thread_memory),
+        cut=blocks,
+        begins=begins,
+    )
+
+
+def _walks(
+    conf: WeightsGradientConf, taps: list[Axis], pixels: list[Axis], channel: Axis
+) -> tuple[tuple[Spatial, ...], tuple[Axis, ...], tuple[Axis, ...]]:
+    """The space, places and taps of the product. Tiles go along the channels, and along taps of the
+    width too if channels are few."""
+    problem, cut = conf.problem, conf.cut
+    space = [
+        Spatial(own.src, own.kernel, axis.extent, own.dilation, own.padding, own.stride)
+        for own, axis in zip(problem.space, pixels, strict=True)
+    ]
+    one, line = Axis(1, "one"), replace(ONE, src=channel.extent, dst=channel.extent)
+    if 2 * channel.extent <= conf.blocking.tile.rows and cut.dim != 2:
+        return (*space, line), (*taps, channel), (*pixels, one)
+    return (*space, ONE, line), (*taps, Axis(1, "row"), channel), (*pixels, one, one)
+
+
+def _result(
+    conf: WeightsGradientConf,
+    arguments: Arguments,
+    parts: tuple[Axis, ...],
+    g: Axis,
+    taps: list[Axis],
+    ic: Affine,
+    oc: Affine,
+) -> Operand:
+    """What the product writes."""
+    slot = arguments.slot(conf.dst[0])
+    if conf.direct:
+        return _weights(conf, arguments, g, taps, ic, oc)
+    outer = tuple(Affine.of(axis) for axis in (*parts, g, *taps))
+    return Operand(slot, conf.dst[1], (*outer, ic, oc))
+
+
+def _weights(
+    conf: WeightsGradientConf,
+    arguments: Arguments,
+    g: Axis,
+    taps: list[Axis],
+    ic: Affine,
+    oc: Affine,
+) -> Operand:
+    """diff_weights."""
+    problem = conf.problem
+    group = (Affine.of(g),) if problem.grouped else ()
+    spatial = problem.src.ndims - 2
+    index = (*group, oc, ic, *(Affine.of(tap) for tap in taps[3 - spatial :]))
+    return Operand(arguments.slot(problem.arguments[2]), problem.diff_weights, index)
+
+
+def _finished(module: Module, conf: WeightsGradientConf, arguments: Arguments) -> tuple[Phase, ...]:
+    """Add up the parts, and store them as diff_weights."""
+    image, row, groups, *taps, channels, outputs = conf.dst[1].dims
+    parts, g = (Axis(image, "images"), Axis(row, "rows")), Axis(groups, "g")
+    of_taps = [Axis(extent, f"k{name}") for extent, name in zip(taps, "dhw", strict=True)]
+    ic, oc = Axis(channels, "ic"), Axis(outputs, "oc")
+    given = (parts, g, of_taps, Affine.of(ic), Affine.of(oc))
+    read = _result(conf, arguments, *given)
+    written = _weights(conf, arguments, *given[1:])
+    fold = _sum(conf, (g, oc, ic, *of_taps), parts, read, written)
+    problem, isa = conf.problem, module.isa
+    symbol = f"{module.ir.name}_sum__{problem.diff_weights.data_type}__{isa.lanes}x1__{isa.name}"
+    return emit_fold(module, symbol, fold, (-1, MemoryDesc((0,), "f32")))
+
+
+def _bias(conf: WeightsGradientConf, arguments: Arguments) -> Fold:
+    """The sum of diff_dst, or of src, over images and pixels."""
+    problem = conf.problem
+    slot, desc = problem.arguments[1], problem.diff_dst
+    if problem.of_src:
+        slot, desc = problem.arguments[0], problem.src
+    axes = [Axis(extent, letter) for extent, letter in zip(desc.dims, LETTERS, strict=False)]
+    index = tuple(Affine.of(axis) for axis in axes)
+    read = Operand(arguments.slot(slot), desc, index)
+    bias = Operand(arguments.slot(Arg.DIFF_BIAS), problem.diff_bias, (index[1],))
+    return _sum(conf, (axes[1],), (axes[0], *axes[2:]), read, bias)
+
+
+def _sum(
+    conf: WeightsGradientConf,
+    parallel: tuple[Axis, ...],
+    reduced: tuple[Axis, ...],
+    read: Operand,
+    written: Operand,
+) -> Fold:
+    """The sum of one operand over ``reduced``."""
+    held = computed_in(conf.problem.diff_weights, conf.problem.diff_dst)
+    reduction = sums(lambda p, total: (p.e.b.fadd(total, p.load(read)),), 1, held)
+
+    def store(point: Point, values: tuple[object, ...]) -> None:
+        point.store(written, *values)
+
+    return Fold(parallel, reduced, (read,), (written,), reduction, store)

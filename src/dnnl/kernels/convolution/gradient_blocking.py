@@ -1,0 +1,133 @@
+"""How the sums of a gradient of weights are cut: into parts for threads, and into blocks for the
+second-level cache.
+
+All numbers follow from sizes and caches, never from the number of threads, so that any number of
+threads adds in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest import work_items
+from dnnl.codegen.product.brgemm import TileShape
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.gradient_problem import WeightsGradient
+
+_SUMS = 4
+"""The sums of a work item fill at most this fraction of the second-level cache."""
+_OPERANDS = 2
+"""The parts of both operands of a block fill at most this fraction."""
+_F32 = 4
+_LEAST_PIXELS = 96
+"""Fewer pixels in a block do not amortize loading and storing its sums."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Images in ``image_parts`` parts, and rows of pixels in ``row_parts``: the items that threads
+    do. Each part is summed in blocks of ``images`` images and ``rows`` rows along dimension
+    ``dim``. A work item has ``channels`` channels of src and ``panels`` panels of diff_dst; 0 means
+    all."""
+
+    image_parts: int
+    row_parts: int
+    image_blocks: int
+    row_blocks: int
+    images: int
+    rows: int
+    dim: int
+    channels: int
+    panels: int
+
+    @property
+    def parts(self) -> int:
+        """The number of parts."""
+        return self.image_parts * self.row_parts
+
+    def axes(self) -> tuple[tuple[Axis, Axis], tuple[Axis, ...]]:
+        """The axes of parts, and those of the blocks of a part."""
+        parts = Axis(self.image_parts, "images"), Axis(self.row_parts, "rows")
+        blocks = Axis(self.image_blocks, "image_block"), Axis(self.row_blocks, "row_block")
+        return parts, blocks if self.image_blocks * self.row_blocks > 1 else ()
+
+    def first_image(self, parts: tuple[Axis, Axis], blocks: tuple[Axis, ...]) -> Affine:
+        """The first image of a block."""
+        form = Affine.of(parts[0], self.image_blocks * self.images)
+        return form + Affine.of(blocks[0], self.images) if blocks else form
+
+    def first_row(self, parts: tuple[Axis, Axis], blocks: tuple[Axis, ...]) -> Affine:
+        """The first row of a block."""
+        form = Affine.of(parts[1], self.row_blocks * self.rows)
+        return form + Affine.of(blocks[1], self.rows) if blocks else form
+
+
+def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply) -> Cut:
+    """Choose the cut of a gradient whose register tiles have the shape ``tile``."""
+    images, space = problem.src.dims[0], problem.space
+    dim = next((dim for dim, own in enumerate(space) if own.dst > 1), 2)
+    own = space[dim]
+    # The sums of a block know only where padding begins, and the last pixels of their own rows.
+    rows = own.dst if dim < 2 and (own.padding > 0 or not own.padded) else 1
+    width = tile.vectors * isa.lanes
+    panels, channels = -(-problem.outputs // width), problem.channels
+    taps = prod(each.kernel for each in space)
+    if not isa.thread_memory:
+        return Cut(1, 1, 1, 1, images, own.dst, dim, 0, 1)
+    while channels * panels * width * taps * _F32 > isa.caches.l2 // _SUMS:
+        if channels > max(tile.rows, panels * width):
+            channels = -(-channels // 2)
+        elif panels > 1:
+            panels = -(-panels // 2)
+        else:
+            break
+    channels = -(-channels // tile.rows) * tile.rows
+    items = problem.groups * -(-problem.channels // channels)
+    items *= -(-problem.outputs // (panels * width))
+    terms = images * prod(each.dst for each in space)
+    work = terms * problem.channels * problem.outputs * problem.groups * taps
+    wanted = work_items.target_items(isa, work // work_items.MULTIPLY_ADDS, work_items.FEW_ITEMS)
+    grouped = dot.group > 1  # K groups are of images
+    image_parts = 1 if grouped else _least_divisor(images, -(-wanted // items))
+    row_parts = _least_divisor(rows, -(-wanted // (items * image_parts)))
+    per_row = terms // max(1, images * own.dst)
+    budget = isa.caches.l2 // _OPERANDS // (_F32 * (channels + panels * width))
+    of_image = images if grouped else 1
+    row_block = _largest_divisor(rows // row_parts, budget // max(1, per_row * of_image))
+    together = of_image
+    if row_block == rows and not grouped:
+        together = _largest_divisor(images // image_parts, budget // max(1, per_row * own.dst))
+    if rows == 1:
+        return Cut(
+            image_parts, 1, images // (image_parts * together) if images else 1, 1,
+            together if images else 0, own.dst, dim, channels, panels,
+        )  # fmt: skip
+    return Cut(
+        image_parts,
+        row_parts,
+        images // (image_parts * together) if images else 1,
+        rows // (row_parts * row_block),
+        together if images else 0,
+        row_block,
+        dim,
+        channels,
+        panels,
+    )
+
+
+def _divisors(number: int) -> Iterable[int]:
+    return (size for size in range(1, number + 1) if number % size == 0)
+
+
+def _least_divisor(number: int, least: int) -> int:
+    """The least divisor that is at least ``least``, or the number itself."""
+    return next((size for size in _divisors(number) if size >= least), max(1, number))
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    """The largest divisor that is at most ``most``, at least 1."""
+    return max((size for size in _divisors(number) if size <= most), default=1)
