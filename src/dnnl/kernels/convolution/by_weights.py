@@ -27,8 +27,8 @@ from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc, sums
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.convolution.gradient_blocking import Cut, cut_sums
-from dnnl.kernels.convolution.gradient_problem import WeightsGradient
 from dnnl.kernels.product.base.blocking import Blocking
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS, NONE

@@ -16,7 +16,7 @@ from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest import work_items
 from dnnl.codegen.product.brgemm import TileShape
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.convolution.gradient_problem import WeightsGradient
+from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 
 _SUMS = 4
 """The sums of a work item fill at most this fraction of the second-level cache."""
