@@ -46,17 +46,20 @@ _DIRECTIONS = {
     PropKind.forward_inference: "FWD_I",
     PropKind.forward_training: "FWD_D",
     PropKind.backward_data: "BWD_D",
-    PropKind.backward_weights: "BWD_W",
+    PropKind.backward_weights: "BWD_W,BWD_WB",
     PropKind.backward: "BWD_DW",
 }
 
 
 def lines(kind: str) -> Iterator[str]:
-    """The command line of each example in each propagation."""
+    """The command line of each example in each propagation; only forward ones have post-ops."""
     operation = OPERATIONS[kind].operation
     directed = operation.driver.find("dir") is not None
     for example in operation.examples:
-        passes = [p for p in _DIRECTIONS if p in operation.passes] if directed else [None]
+        served = frozenset().union(*(own.passes for own in operation.implementations))
+        passes = [p for p in _DIRECTIONS if p in served & operation.passes] if directed else [None]
+        if "--attr-post-ops" in example:
+            passes = [p for p in passes if p is None or p.is_forward]
         for prop_kind in passes:
             chosen = "" if prop_kind is None else f"--dir={_DIRECTIONS[prop_kind]} "
             yield f"--{operation.driver.name} {chosen}{example}"

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import dnnl
 from dnnl import (
     Arg,
     ConvolutionDesc,
-    DataType,
     DeconvolutionDesc,
     InnerProductDesc,
     InvalidArguments,
@@ -28,8 +26,6 @@ from dnnl import (
     Stream,
     Unimplemented,
 )
-from dnnl.reference.convolution import TOLERANCE
-from tests.check import check
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import DIRECT, Dims, attr_of, inputs
 
@@ -196,41 +192,43 @@ def test_a_bias_before_dst_is_suspected() -> None:
 
 @pytest.mark.parametrize("gradient", ["backward_data", "backward_weights"])
 @pytest.mark.parametrize("kind", [ConvolutionDesc, DeconvolutionDesc])
-def test_gradients_are_unimplemented(kind: Any, gradient: str) -> None:
+def test_gradients_have_the_sizes_of_the_forward_pass(kind: Any, gradient: str) -> None:
     alg = f"{kind.operation.kind}_direct"
     make = partial(getattr(kind, gradient), alg)
     src, dst = (SRC, DST) if kind is ConvolutionDesc else ((2, 4, 6, 7), (2, 6, 8, 9))
-    descs = f32(src, "any"), f32(WEIGHTS, "any"), f32(dst, "any")
-    calls: list[Callable[[], Any]] = [
-        lambda: make(*descs, (1, 1), (0, 0)),
-        lambda: kind.forward(gradient, alg, *descs, (1, 1), (0, 0)),
+    good = f32(src, "any"), f32(WEIGHTS, "any"), f32(dst, "any")
+    desc = make(*good, (1, 1), (0, 0))
+    forward = kind.forward("forward_training", alg, *good, (1, 1), (0, 0))
+    assert (desc.problem, desc.auxiliary) == (forward.problem, forward.auxiliary)
+    assert desc.operation.flops(desc) == forward.operation.flops(forward)
+
+    names = {
+        "backward_data": ("diff_src_desc", "weights_desc"),
+        "backward_weights": ("src_desc", "diff_weights_desc"),
+    }[gradient]
+    bad: list[tuple[Any, str]] = [
+        ((f32((2, 5, *src[2:])), *good[1:]), rf"^{names[0]} = \(2, 5, .* take 4 channels"),
+        ((f32((2, 4)), *good[1:]), rf"^{names[0]} = \(2, 4\): expected \(N, C, W\)"),
+        ((good[0], f32((6, 4)), good[2]), rf"^{names[1]} = \(6, 4\): expected 4 dimensions"),
+        ((*good[:2], f32((2, 7, *dst[2:]))), r"^diff_dst_desc = \(2, 7, .* make 6 channels"),
+        ((*good[:2], f32((3, *dst[1:]))), r"^diff_dst_desc = \(3, .*: the batch must be"),
+        ((*good[:2], f32((*dst[:3], 99))), r"^diff_dst_desc = .*: spatial dimension 1 of dst"),
+        ((*good[:2], MemoryDesc.zero()), r"^diff_dst_desc = .*: this tensor is required"),
     ]
-    for call in calls:
-        with pytest.raises(Unimplemented, match=f"{kind.operation.kind} has no {gradient}") as no:
-            call()
-        names = [candidate.name for candidate in kind.operation.implementations]
-        assert [reason.name for reason in no.value.reasons] == names  # type: ignore[attr-defined]
-    own = "diff_src_desc" if gradient == "backward_data" else "src_desc"
-    with pytest.raises(InvalidArguments, match=rf"^{own} = \(2, 5, 8, 9\): .* take 4 channels"):
-        make(f32((2, 5, 8, 9)), *descs[1:], (1, 1), (0, 0))
+    for descs, message in bad:
+        with pytest.raises(InvalidArguments, match=message):
+            make(*descs, (1, 1), (0, 0))
+    with pytest.raises(InvalidArguments, match=r"^prop_kind = .*; the gradients are backward_data"):
+        kind.forward(gradient, alg, *good, (1, 1), (0, 0))
 
 
-def test_a_deconvolution_computes_the_gradient_of_a_convolution() -> None:
-    """As the refusal of that says."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn((2, 4, 8, 9), generator=generator, requires_grad=True)
-    weights = torch.randn((6, 4, 3, 3), generator=generator)
-    y = torch.nn.functional.conv2d(x, weights, stride=2, padding=1)
-    diff = torch.randn(y.shape, generator=generator)
-    (want,) = torch.autograd.grad(y, x, diff)
-    exchanged = Memory.from_numpy(weights.transpose(0, 1).contiguous().numpy())
-    src, dst = Memory.from_numpy(diff.numpy()), Memory(f32((2, 4, 8, 9)), ENGINE)
-    desc = DeconvolutionDesc.forward(
-        "forward_inference", "deconvolution_direct", src.desc, exchanged.desc, dst.desc, 2, 1
-    )
-    args = {Arg.SRC: src, Arg.WEIGHTS: exchanged, Arg.DST: dst}
-    Primitive(PrimitiveDesc(desc, ENGINE))(Stream(ENGINE), args)
-    check(dst, want.double().numpy(), TOLERANCE(DataType.f32, 54))
+def test_the_gradient_of_a_bias_has_the_channels_of_dst() -> None:
+    descs = f32(SRC), f32(WEIGHTS), f32(DST)
+    make = partial(ConvolutionDesc.backward_weights, "convolution_direct", *descs, 1, 0)
+    assert make().diff_bias_desc.is_zero
+    assert make(diff_bias_desc=f32((6,))).diff_bias_desc == f32((6,))
+    with pytest.raises(InvalidArguments, match=r"^diff_bias_desc = \(5,\): expected \(6,\)"):
+        make(diff_bias_desc=f32((5,)))
 
 
 @pytest.mark.parametrize("data_type", ["s32", "s4"])

@@ -12,11 +12,12 @@ from dnnl.types.layout_input import read_sequence
 from dnnl.types.memory_desc import MemoryDesc
 
 
-def check_forward(prop_kind: PropKind | str) -> None:
-    """Raise unless this is the propagation of a forward pass."""
+def check_forward(prop_kind: PropKind | str, gradient: str = "a gradient is backward()") -> None:
+    """Raise unless this is the propagation of a forward pass; ``gradient`` says what is that of
+    others."""
     if not coerce(PropKind, prop_kind, "prop_kind").is_forward:
         rule = "expected forward_training or forward_inference"
-        raise InvalidArguments("prop_kind", str(prop_kind), rule, "a gradient is backward()")
+        raise InvalidArguments("prop_kind", str(prop_kind), rule, gradient)
 
 
 def check_backward(prop_kind: PropKind | str) -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
+from dnnl.kernels.convolution import by_weights, transposed
 from dnnl.kernels.convolution import chain as chains
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution as kernel
@@ -33,12 +34,13 @@ from dnnl.language.options import (
 from dnnl.primitives.checks import places, spelled, window_hint, window_reach
 from dnnl.primitives.desc import Stage, Tensor
 from dnnl.primitives.implementation import Implementation, Plan, dense_like, resolve_post_ops
-from dnnl.primitives.operation import FORWARD, Operation
+from dnnl.primitives.operation import BY_DATA, BY_WEIGHTS, FORWARD, Operation
 from dnnl.primitives.sliding import (
     SlidingDesc,
     decided,
     flops,
     plan,
+    plan_weights,
     problem_of,
     refuse_sliding,
     sliding_parameters,
@@ -48,13 +50,13 @@ from dnnl.primitives.weighted import (
     kernel_dims,
     mask_of_outputs,
     quantization_of,
-    weighted_roles,
+    trained_roles,
 )
 from dnnl.reference.convolution import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpDepthwise, PostOpSum
 
@@ -64,8 +66,9 @@ class ConvolutionDesc(SlidingDesc):
     """dst[n,oc,o] = bias[oc] + sum src[n,ic,o*S + k*(D+1) - P] * weights[oc,ic,k].
 
     src is (N, IC, [[D,] H,] W), dst (N, OC, ...), weights ([G,] OC/G, IC/G, ...) with one more
-    dimension if there are groups, bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may
-    be ``any``. Dilation 0 is a dense kernel.
+    dimension if there are groups, bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; of the gradient of
+    src DIFF_DST, WEIGHTS, DIFF_SRC; of those of weights and bias SRC, DIFF_DST, DIFF_WEIGHTS,
+    DIFF_BIAS. Every layout may be ``any``. Dilation 0 is a dense kernel.
     """
 
     def under(self, post_ops: Sequence[PostOp]) -> ConvolutionDesc:
@@ -88,11 +91,11 @@ class ConvolutionDesc(SlidingDesc):
                 reach = window_reach(taps, self.dilations[dim])
                 rule = f"the kernel reaches over {reach} elements, the padded source has fewer"
                 hint = window_hint(self, images, kernel, outs)
-                raise InvalidArguments("weights_desc", self.weights_desc.dims, rule, hint)
+                raise InvalidArguments(self.field("weights"), self.weights.dims, rule, hint)
             if out != expected:
                 rule = f"spatial dimension {dim} of dst must be {expected}"
                 hint = window_hint(self, images, kernel, outs)
-                raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
+                raise InvalidArguments(self.field("dst"), self.dst.dims, rule, hint)
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,28 @@ def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
     )
 
 
+def _backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    kind = transposed.DeconvolutionProblem
+    return plan(desc, attr, isa, kind, transposed.resolve, transposed.configure, transposed.build)
+
+
+def _depthwise_backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan(
+        desc,
+        attr,
+        isa,
+        transposed.DeconvolutionProblem,
+        depthwise.resolve,
+        depthwise.configure,
+        transposed.build_depthwise,
+        depthwise.refuse,
+    )
+
+
+def _backward_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_weights(desc, attr, isa, by_weights, transposed=False)
+
+
 def _src(case: CaseValues) -> MemoryDesc:
     strides = case.strides(0, "stag")
     return tensor(case.sizes.src_dims, case.part("dt", 0), case["stag"], strides)
@@ -248,7 +273,7 @@ def _dst(case: CaseValues) -> MemoryDesc:
 
 
 def _flops(desc: SlidingDesc) -> int:
-    own = flops(desc, desc.src_desc.dims[2:], desc.dst_desc.dims[2:])
+    own = flops(desc, desc.src.dims[2:], desc.dst.dims[2:])
     return own + _flops(desc.second) if isinstance(desc, ChainedDesc) else own
 
 
@@ -271,7 +296,7 @@ ConvolutionDesc.operation = Operation(
         ),
         Grammar(("g", "mb", "ic", "oc"), WINDOW, need=("ic", "oc"), lowest=3, window="down"),
     ),
-    roles=weighted_roles(
+    roles=trained_roles(
         (_src, _weights, bias_of_channels, _dst), ("nc*", "[g]oi*", "o", "nc*")
     ),
     parameters=sliding_parameters("convolution_"),
@@ -282,16 +307,15 @@ ConvolutionDesc.operation = Operation(
     examples=(
         "--attr-post-ops=sum+relu g2ic6ih7oc10kh3ph1",
         "--attr-post-ops=relu+dw:k3s2p1+relu ic6ih9oc20kh1",
+        "g2ic6ih7oc10kh3ph1 g19ic19iw9oc19kw3sw2pw1",
     ),
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD),
         Implementation("chain", _chain, FORWARD),
+        Implementation("depthwise", _depthwise_backward_data, BY_DATA),
+        Implementation("brgemm", _backward_data, BY_DATA),
+        Implementation("brgemm", _backward_weights, BY_WEIGHTS),
     ),
     mask=mask_of_outputs,
-    planned={
-        PropKind.backward_data: "a deconvolution computes it: of diff_dst, with the channels of "
-        "weights exchanged",
-        PropKind.backward_weights: "",
-    },
 )  # fmt: skip

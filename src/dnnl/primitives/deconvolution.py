@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
+from dnnl.kernels.convolution import by_weights
 from dnnl.kernels.convolution import transposed as kernel
 from dnnl.kernels.convolution.depthwise import depthwise
+from dnnl.kernels.convolution.direct import convolution as direct
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (
@@ -28,18 +31,18 @@ from dnnl.primitives.implementation import (
     Implementation,
     Plan,
 )
-from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.sliding import SlidingDesc, flops, plan, sliding_parameters
+from dnnl.primitives.operation import BY_DATA, BY_WEIGHTS, FORWARD, Operation
+from dnnl.primitives.sliding import SlidingDesc, flops, plan, plan_weights, sliding_parameters
 from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,
     mask_of_outputs,
-    weighted_roles,
+    trained_roles,
 )
 from dnnl.reference.deconvolution import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM, PropKind
+from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -48,9 +51,10 @@ class DeconvolutionDesc(SlidingDesc):
     """dst[n,oc,i*S + k*(D+1) - P] = bias[oc] + sum src[n,ic,i] * weights[oc,ic,k].
 
     src is (N, IC, [[D,] H,] W), dst (N, OC, ...), weights ([G,] OC/G, IC/G, ...) with one more
-    dimension if there are groups, bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may
-    be ``any``. Dilation 0 is a dense kernel. A convolution of dst with the same strides, paddings
-    and dilations has the size of src.
+    dimension if there are groups, bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; of the gradient of
+    src DIFF_DST, WEIGHTS, DIFF_SRC; of those of weights and bias SRC, DIFF_DST, DIFF_WEIGHTS,
+    DIFF_BIAS. Every layout may be ``any``. Dilation 0 is a dense kernel. A convolution of dst with
+    the same strides, paddings and dilations has the size of src.
     """
 
     def check_spatial(self) -> None:
@@ -67,7 +71,7 @@ class DeconvolutionDesc(SlidingDesc):
                 if stride > 1:
                     rule += f", or up to {stride - 1} more"
                 hint = window_hint(self, outs, kernel, images)
-                raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
+                raise InvalidArguments(self.field("dst"), self.dst.dims, rule, hint)
 
 
 def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -89,6 +93,27 @@ def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
     )
 
 
+def _backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan(desc, attr, isa, ConvolutionProblem, direct.resolve, direct.configure, direct.build)
+
+
+def _depthwise_backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan(
+        desc,
+        attr,
+        isa,
+        ConvolutionProblem,
+        depthwise.resolve,
+        depthwise.configure,
+        depthwise.build,
+        depthwise.refuse,
+    )
+
+
+def _backward_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_weights(desc, attr, isa, by_weights, transposed=True)
+
+
 def _src(case: CaseValues) -> MemoryDesc:
     return tensor(case.sizes.src_dims, case.part("dt", 0), case["stag"])
 
@@ -102,7 +127,7 @@ def _dst(case: CaseValues) -> MemoryDesc:
 
 
 def _flops(desc: SlidingDesc) -> int:
-    return flops(desc, desc.dst_desc.dims[2:], desc.src_desc.dims[2:])
+    return flops(desc, desc.dst.dims[2:], desc.src.dims[2:])
 
 
 DeconvolutionDesc.operation = Operation(
@@ -123,7 +148,7 @@ DeconvolutionDesc.operation = Operation(
         ),
         Grammar(("g", "mb", "ic", "oc"), WINDOW, need=("ic", "oc"), lowest=3, window="up"),
     ),
-    roles=weighted_roles(
+    roles=trained_roles(
         (_src, _weights, bias_of_channels, _dst), ("nc*", "[g]oi*", "o", "nc*")
     ),
     parameters=sliding_parameters("deconvolution_"),
@@ -131,15 +156,16 @@ DeconvolutionDesc.operation = Operation(
     sums=True,
     compensated=(Arg.WEIGHTS,),
     reference=SPECIFICATION,
-    examples=("--attr-post-ops=sum+relu g2ic6ih7oc10kh3sh2ph1",),
+    examples=(
+        "--attr-post-ops=sum+relu g2ic6ih7oc10kh3sh2ph1",
+        "g2ic6ih7oc10kh3sh2ph1 g19ic19iw9oc19kw3sw2pw1",
+    ),
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD),
+        Implementation("depthwise", _depthwise_backward_data, BY_DATA),
+        Implementation("brgemm", _backward_data, BY_DATA),
+        Implementation("brgemm", _backward_weights, BY_WEIGHTS),
     ),
     mask=mask_of_outputs,
-    planned={
-        PropKind.backward_data: "a convolution computes it: of diff_dst, with the channels of "
-        "weights exchanged",
-        PropKind.backward_weights: "",
-    },
 )  # fmt: skip

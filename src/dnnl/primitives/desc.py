@@ -16,13 +16,10 @@ from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.implementation import Implementation, laid_out_as
 from dnnl.primitives.operation import Operation, Role
-from dnnl.types.arg import Arg, name_of
+from dnnl.types.arg import GRADIENT, Arg, name_of
 from dnnl.types.kinds import FormatKind, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
-
-_GRADIENT = Arg.DIFF_SRC - Arg.SRC
-"""What is added to the argument of a tensor for that of its gradient."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,6 @@ class Desc:
     def __post_init__(self) -> None:
         if hasattr(self, "prop_kind"):
             self._set("prop_kind", coerce(PropKind, self.prop_kind, "prop_kind"))
-            if self.propagation in self.operation.planned:
-                raise self.operation.lacks(self.propagation)
             if self.propagation not in self.operation.passes:
                 known = [kind.name for kind in PropKind if kind in self.operation.passes]
                 rule = f"expected {' or '.join(known)}"
@@ -238,8 +233,8 @@ class Desc:
             desc = getattr(settled, role.field)
             if desc.format_kind is not FormatKind.any:
                 continue
-            model = known.get(role.argument - _GRADIENT) or known.get(role.argument)
-            if role.chosen and model is None:
+            model = known.get(role.argument - GRADIENT) or known.get(role.argument)
+            if role.chosen and (model is None or role.independent):
                 continue
             models = [model] if model is not None else [*settled._models(role)]
             if not models and "" not in role.like and self.propagation in role.reads:

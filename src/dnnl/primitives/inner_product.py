@@ -23,8 +23,7 @@ from dnnl.language.options import (
     WTAG,
     Driver,
 )
-from dnnl.primitives.checks import check_dims, spelled_size
-from dnnl.primitives.desc import Desc
+from dnnl.primitives.checks import check_dims, check_forward, spelled_size
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
@@ -34,12 +33,13 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.weighted import (
+    GRADIENTS,
+    WeightedDesc,
     bare,
     bias_of_channels,
-    lacking,
     order_hint,
     quantization_of,
-    weighted_roles,
+    trained_roles,
 )
 from dnnl.reference.inner_product import SPECIFICATION
 from dnnl.types.arg import Arg
@@ -49,11 +49,13 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class InnerProductDesc(Desc):
+class InnerProductDesc(WeightedDesc):
     """dst[n, oc] = bias[oc] + sum over the rest of src[n, ...] * weights[oc, ...].
 
     src is (N, IC, [[D,] H,] W) or (N, IC), weights (OC, IC, ...) of the same sizes, dst (N, OC),
-    bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may be ``any``.
+    bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; of the gradient of src DIFF_DST, WEIGHTS,
+    DIFF_SRC; of those of weights and bias SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS. Every layout may
+    be ``any``.
     """
 
     prop_kind: PropKind
@@ -61,6 +63,10 @@ class InnerProductDesc(Desc):
     weights_desc: MemoryDesc
     bias_desc: MemoryDesc
     dst_desc: MemoryDesc
+    diff_src_desc: MemoryDesc
+    diff_weights_desc: MemoryDesc
+    diff_bias_desc: MemoryDesc
+    diff_dst_desc: MemoryDesc
 
     @classmethod
     def forward(
@@ -72,6 +78,7 @@ class InnerProductDesc(Desc):
         bias_desc: MemoryDesc | None = None,
     ) -> InnerProductDesc:
         """Describe a forward computation; raises InvalidArguments where sizes do not agree."""
+        check_forward(prop_kind, GRADIENTS)
         return cls.made(
             prop_kind=prop_kind,
             src_desc=src_desc,
@@ -84,16 +91,12 @@ class InnerProductDesc(Desc):
     def backward_data(
         cls, diff_src_desc: MemoryDesc, weights_desc: MemoryDesc, diff_dst_desc: MemoryDesc
     ) -> InnerProductDesc:
-        """Describe the gradient of src. Nothing computes it yet: raises Unimplemented, and
-        InvalidArguments where sizes do not agree."""
-        raise lacking(
-            cls.operation,
-            PropKind.backward_data,
-            lambda: cls.forward(
-                PropKind.forward_training, diff_src_desc, weights_desc, diff_dst_desc
-            ),
-            "diff_src_desc",
-            "diff_dst_desc",
+        """Describe the gradient of src; raises InvalidArguments where sizes do not agree."""
+        return cls.made(
+            prop_kind=PropKind.backward_data,
+            diff_src_desc=diff_src_desc,
+            weights_desc=weights_desc,
+            diff_dst_desc=diff_dst_desc,
         )
 
     @classmethod
@@ -104,44 +107,38 @@ class InnerProductDesc(Desc):
         diff_dst_desc: MemoryDesc,
         diff_bias_desc: MemoryDesc | None = None,
     ) -> InnerProductDesc:
-        """Describe the gradients of weights and bias. Nothing computes them yet: raises
-        Unimplemented, and InvalidArguments where sizes do not agree."""
-        raise lacking(
-            cls.operation,
-            PropKind.backward_weights,
-            lambda: cls.forward(
-                PropKind.forward_training,
-                src_desc,
-                diff_weights_desc,
-                diff_dst_desc,
-                diff_bias_desc,
-            ),
-            "diff_weights_desc",
-            "diff_dst_desc",
-            "diff_bias_desc",
+        """Describe the gradients of the weights and, with ``diff_bias_desc``, of the bias; raises
+        InvalidArguments where sizes do not agree."""
+        return cls.made(
+            prop_kind=PropKind.backward_weights,
+            src_desc=src_desc,
+            diff_weights_desc=diff_weights_desc,
+            diff_bias_desc=diff_bias_desc,
+            diff_dst_desc=diff_dst_desc,
         )
 
     def check(self) -> None:
         """The sizes of the tensors agree."""
-        src, weights = self.src_desc.dims, self.weights_desc.dims
+        src, weights = self.src.dims, self.weights.dims
         if not 2 <= len(src) <= 5:
-            raise InvalidArguments("src_desc", src, "expected (N, IC) and up to 3 spatial sizes")
+            rule = "expected (N, IC) and up to 3 spatial sizes"
+            raise InvalidArguments(self.field("src"), src, rule)
         if weights[1:] != src[1:]:
             rule = f"after the output channels it must be as src, {src[1:]}"
-            raise InvalidArguments("weights_desc", weights, rule)
+            raise InvalidArguments(self.field("weights"), weights, rule)
         out = src[0], weights[0]
-        hint = order_hint(self.dst_desc, self.bias_desc, out)
-        check_dims("dst_desc", self.dst_desc, out, "batch and output channels", hint)
-        if not self.bias_desc.is_zero:
-            check_dims("bias_desc", self.bias_desc, weights[:1], "the output channels")
+        hint = order_hint(self.dst, self.bias, out)
+        check_dims(self.field("dst"), self.dst, out, "batch and output channels", hint)
+        if not self.bias.is_zero:
+            check_dims(self.field("bias"), self.bias, weights[:1], "the output channels")
 
     @property
     def problem(self) -> str:
         """The sizes as benchdnn spells an inner product."""
-        batch, channels, *spatial = self.src_desc.dims
+        batch, channels, *spatial = self.src.dims
         names = ("id", "ih", "iw")[3 - len(spatial) :]
         parts = [("mb", batch), ("ic", channels), *zip(names, spatial, strict=True)]
-        parts.append(("oc", self.weights_desc.dims[0]))
+        parts.append(("oc", self.weights.dims[0]))
         return "".join(f"{name}{spelled_size(size)}" for name, size in parts)
 
 
@@ -207,19 +204,15 @@ InnerProductDesc.operation = Operation(
         ),
         Grammar(("mb", "ic", "oc"), need=("ic", "oc")),
     ),
-    roles=weighted_roles(
+    roles=trained_roles(
         (_src, _weights, bias_of_channels, _dst), ("nc*", "oi*", "o", "no")
     ),
     parameters=(),
-    flops=lambda desc: 2 * desc.src_desc.dims[0] * desc.weights_desc.nelems(),
+    flops=lambda desc: 2 * desc.src.dims[0] * desc.weights.nelems(),
     sums=True,
     compensated=(Arg.WEIGHTS,),
     reference=SPECIFICATION,
     examples=("mb3ic19ih3oc33",),
     implementations=(Implementation("brgemm", _brgemm, FORWARD),),
     mask=_mask,
-    planned={
-        PropKind.backward_data: "a matmul computes it: diff_dst by weights, as (OC, IC * ...)",
-        PropKind.backward_weights: "a matmul computes it: diff_dst, transposed, by src",
-    },
 )  # fmt: skip

@@ -32,6 +32,9 @@ BACKWARD_DATA: Passes = frozenset({PropKind.backward, PropKind.backward_data})
 BACKWARD_WEIGHTS: Passes = frozenset({PropKind.backward, PropKind.backward_weights})
 BACKWARD = BACKWARD_DATA | BACKWARD_WEIGHTS
 ALL = FORWARD | BACKWARD
+BY_DATA: Passes = frozenset({PropKind.backward_data})
+BY_WEIGHTS: Passes = frozenset({PropKind.backward_weights})
+"""Where each gradient is an operation of its own, they are these."""
 
 
 def _always(_: object) -> bool:
@@ -56,7 +59,8 @@ class Role:
 
     A layout may be left ``any`` where ``chosen`` says that an implementation decides it, and where
     ``like`` names the fields whose layout it takes, the first one first that has one; ``("",)``
-    means row-major. ``case`` is the descriptor that a case of ``dnnl bench`` means.
+    means row-major. A gradient takes that of the forward description unless it is ``independent``.
+    ``case`` is the descriptor that a case of ``dnnl bench`` means.
     """
 
     argument: int
@@ -70,6 +74,7 @@ class Role:
     optional: bool = False
     chosen: bool = False
     like: tuple[str, ...] = ()
+    independent: bool = False
     case: Callable[[CaseValues], Any] = _none
     letters: str = "*"
     """The letters of the dimensions by their meaning; a star at the end means the spatial ones,
@@ -106,9 +111,10 @@ class Operation:
 
     ``kind`` is its name in verbose lines, ``summary`` what it does in one line, ``driver`` the
     language of its cases, and ``examples`` are cases that the generic tests run in every
-    propagation. ``in_place`` are the pairs of an output and an input that may share one
-    buffer if their descriptors are equal. ``compensated`` are the weights that may have sums behind
-    them; ``across_engines`` says whether src may be on another engine than dst.
+    propagation, those with post-ops in every forward one. ``in_place`` are the pairs of an output
+    and an input that may share one buffer if their descriptors are equal. ``compensated`` are the
+    weights that may have sums behind them; ``across_engines`` says whether src may be on another
+    engine than dst.
 
     ``flops`` counts multiplications and additions of a description. ``invalid`` says why a case
     makes no sense; ``complete`` adds to a description what its case says beyond tensors and
@@ -119,8 +125,7 @@ class Operation:
     today, if it has one. ``sums`` says whether oneDNN documents a sum with dst.
     ``scales_result`` says that the scale of src multiplies what the operation computes, before
     post-ops, and not src. ``operands`` is the range of the integers that the operands of post-ops
-    are filled with. ``planned`` are the propagations of oneDNN's that no implementation does yet,
-    each with what computes the same, if anything does.
+    are filled with.
     """
 
     kind: str
@@ -144,7 +149,6 @@ class Operation:
     sums: bool = False
     scales_result: bool = False
     operands: tuple[int, int] = (-16, 16)
-    planned: Mapping[PropKind, str] = field(default_factory=dict)
 
     def role(self, argument: int) -> Role:
         """The role of the argument of one of the tensors."""
@@ -156,8 +160,7 @@ class Operation:
 
     def lacks(self, prop_kind: PropKind) -> Unimplemented:
         """The error for a propagation that no implementation does."""
-        substitute = self.planned.get(prop_kind, "")
-        message = f"{self.kind} has no {prop_kind}" + (f"; {substitute}" if substitute else "")
+        message = f"{self.kind} has no {prop_kind}"
         refusal = Refusal(Reason.PROP_KIND, str(prop_kind))
         return Unimplemented(message, [Candidate(i.name, refusal) for i in self.implementations])
 

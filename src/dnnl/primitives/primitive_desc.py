@@ -255,6 +255,11 @@ class PrimitiveDesc(Value):
         return self.arg_desc(Arg.DIFF_WEIGHTS)
 
     @property
+    def diff_bias_desc(self) -> MemoryDesc:
+        """The gradient of the bias."""
+        return self.arg_desc(Arg.DIFF_BIAS)
+
+    @property
     def diff_dst_desc(self) -> MemoryDesc:
         """The gradient of the destination."""
         return self.arg_desc(Arg.DIFF_DST)

@@ -6,21 +6,29 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
+from dnnl.kernels.convolution.gradient_problem import WeightsGradient
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.primitives import parameters
-from dnnl.primitives.checks import check_dims, spelled_size
-from dnnl.primitives.desc import Desc
+from dnnl.primitives.checks import check_dims, check_forward, spelled_size
 from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
 from dnnl.primitives.operation import Parameter
-from dnnl.primitives.weighted import bare, lacking, order_hint, quantization_of
+from dnnl.primitives.weighted import (
+    GRADIENTS,
+    WeightedDesc,
+    bare,
+    order_hint,
+    quantization_of,
+    refuse_gradient,
+)
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -28,9 +36,9 @@ from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True)
-class SlidingDesc(Desc):
+class SlidingDesc(WeightedDesc):
     """src (N, IC, [[D,] H,] W), dst (N, OC, ...), weights ([G,] OC/G, IC/G, ...) with one more
-    dimension if there are groups, bias (OC)."""
+    dimension if there are groups, bias (OC); a gradient has the dims of its tensor."""
 
     prop_kind: PropKind
     alg_kind: Alg
@@ -42,6 +50,10 @@ class SlidingDesc(Desc):
     padding_l: tuple[int, ...]
     padding_r: tuple[int, ...]
     dilations: tuple[int, ...]
+    diff_src_desc: MemoryDesc
+    diff_weights_desc: MemoryDesc
+    diff_bias_desc: MemoryDesc
+    diff_dst_desc: MemoryDesc
 
     @classmethod
     def forward(
@@ -62,6 +74,7 @@ class SlidingDesc(Desc):
         One number is that of all spatial dimensions. ``padding_r`` is ``padding_l`` by default,
         ``dilations`` are 0.
         """
+        check_forward(prop_kind, GRADIENTS)
         return cls.made(
             prop_kind=prop_kind,
             alg_kind=alg_kind,
@@ -87,24 +100,20 @@ class SlidingDesc(Desc):
         padding_r: parameters.Numbers | None = None,
         dilations: parameters.Numbers | None = None,
     ) -> Self:
-        """Describe the gradient of src. Nothing computes it yet: raises Unimplemented, and
-        InvalidArguments where sizes do not agree."""
-        raise lacking(
-            cls.operation,
-            PropKind.backward_data,
-            lambda: cls.forward(
-                PropKind.forward_training,
-                alg_kind,
-                diff_src_desc,
-                weights_desc,
-                diff_dst_desc,
-                strides,
-                padding_l,
-                padding_r,
-                dilations,
-            ),
-            "diff_src_desc",
-            "diff_dst_desc",
+        """Describe the gradient of src; raises InvalidArguments where sizes do not agree.
+
+        The window is that of the forward computation. Arguments DIFF_DST, WEIGHTS, DIFF_SRC.
+        """
+        return cls.made(
+            prop_kind=PropKind.backward_data,
+            alg_kind=alg_kind,
+            diff_src_desc=diff_src_desc,
+            weights_desc=weights_desc,
+            diff_dst_desc=diff_dst_desc,
+            strides=strides,
+            padding_l=padding_l,
+            padding_r=padding_r,
+            dilations=dilations,
         )
 
     @classmethod
@@ -120,26 +129,23 @@ class SlidingDesc(Desc):
         dilations: parameters.Numbers | None = None,
         diff_bias_desc: MemoryDesc | None = None,
     ) -> Self:
-        """Describe the gradients of weights and bias. Nothing computes them yet: raises
-        Unimplemented, and InvalidArguments where sizes do not agree."""
-        raise lacking(
-            cls.operation,
-            PropKind.backward_weights,
-            lambda: cls.forward(
-                PropKind.forward_training,
-                alg_kind,
-                src_desc,
-                diff_weights_desc,
-                diff_dst_desc,
-                strides,
-                padding_l,
-                padding_r,
-                dilations,
-                diff_bias_desc,
-            ),
-            "diff_weights_desc",
-            "diff_dst_desc",
-            "diff_bias_desc",
+        """Describe the gradients of the weights and, with ``diff_bias_desc``, of the bias; raises
+        InvalidArguments where sizes do not agree.
+
+        The window is that of the forward computation. Arguments SRC, DIFF_DST, DIFF_WEIGHTS,
+        DIFF_BIAS.
+        """
+        return cls.made(
+            prop_kind=PropKind.backward_weights,
+            alg_kind=alg_kind,
+            src_desc=src_desc,
+            diff_weights_desc=diff_weights_desc,
+            diff_bias_desc=diff_bias_desc,
+            diff_dst_desc=diff_dst_desc,
+            strides=strides,
+            padding_l=padding_l,
+            padding_r=padding_r,
+            dilations=dilations,
         )
 
     def check(self) -> None:
@@ -149,39 +155,39 @@ class SlidingDesc(Desc):
 
     def check_dims(self) -> None:
         """The tensors have the ranks of an image and its kernel."""
-        ndims = self.src_desc.ndims
+        ndims = self.src.ndims
         if not 3 <= ndims <= 5:
             rule = "expected (N, C, W), (N, C, H, W) or (N, C, D, H, W)"
-            raise InvalidArguments("src_desc", self.src_desc.dims, rule)
-        if self.dst_desc.ndims != ndims:
+            raise InvalidArguments(self.field("src"), self.src.dims, rule)
+        if self.dst.ndims != ndims:
             rule = f"expected {ndims} dimensions, as src has"
-            hint = order_hint(self.dst_desc, self.bias_desc, ())
-            raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
-        if self.weights_desc.ndims not in (ndims, ndims + 1):
+            hint = order_hint(self.dst, self.bias, ())
+            raise InvalidArguments(self.field("dst"), self.dst.dims, rule, hint)
+        if self.weights.ndims not in (ndims, ndims + 1):
             rule = f"expected {ndims} dimensions, or {ndims + 1} with groups first"
-            raise InvalidArguments("weights_desc", self.weights_desc.dims, rule)
+            raise InvalidArguments(self.field("weights"), self.weights.dims, rule)
 
     def _check_channels(self) -> None:
         groups, outputs, channels = self.channels
-        if self.src_desc.dims[1] != groups * channels:
-            rule = f"weights {self.weights_desc.dims} take {groups * channels} channels"
-            raise InvalidArguments("src_desc", self.src_desc.dims, rule, self._hint_of_groups())
-        if self.dst_desc.dims[1] != groups * outputs:
-            rule = f"weights {self.weights_desc.dims} make {groups * outputs} channels"
-            raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
-        if self.dst_desc.dims[0] != self.src_desc.dims[0]:
-            rule = f"the batch must be that of src, which is {self.src_desc.dims[0]}"
-            raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
-        if not self.bias_desc.is_zero:
-            check_dims("bias_desc", self.bias_desc, (groups * outputs,), "the channels of dst")
+        if self.src.dims[1] != groups * channels:
+            rule = f"weights {self.weights.dims} take {groups * channels} channels"
+            raise InvalidArguments(self.field("src"), self.src.dims, rule, self._hint_of_groups())
+        if self.dst.dims[1] != groups * outputs:
+            rule = f"weights {self.weights.dims} make {groups * outputs} channels"
+            raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
+        if self.dst.dims[0] != self.src.dims[0]:
+            rule = f"the batch must be that of src, which is {self.src.dims[0]}"
+            raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
+        if not self.bias.is_zero:
+            check_dims(self.field("bias"), self.bias, (groups * outputs,), "the channels of dst")
 
     def _hint_of_groups(self) -> str:
         """What to do with weights that have groups, but no dimension for them."""
         _, outputs, channels = self.channels
-        groups, rest = divmod(self.src_desc.dims[1], max(channels, 1))
-        if self.weights_desc.ndims > self.src_desc.ndims or groups < 2 or rest or outputs % groups:
+        groups, rest = divmod(self.src.dims[1], max(channels, 1))
+        if self.weights.ndims > self.src.ndims or groups < 2 or rest or outputs % groups:
             return ""
-        dims = groups, outputs // groups, *self.weights_desc.dims[1:]
+        dims = groups, outputs // groups, *self.weights.dims[1:]
         return f"weights of {groups} groups have the dims (g, o, i, ...): reshape({dims})"
 
     @abstractmethod
@@ -191,29 +197,29 @@ class SlidingDesc(Desc):
     @property
     def _spatial(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
         """The sizes of src, of the kernel and of dst, in the dimensions of space."""
-        count = self.src_desc.ndims - 2
-        return self.src_desc.dims[2:], self.weights_desc.dims[-count:], self.dst_desc.dims[2:]
+        count = self.src.ndims - 2
+        return self.src.dims[2:], self.weights.dims[-count:], self.dst.dims[2:]
 
     @property
     def channels(self) -> tuple[int, int, int]:
         """(groups, output channels of one, input channels of one)."""
-        grouped = self.weights_desc.ndims > self.src_desc.ndims
-        dims = self.weights_desc.dims if grouped else (1, *self.weights_desc.dims)
+        grouped = self.weights.ndims > self.src.ndims
+        dims = self.weights.dims if grouped else (1, *self.weights.dims)
         return dims[0], dims[1], dims[2]
 
     @property
     def problem(self) -> str:
         """The sizes as benchdnn spells a convolution."""
         groups, outputs, channels = self.channels
-        group = f"g{spelled_size(groups)}" if self.weights_desc.ndims > self.src_desc.ndims else ""
-        text = f"{group}mb{spelled_size(self.src_desc.dims[0])}"
+        group = f"g{spelled_size(groups)}" if self.weights.ndims > self.src.ndims else ""
+        text = f"{group}mb{spelled_size(self.src.dims[0])}"
         text += f"_ic{spelled_size(groups, channels)}oc{spelled_size(groups, outputs)}"
         spatial = "dhw"[3 - len(self.strides) :]
-        kernel = self.weights_desc.dims[-len(self.strides) :]
+        kernel = self.weights.dims[-len(self.strides) :]
         for dim, letter in enumerate(spatial):
             sizes = {
-                "i": self.src_desc.dims[dim + 2],
-                "o": self.dst_desc.dims[dim + 2],
+                "i": self.src.dims[dim + 2],
+                "o": self.dst.dims[dim + 2],
                 "k": kernel[dim],
                 "s": self.strides[dim],
                 "d": self.dilations[dim],
@@ -224,13 +230,21 @@ class SlidingDesc(Desc):
 
     @property
     def space(self) -> tuple[Spatial, Spatial, Spatial]:
-        """Depth, height and width; a missing one has size 1."""
+        """Depth, height and width, from src to dst; a missing one has size 1."""
+        return self._space(self.src, self.dst)
+
+    @property
+    def space_back(self) -> tuple[Spatial, Spatial, Spatial]:
+        """The same from dst to src, as gradients of data go."""
+        return self._space(self.dst, self.src)
+
+    def _space(self, src: MemoryDesc, dst: MemoryDesc) -> tuple[Spatial, Spatial, Spatial]:
         count = len(self.strides)
         given = [
             Spatial(
-                self.src_desc.dims[dim + 2],
-                self.dst_desc.dims[dim + 2],
-                self.weights_desc.dims[dim - count],
+                src.dims[dim + 2],
+                dst.dims[dim + 2],
+                self.weights.dims[dim - count],
                 self.strides[dim],
                 self.padding_l[dim],
                 self.dilations[dim] + 1,
@@ -247,6 +261,19 @@ class _Conf(Protocol):
 
     @property
     def scratchpad(self) -> int: ...
+
+
+class WeightsKernel(Protocol):
+    """A module of `dnnl.kernels` for gradients of weights."""
+
+    def resolve(self, problem: WeightsGradient, isa: Isa) -> WeightsGradient:
+        """The problem with the layouts that are ``any`` decided."""
+
+    def configure(self, problem: WeightsGradient, isa: Isa) -> Any:
+        """Its configuration, or a refusal."""
+
+    def build(self, conf: Any, isa: Isa) -> Kernel:
+        """The kernel of a configuration."""
 
 
 AnySliding = TypeVar("AnySliding", bound=SlidingDesc)
@@ -290,12 +317,12 @@ def plan(
     refusal = refuse_sliding(desc, attr)
     if refusal is not None:
         return refusal
-    quantization = quantization_of(attr, desc.weights_desc)
+    quantization = quantization_of(attr, desc.weights)
     given = problem_of(desc, tuple(attr.post_ops), quantization, problem_type)
-    types = desc.src_desc.data_type, desc.weights_desc.data_type
     refusal = refuse(given)
     if refusal is not None:
         return refusal
+    types = given.src.data_type, given.weights.data_type
     given = replace(given, narrow=narrowed(attr, isa, *types))
     problem = resolve(given, isa)
     post_ops = resolve_post_ops(problem.post_ops, problem.dst)
@@ -306,11 +333,55 @@ def plan(
     return Plan(decided(desc, problem), post_ops, recipe, conf.scratchpad)
 
 
+def plan_weights(
+    desc: SlidingDesc,
+    attr: PrimitiveAttr,
+    isa: Isa,
+    kernel: WeightsKernel,
+    *,
+    transposed: bool,
+) -> Plan | Refusal:
+    """The kernel of the gradient of weights, with the layouts that it decides, or why there is
+    none. Where the operation is ``transposed``, dst has the place of src in it and vice versa."""
+    refusal = refuse_sliding(desc, attr)
+    if refusal is not None:
+        return refusal
+    weights, space = desc.diff_weights_desc, desc.space
+    src, dst = (Arg.SRC, desc.src_desc), (Arg.DIFF_DST, desc.diff_dst_desc)
+    if transposed:
+        weights, space = exchanged(weights, desc), desc.space_back
+        src, dst = dst, src
+    given = WeightsGradient(
+        src=src[1],
+        diff_weights=weights,
+        diff_bias=desc.diff_bias_desc,
+        diff_dst=dst[1],
+        space=space,
+        narrow=narrowed(attr, isa, src[1].data_type, dst[1].data_type),
+        arguments=(src[0], dst[0], Arg.DIFF_WEIGHTS),
+        of_src=transposed,
+    )
+    problem = kernel.resolve(given, isa)
+    conf = kernel.configure(problem, isa)
+    if isinstance(conf, Refusal):
+        return conf
+    own, weights = (problem.src, problem.diff_dst), problem.diff_weights
+    decided_desc = desc.laid_out(
+        src_desc=own[transposed],
+        diff_weights_desc=exchanged(weights, desc) if transposed else weights,
+        diff_bias_desc=problem.diff_bias,
+        diff_dst_desc=own[not transposed],
+    )
+    return Plan(decided_desc, (), Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
 def refuse_sliding(desc: SlidingDesc, attr: PrimitiveAttr) -> Refusal | None:
     """Why no kernel does this algorithm, or these attributes, or None."""
     kind, _, method = str(desc.alg_kind).rpartition("_")
     if method == "winograd":
         return Refusal(Reason.PARAMETER, f"no Winograd kernel; take {kind}_direct")
+    if not desc.propagation.is_forward:
+        return refuse_gradient(desc, attr)
     return refuse_attr(attr, "post_ops", "scales", "zero_points")
 
 
@@ -320,7 +391,18 @@ def problem_of(
     quantization: Quantization,
     problem_type: Callable[..., P],
 ) -> P:
-    """What a kernel is asked to do."""
+    """What a kernel is asked to do: the gradient of data is the transpose, with the channels of
+    weights exchanged."""
+    if desc.propagation is PropKind.backward_data:
+        return problem_type(
+            desc.diff_dst_desc,
+            exchanged(desc.weights_desc, desc),
+            MemoryDesc.zero(),
+            desc.diff_src_desc,
+            (),
+            space=desc.space_back,
+            arguments=(Arg.DIFF_DST, Arg.WEIGHTS, Arg.DIFF_SRC),
+        )
     bias = desc.bias_desc
     if bias.format_kind is FormatKind.any:
         bias = MemoryDesc(bias.dims, bias.data_type)
@@ -335,8 +417,22 @@ def problem_of(
     )
 
 
+def exchanged(weights: MemoryDesc, desc: SlidingDesc) -> MemoryDesc:
+    """The weights with their input channels in the place of their output channels."""
+    axes = list(range(weights.ndims))
+    first = weights.ndims - len(desc.strides) - 2
+    axes[first], axes[first + 1] = first + 1, first
+    return weights.permute_axes(axes)
+
+
 def decided(desc: AnySliding, problem: ProductProblem) -> AnySliding:
     """The description with the layouts of a problem."""
+    if desc.propagation is PropKind.backward_data:
+        return desc.laid_out(
+            diff_dst_desc=problem.src,
+            weights_desc=exchanged(problem.weights, desc),
+            diff_src_desc=problem.dst,
+        )
     weights = problem.weights if desc.weights_desc.compensation is None else desc.weights_desc
     return desc.laid_out(
         src_desc=problem.src,
@@ -349,12 +445,12 @@ def decided(desc: AnySliding, problem: ProductProblem) -> AnySliding:
 def flops(desc: SlidingDesc, elements: Sequence[int], places: Sequence[int]) -> int:
     """Twice the products of taps that meet one of ``elements`` from one of their ``places``: those
     with padding are excluded, as nobody needs to compute them."""
-    kernel = desc.weights_desc.dims[-len(elements) :]
+    kernel = desc.weights.dims[-len(elements) :]
     geometry = zip(
         elements, places, kernel, desc.strides, desc.padding_l, desc.dilations, strict=True
     )
-    channels = desc.dst_desc.dims[1] * desc.channels[2]
-    return 2 * desc.src_desc.dims[0] * channels * prod(_meetings(*numbers) for numbers in geometry)
+    channels = desc.dst.dims[1] * desc.channels[2]
+    return 2 * desc.src.dims[0] * channels * prod(_meetings(*numbers) for numbers in geometry)
 
 
 def _meetings(src: int, dst: int, kernel: int, stride: int, padding: int, dilation: int) -> int:

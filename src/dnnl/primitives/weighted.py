@@ -7,16 +7,76 @@ from dataclasses import replace
 from functools import partial
 
 from dnnl.codegen.epilogue.quantization import Quantization
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.language.case import CaseValues, bias_type
 from dnnl.language.descriptor import Descriptor
-from dnnl.primitives.operation import FORWARD, Operation, Role
-from dnnl.types.arg import Arg
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import refuse_attr
+from dnnl.primitives.operation import BY_DATA, BY_WEIGHTS, FORWARD, NEVER, Role
+from dnnl.types.arg import GRADIENT, Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 Made = Callable[[CaseValues], MemoryDesc | None]
+
+GRADIENTS = "the gradients are backward_data() and backward_weights()"
+_OF_PASS = {
+    PropKind.backward_data: ("src", "dst"),
+    PropKind.backward_weights: ("weights", "bias", "dst"),
+}
+
+
+class WeightedDesc(Desc):
+    """The description of a product of src and weights, or of one of its gradients. ``src``,
+    ``weights``, ``bias`` and ``dst`` are the tensors or, where it is these that are there, their
+    gradients."""
+
+    src_desc: MemoryDesc
+    weights_desc: MemoryDesc
+    bias_desc: MemoryDesc
+    dst_desc: MemoryDesc
+    diff_src_desc: MemoryDesc
+    diff_weights_desc: MemoryDesc
+    diff_bias_desc: MemoryDesc
+    diff_dst_desc: MemoryDesc
+
+    def field(self, tensor: str) -> str:
+        """The field of a tensor, or of its gradient: ``dst_desc`` or ``diff_dst_desc``."""
+        prefix = "diff_" if tensor in _OF_PASS.get(self.propagation, ()) else ""
+        return f"{prefix}{tensor}_desc"
+
+    def _either(self, tensor: str) -> MemoryDesc:
+        desc: MemoryDesc = getattr(self, self.field(tensor))
+        return desc
+
+    @property
+    def src(self) -> MemoryDesc:
+        """src, or its gradient."""
+        return self._either("src")
+
+    @property
+    def weights(self) -> MemoryDesc:
+        """The weights, or their gradient."""
+        return self._either("weights")
+
+    @property
+    def bias(self) -> MemoryDesc:
+        """The bias, or its gradient; the zero descriptor if there is none."""
+        return self._either("bias")
+
+    @property
+    def dst(self) -> MemoryDesc:
+        """dst, or its gradient."""
+        return self._either("dst")
+
+
+def refuse_gradient(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:
+    """Why no kernel computes a gradient of these types, or with these attributes, or None."""
+    for tensor in desc.tensors:
+        if not tensor.desc.data_type.is_float:
+            return Refusal(Reason.DATA_TYPE, f"{tensor.desc.data_type}; gradients are of floats")
+    return refuse_attr(attr)
 
 
 def bare(weights: MemoryDesc) -> MemoryDesc:
@@ -61,23 +121,6 @@ def mask_of_outputs(case: CaseValues, argument: str, name: str, ndims: int) -> i
     return None
 
 
-def lacking(
-    operation: Operation, prop_kind: PropKind, forward: Callable[[], object], *gradients: str
-) -> Unimplemented:
-    """The error for a gradient that no implementation computes.
-
-    ``forward`` describes the forward computation, whose rules the gradient has as well: what it
-    raises is raised in the names of the ``gradients`` of its tensors.
-    """
-    try:
-        forward()
-    except InvalidArguments as error:
-        own = f"diff_{error.argument}"
-        name = own if own in gradients else error.argument
-        raise InvalidArguments(name, error.value, error.rule, error.hint) from None
-    return operation.lacks(prop_kind)
-
-
 def weighted_roles(
     made: tuple[Made, Made, Made, Made],
     letters: tuple[str, str, str, str],
@@ -98,3 +141,27 @@ def weighted_roles(
         bias(Arg.BIAS, "bia", "bias_desc", reads=FORWARD, optional=True, remark=remark),
         dst(Arg.DST, "dst", "dst_desc", writes=FORWARD),
     )
+
+
+def trained_roles(
+    made: tuple[Made, Made, Made, Made], letters: tuple[str, str, str, str]
+) -> tuple[Role, ...]:
+    """`weighted_roles`, each followed by that of its gradient.
+
+    The layouts of weights and of their gradient are not those of the forward description: its
+    kernel has panels of its own.
+    """
+    passes = {
+        Arg.SRC: (BY_WEIGHTS, BY_DATA),
+        Arg.WEIGHTS: (BY_DATA, BY_WEIGHTS),
+        Arg.BIAS: (NEVER, BY_WEIGHTS),
+        Arg.DST: (NEVER, NEVER),
+    }
+    found = []
+    for role in weighted_roles(made, letters):
+        reads, writes = passes[Arg(role.argument)]
+        own = replace(role, reads=role.reads | reads, independent=role.argument == Arg.WEIGHTS)
+        argument, field = role.argument + GRADIENT, f"diff_{role.field}"
+        read = NEVER if writes else BY_DATA | BY_WEIGHTS
+        found += [own, replace(own, argument=argument, field=field, reads=read, writes=writes)]
+    return tuple(found)

@@ -142,6 +142,9 @@ def owner_of(argument: int) -> tuple[int, int]:
 MAX_POST_OPS = 32
 """The most post-ops of an attribute."""
 
+GRADIENT = Arg.DIFF_SRC - Arg.SRC
+"""What is added to the argument of a tensor for that of its gradient."""
+
 _POST_OP = 32768
 _PART = _POST_OP * 64
 """The bits above the flags of all post-ops: the index of a buffer."""

@@ -104,7 +104,7 @@ def test_without_measurements_there_is_a_table_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "page.html"
-    line = "--ip --dir=FWD_D,BWD_D --stag=ab,ba mb3ic4oc5 mb5ic6oc7"
+    line = "--ip --dir=FWD_D,BWD_DW --stag=ab,ba mb3ic4oc5 mb5ic6oc7"
     assert run(line.split(), page=path) == 1
     printed = re.findall(r"[0-9]+:([A-Z_]+) .*__REPRO: (.*)", capsys.readouterr().out)
     text, reader = read(path)
@@ -113,7 +113,7 @@ def test_without_measurements_there_is_a_table_alone(
     assert all(row[2].startswith(repro) for row, (_, repro) in told)
     assert next(row[4] for row in reader.rows if row[1] == "PASSED") == "0"
     assert all(float(row[4]) < 1e-5 for row in reader.rows if row[1] == "PASSED")
-    assert "brgemm: unsupported propagation kind: backward_data" in text
+    assert "brgemm: unsupported propagation kind: backward" in text
     assert "<svg" not in text
     assert "GB/s" not in text
 
