@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from math import lcm, prod
+from math import prod
 
 from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
 from dnnl.codegen.ir import vector
@@ -38,6 +38,7 @@ from dnnl.kernels.product.base.pixel_tiles import (
 from dnnl.kernels.product.base.store import End, Store
 from dnnl.kernels.product.base.sums import Sums
 from dnnl.kernels.product.loops.form import Product, Walk
+from dnnl.kernels.product.loops.k_blocks import KBlocks
 from dnnl.kernels.product.loops.prefetch import Prefetching
 from dnnl.kernels.product.loops.taps import Taps
 from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, PanelPacker
@@ -90,7 +91,7 @@ class _ProductWriter:
         self._cut_sums(phase)
         self.deferred = self._deferred_epilogue()
         tiles = self.chunk if problem.blocking.places else self.per_band * self.band.extent
-        self.prefetching = Prefetching(self.e, problem, self.walk, self.blocks, self.steps, tiles)
+        self.prefetching = Prefetching(self.e, problem, self.walk, self.blocks, tiles)
         self.taps = Taps(self.e, problem, self.walk, self.sums, streams=self.prefetching.streams)
 
     def _store(self, finish: ProductEpilogue) -> Store:
@@ -135,18 +136,15 @@ class _ProductWriter:
         self.items = outer * self.chunks.extent
 
     def _cut_sums(self, phase: PhaseFunction) -> None:
-        """Choose the K blocks: parts along ``cut``, each in blocks of a number of steps of the
-        outermost level. Take scratch memory for the partial sums of the tiles of a work item
+        """Choose the K blocks. Take scratch memory for the partial sums of the tiles of a work item
         between two blocks, panel by panel."""
         problem, self.buffer_offset = self.problem, ZERO
-        line_blocks, self.steps = self._blocks_of_sums()
-        self.line_block = Axis(line_blocks, "block")
-        self.blocks = line_blocks * prod(axis.extent for axis in problem.cut)
+        self.blocks = KBlocks.of(problem, self.walk, self.sums, self.unit)
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
         own = 0
         if self.unit is not None:
             own = tile_bytes(problem.multiply, self.e, self.unit.sum_rows, tile.vectors)
-        if self.blocks == 1:
+        if self.blocks.count == 1:
             self.segment_sums = own
             self._take_scratch(phase, 2 * own)
             return
@@ -163,28 +161,6 @@ class _ProductWriter:
         self.segment_sums = size * vector.bits(sums) // 8
         self._take_scratch(phase, self.segment_sums + (own if problem.segments else 0))
 
-    def _blocks_of_sums(self) -> tuple[int, int]:
-        """The number of K blocks, and the steps of each; 0 steps if there is one block."""
-        problem, wanted = self.problem, self.problem.blocking.steps
-        axes = (*problem.around, *problem.inside)
-        self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
-        if not wanted:
-            return 1, 0
-        steps, count = max(1, wanted // self._k_groups_per_step), self.line[0].count or 0
-        k_groups = (
-            1 if problem.packing is None else problem.packing.least_k_groups(problem.multiply)
-        )
-        whole = lcm(k_groups, self._k_groups_per_step) // self._k_groups_per_step
-        if self.unit is not None and len(self.line) == 1:
-            whole, count = lcm(whole, self.unit.line.block), self.unit.line.blocked
-        steps = max(1, steps // whole) * whole
-        return (-(-count // steps), steps) if steps < count else (1, 0)
-
-    @property
-    def _k_groups_per_step(self) -> int:
-        """The number of K groups in one step of the outermost level of the sums."""
-        return prod(level.count or 1 for level in self.line[1:])
-
     def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:
         """Take per-thread memory for ``sums`` bytes of partial sums, for padded rows of src, and
         for packed panels."""
@@ -193,7 +169,7 @@ class _ProductWriter:
         nbytes, panel = sums + (bands.nbytes if bands else 0), None
         if packing is not None:
             given = packing, self.pointers, problem.columns, problem.multiply
-            panel = PanelBuffer(self.e, *given, self.steps * self._k_groups_per_step, self.group)
+            panel = PanelBuffer(self.e, *given, self.blocks.k_groups, self.group)
             nbytes += panel.nbytes
         if not nbytes:
             return
@@ -238,10 +214,10 @@ class _ProductWriter:
         env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
 
         def one(block: Value) -> None:
-            part = decode(self.e, block, (*problem.cut, self.line_block)) if problem.cut else {}
-            self._through(problem.through, {**env, **part}, band, block)
+            here = {**env, **self.blocks.env(self.e, block)}
+            self._through(problem.through, here, band, block)
 
-        self.e.loop(i64(0), i64(self.blocks), one, unroll=False, name="block")
+        self.e.loop(i64(0), i64(self.blocks.count), one, unroll=False, name="block")
 
     def _through(self, axes: Sequence[Axis], env: Env, band: Band, block: Value) -> None:
         """The panels of one K block, for each of the places along ``axes``."""
@@ -267,7 +243,7 @@ class _ProductWriter:
             high = e.smaller(high, i64(panel.extent))
 
         packer = self.packer
-        packed = None if packer is None else packer.pack(env, (low, high), block, self.blocks)
+        packed = None if packer is None else packer.pack(env, (low, high), block, self.blocks.count)
 
         def one(number: Value) -> None:
             if packer is not None and packed is not None:
@@ -324,7 +300,7 @@ class _ProductWriter:
             return
         sum_rows = places + problem.finish.needs_column_sums
         zero = Tile.of(self.sums.zero(e), sum_rows, problem.columns.vector.extent)
-        if self.blocks == 1:
+        if self.blocks.count == 1:
             at.prefetch()
 
             def whole(src: Operand, multiply: Multiply) -> Tile:
@@ -338,12 +314,13 @@ class _ProductWriter:
         initial = self._initial(buffer, zero, block)
 
         def part(src: Operand, multiply: Multiply) -> Tile:
-            if self.line_block.extent == 1:
+            if not self.blocks.steps:
                 return self.taps.add(env, initial, factors(src, multiply), run, tile)
-            return self._product_block(env, initial, factors(src, multiply), block)
+            levels = self.blocks.levels(e, block, self.blocks.line)
+            return self.sums.add(e, env, initial, factors(src, multiply), levels)
 
         sums = self._either(env, part)
-        last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
+        last = self.blocks.is_last(e, block)
 
         def finish() -> Values:
             at.finish(self.sums.finished(e, sums))
@@ -404,7 +381,7 @@ class _ProductWriter:
         if self.problem.segments is not None:
             self._unit_segments(unit, env, factors, block, buffer, at)
             return
-        if self.blocks == 1:
+        if self.blocks.count == 1:
             at.prefetch()
         unit.compute(factors, self._part(unit.line.whole(unit.levels), buffer, block), at)
 
@@ -426,17 +403,11 @@ class _ProductWriter:
 
     def _part(self, levels: Sequence[Level], buffer: Value, block: Value) -> Part:
         """The K block of a sum over ``levels``."""
-        if self.blocks == 1:
+        if self.blocks.count == 1:
             return Part(levels, buffer)
-        e, (outer, *rest) = self.e, levels
-        begin = e.mul(block, self.steps)
-        end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
-        return Part(
-            [replace(outer, begin=begin, end=end), *rest],
-            buffer,
-            e.b.icmp_signed("==", block, i64(0)),
-            e.b.icmp_signed("==", block, i64(self.blocks - 1)),
-        )
+        e, blocks = self.e, self.blocks
+        first, last = blocks.is_first(e, block), blocks.is_last(e, block)
+        return Part(blocks.levels(e, block, levels), buffer, first, last)
 
     def _unit(self) -> UnitTile | None:
         """The tiles of a matrix unit, if it computes the product."""
@@ -455,7 +426,7 @@ class _ProductWriter:
         one. None if the product does not allow it."""
         problem, unit = self.problem, self.unit
         ones = problem.finish.needs_column_sums or self.sums.needs_column_sums
-        deferrable = self.blocks == 1 and problem.segments is None and not ones
+        deferrable = self.blocks.count == 1 and problem.segments is None and not ones
         if unit is None or not deferrable or not unit.can_defer(self.store):
             return None
         tile = problem.blocking.tile
@@ -497,22 +468,13 @@ class _ProductWriter:
     def _initial(self, buffer: Value, zero: Tile, block: Value) -> Tile:
         """The sums at the begin of a K block: those in ``buffer``, zero in the first block."""
         e, kind = self.e, zero.cells[0].type
-        first = e.b.icmp_signed("==", block, i64(0))
+        first = self.blocks.is_first(e, block)
         cells = e.branch(
             first,
             lambda: zero.cells,
             lambda: Tile.load(e, buffer, kind, zero.rows, zero.vectors).cells,
         )
         return Tile(zero.vectors, cells)
-
-    def _product_block(self, env: Env, sums: Tile, factors: Factors, block: Value) -> Tile:
-        """The sum over one K block."""
-        e, steps = self.e, self.steps
-        outer, *rest = self.line
-        begin = e.mul(block, steps)
-        end = e.smaller(e.add(begin, i64(steps)), outer.end)
-        level = Level(begin, end, outer.a_step, outer.b_step)
-        return self.sums.add(e, env, sums, factors, [level, *rest])
 
 
 def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:

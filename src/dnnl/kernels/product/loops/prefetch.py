@@ -9,18 +9,18 @@ from dnnl.codegen.ir.builder import Emitter, Value, i64
 from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE, Prefetch, merge_levels
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.loops.form import Product, Walk
+from dnnl.kernels.product.loops.k_blocks import KBlocks
 
 
 @dataclass(frozen=True, eq=False)
 class Prefetching:
-    """Which operand a tile prefetches. Sums have ``blocks`` K blocks of ``steps`` steps of the
-    outermost level each, and a panel meets ``tiles`` tiles before the next panel does."""
+    """Which operand a tile prefetches. Sums have ``blocks``, and a panel meets ``tiles`` tiles
+    before the next panel does."""
 
     e: Emitter
     problem: Product
     walk: Walk
-    blocks: int
-    steps: int
+    blocks: KBlocks
     tiles: int
 
     def of_panel(self, tile: Value) -> Prefetch | None:
@@ -32,7 +32,7 @@ class Prefetching:
         levels = [self.walk.level(axis) for axis in axes]
         unit = problem.multiply.tiles is not None
         near = unit and problem.weights.desc.size <= e.isa.caches.l2 // 2
-        in_parts = self.blocks > 1 and problem.segments is not None
+        in_parts = self.blocks.count > 1 and problem.segments is not None
         asks = problem.blocking.panels and panel.extent > 1 and problem.packing is None
         # With taps, a matrix unit would prefetch the same weights again in each band.
         asks = asks and not (in_parts or near or (unit and len(merge_levels(levels)) > 1))
@@ -41,7 +41,7 @@ class Prefetching:
             return None
         bits = problem.multiply.b.bits * problem.unit
         distance = size * bits // 8 if self.tiles > 1 else PREFETCH_DISTANCE
-        return Prefetch(i64(distance), -(-step * bits // (8 * self.tiles)), tile, self.steps)
+        return Prefetch(i64(distance), -(-step * bits // (8 * self.tiles)), tile, self.blocks.steps)
 
     def of_rows(self, panel: Value, rows: int, multiply: Multiply) -> Prefetch | None:
         """The prefetch of a matrix A from beyond the caches by a tile of ``rows`` rows: its share
@@ -54,7 +54,7 @@ class Prefetching:
         step = self.walk.a.stride(problem.places[-1])
         in_stream = not rest and (line.count or 0) * line.a_step == step
         far = self._src_bytes > self.e.isa.caches.l2
-        if not (in_stream and far) or self.blocks > 1 or problem.multiply.tiles is not None:
+        if not (in_stream and far) or self.blocks.count > 1 or problem.multiply.tiles is not None:
             return None
         size = rows * step * multiply.group_bytes // multiply.group
         passes = 1 if problem.blocking.panels else problem.columns.panel.extent
