@@ -12,7 +12,7 @@ from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.convolution.gradient_problem import WeightsGradient
+from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
