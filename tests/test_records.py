@@ -54,6 +54,7 @@ _DIRECTIONS = {
 def lines(kind: str) -> Iterator[str]:
     """The command line of each example in each propagation; only forward ones have post-ops."""
     operation = OPERATIONS[kind].operation
+    passes: list[PropKind | None]
     directed = operation.driver.find("dir") is not None
     for example in operation.examples:
         served = frozenset().union(*(own.passes for own in operation.implementations))

@@ -12,6 +12,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution import by_weights, transposed
 from dnnl.kernels.convolution import chain as chains
+from dnnl.kernels.convolution.depthwise import by_weights as depthwise_by_weights
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution as kernel
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
@@ -240,7 +241,7 @@ def _backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | R
     return plan(desc, attr, isa, kind, transposed.resolve, transposed.configure, transposed.build)
 
 
-def _depthwise_backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+def _depthwise_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan(
         desc,
         attr,
@@ -251,6 +252,10 @@ def _depthwise_backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -
         transposed.build_depthwise,
         depthwise.refuse,
     )
+
+
+def _depthwise_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_weights(desc, attr, isa, depthwise_by_weights, transposed=False)
 
 
 def _backward_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -313,8 +318,9 @@ ConvolutionDesc.operation = Operation(
         Implementation("depthwise", _depthwise, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD),
         Implementation("chain", _chain, FORWARD),
-        Implementation("depthwise", _depthwise_backward_data, BY_DATA),
+        Implementation("depthwise", _depthwise_data, BY_DATA),
         Implementation("brgemm", _backward_data, BY_DATA),
+        Implementation("depthwise", _depthwise_weights, BY_WEIGHTS),
         Implementation("brgemm", _backward_weights, BY_WEIGHTS),
     ),
     mask=mask_of_outputs,

@@ -9,6 +9,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution import by_weights
 from dnnl.kernels.convolution import transposed as kernel
+from dnnl.kernels.convolution.depthwise import by_weights as depthwise_by_weights
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution as direct
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
@@ -97,7 +98,7 @@ def _backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | R
     return plan(desc, attr, isa, ConvolutionProblem, direct.resolve, direct.configure, direct.build)
 
 
-def _depthwise_backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+def _depthwise_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan(
         desc,
         attr,
@@ -108,6 +109,10 @@ def _depthwise_backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -
         depthwise.build,
         depthwise.refuse,
     )
+
+
+def _depthwise_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_weights(desc, attr, isa, depthwise_by_weights, transposed=True)
 
 
 def _backward_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -163,8 +168,9 @@ DeconvolutionDesc.operation = Operation(
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD),
-        Implementation("depthwise", _depthwise_backward_data, BY_DATA),
+        Implementation("depthwise", _depthwise_data, BY_DATA),
         Implementation("brgemm", _backward_data, BY_DATA),
+        Implementation("depthwise", _depthwise_weights, BY_WEIGHTS),
         Implementation("brgemm", _backward_weights, BY_WEIGHTS),
     ),
     mask=mask_of_outputs,

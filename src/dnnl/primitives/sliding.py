@@ -354,7 +354,7 @@ def plan_weights(
     given = WeightsGradient(
         src=src[1],
         diff_weights=weights,
-        diff_bias=desc.diff_bias_desc,
+        diff_bias=_dense(desc.diff_bias_desc),
         diff_dst=dst[1],
         space=space,
         narrow=narrowed(attr, isa, src[1].data_type, dst[1].data_type),
@@ -403,18 +403,21 @@ def problem_of(
             space=desc.space_back,
             arguments=(Arg.DIFF_DST, Arg.WEIGHTS, Arg.DIFF_SRC),
         )
-    bias = desc.bias_desc
-    if bias.format_kind is FormatKind.any:
-        bias = MemoryDesc(bias.dims, bias.data_type)
     return problem_type(
         desc.src_desc,
         bare(desc.weights_desc),
-        bias,
+        _dense(desc.bias_desc),
         desc.dst_desc,
         post_ops,
         quantization,
         space=desc.space,
     )
+
+
+def _dense(bias: MemoryDesc) -> MemoryDesc:
+    """A bias, or its gradient, with the only layout that it needs where that is open."""
+    is_open = bias.format_kind is FormatKind.any
+    return MemoryDesc(bias.dims, bias.data_type) if is_open else bias
 
 
 def exchanged(weights: MemoryDesc, desc: SlidingDesc) -> MemoryDesc:
