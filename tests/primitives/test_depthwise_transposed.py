@@ -48,3 +48,24 @@ def test_channels_that_pad_a_block(tag: str, isa: str) -> None:
     line = f"--dir=FWD_B --dt=f32 --stag={tag} --dtag={tag} --attr-post-ops=linear:2:3 "
     size = "g19ic19ih9oc19oh18kh3sh2ph1"
     assert len([*judged("deconvolution", line + size, isa)]) == 1
+
+
+@every_pair(
+    isa=VECTORS,
+    types=["f32", "bf16", "f16:bf16:f32", "f8_e5m2", "f32:f32:bf16"],
+    layout=["axb", "any", "abx"],
+    kind=["convolution", "deconvolution"],
+    shape=[
+        "ih9iw21oh9ow21kh3kw3ph1pw1", "ih13iw30oh7ow15kh3kw3sh2sw2ph1pw1", "iw37ow18kw4sw2pw1",
+    ],
+    channels=[19, 32],
+)  # fmt: skip
+def test_gradients(isa: str, types: str, layout: str, kind: str, shape: str, channels: int) -> None:
+    """The gradient of a convolution's data is a deconvolution, and the other way round."""
+    window = shape if kind == "convolution" else shape.translate(str.maketrans("io", "oi"))
+    size = f"g{channels}mb2ic{channels}oc{channels}{window}"
+    given = f"--dir=BWD_D --dt={types} --stag={layout} --dtag={layout} {size}"
+    (conf,) = judged(kind, given, isa)
+    assert isinstance(conf, tiles.DepthwiseTilesConf | depthwise.DepthwiseConf)
+    if layout == "axb":
+        assert isinstance(conf, tiles.DepthwiseTilesConf)

@@ -31,6 +31,7 @@ from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.kernels.shared.types import SMALL_FLOATS, WIDE_FLOATS, computed_in, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
@@ -70,7 +71,16 @@ def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
         ),
         isa,
     )
-    return replace(problem, src=forward.src, diff_weights=forward.weights, diff_dst=forward.dst)
+    bias = problem.diff_bias
+    if bias.format_kind is FormatKind.any:
+        bias = bias.with_tag(FormatTag("a"))
+    return replace(
+        problem,
+        src=forward.src,
+        diff_weights=forward.weights,
+        diff_bias=bias,
+        diff_dst=forward.dst,
+    )
 
 
 def refuse(problem: WeightsGradient) -> Refusal | None:
