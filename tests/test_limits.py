@@ -73,16 +73,11 @@ def matmul(src: str, weights: str, dst: str) -> Any:
     return dnnl.MatmulDesc(*shapes)
 
 
-def gradient_of_inner_product() -> Any:
-    return dnnl.InnerProductDesc.backward_data(desc(1, 4), desc(4, 4), desc(1, 4))
-
-
 def ints(*shape: int, dtype: str) -> np.ndarray:
     return np.random.default_rng(1).integers(0, 9, shape).astype(dtype)
 
 
 REFUSED: tuple[tuple[str, Callable[[], Any]], ...] = (
-    ("An inner product has no gradients", lambda: plan(gradient_of_inner_product())),
     (
         "Dropout** is limited",
         lambda: plan(dnnl.BinaryDesc("binary_add", *[rows()] * 3), dropout(rows())),

@@ -57,8 +57,7 @@ def lines(kind: str) -> Iterator[str]:
     passes: list[PropKind | None]
     directed = operation.driver.find("dir") is not None
     for example in operation.examples:
-        served = frozenset().union(*(own.passes for own in operation.implementations))
-        passes = [p for p in _DIRECTIONS if p in served & operation.passes] if directed else [None]
+        passes = [p for p in _DIRECTIONS if p in operation.passes] if directed else [None]
         if "--attr-post-ops" in example:
             passes = [p for p in passes if p is None or p.is_forward]
         for prop_kind in passes:

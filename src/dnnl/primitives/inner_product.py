@@ -8,6 +8,7 @@ from dnnl.codegen.ir.kernel import Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.matmul import inner_product as kernel
+from dnnl.kernels.matmul import inner_product_gradients as gradients
 from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import CaseValues, tensor
@@ -31,7 +32,7 @@ from dnnl.primitives.implementation import (
     resolve_dropout,
     resolve_post_ops,
 )
-from dnnl.primitives.operation import FORWARD, Operation
+from dnnl.primitives.operation import BY_DATA, BY_WEIGHTS, FORWARD, Operation
 from dnnl.primitives.weighted import (
     GRADIENTS,
     WeightedDesc,
@@ -39,6 +40,7 @@ from dnnl.primitives.weighted import (
     bias_of_channels,
     order_hint,
     quantization_of,
+    refuse_gradient,
     trained_roles,
 )
 from dnnl.reference.inner_product import SPECIFICATION
@@ -176,6 +178,45 @@ def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Ref
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 
+def _backward_data(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    problem = gradients.InnerProductGradient(
+        desc.diff_dst_desc, desc.weights_desc, desc.diff_src_desc
+    )
+    return _gradient(desc, attr, isa, problem, ("weights_desc", "diff_src_desc"))
+
+
+def _backward_weights(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    problem = gradients.InnerProductGradient(
+        desc.diff_dst_desc,
+        desc.src_desc,
+        desc.diff_weights_desc,
+        desc.diff_bias_desc,
+        of_weights=True,
+    )
+    return _gradient(desc, attr, isa, problem, ("src_desc", "diff_weights_desc"))
+
+
+def _gradient(
+    desc: InnerProductDesc,
+    attr: PrimitiveAttr,
+    isa: Isa,
+    given: gradients.InnerProductGradient,
+    fields: tuple[str, str],
+) -> Plan | Refusal:
+    """The plan of a gradient, whose factor and result are the tensors in ``fields``."""
+    refusal = refuse_gradient(desc, attr)
+    if refusal is not None:
+        return refusal
+    narrow = narrowed(attr, isa, given.diff_dst.data_type, given.factor.data_type)
+    problem = gradients.resolve(replace(given, narrow=narrow), isa)
+    conf = gradients.configure(problem, isa)
+    if isinstance(conf, Refusal):
+        return conf
+    own = dict(zip(fields, (problem.factor, problem.result), strict=True))
+    decided = desc.laid_out(diff_dst_desc=problem.diff_dst, diff_bias_desc=problem.diff_bias, **own)
+    return Plan(decided, (), Recipe(conf, isa, gradients.build), conf.scratchpad)
+
+
 def _src(case: CaseValues) -> MemoryDesc:
     return tensor(case.sizes.src_dims, case.part("dt", 0), case["stag"])
 
@@ -212,7 +253,11 @@ InnerProductDesc.operation = Operation(
     sums=True,
     compensated=(Arg.WEIGHTS,),
     reference=SPECIFICATION,
-    examples=("mb3ic19ih3oc33",),
-    implementations=(Implementation("brgemm", _brgemm, FORWARD),),
+    examples=("--stag=any,axb mb3ic19ih3oc33",),
+    implementations=(
+        Implementation("brgemm", _brgemm, FORWARD),
+        Implementation("brgemm", _backward_data, BY_DATA),
+        Implementation("brgemm", _backward_weights, BY_WEIGHTS),
+    ),
     mask=_mask,
 )  # fmt: skip

@@ -42,7 +42,7 @@ from dnnl.kernels.product.plan.dot_kind import (
     segments_of,
     usual_dot,
 )
-from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -143,10 +143,13 @@ def _column_stride(weights: MemoryDesc) -> int:
     return weights.strides[-1] if weights.strides[-1] > 1 else 0
 
 
-def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
+def configure(
+    problem: ProductProblem, isa: Isa, scratchpad: Scratchpad | None = None
+) -> ProductConf | Refusal:
     """Plan a product whose layouts are all decided (see :func:`resolve`).
 
-    ``bias`` has as many dimensions as dst, each 1 or dst's.
+    ``bias`` has as many dimensions as dst, each 1 or dst's. ``scratchpad`` has what was copied
+    before.
     """
     refusal = product_conf.refuse_matrices(problem)
     if refusal is not None:
@@ -158,7 +161,8 @@ def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
     if column_major(problem):
         problem = transposed(problem)
         src, weights = (problem.arguments[0], problem.src), (problem.arguments[1], problem.weights)
-    return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], shape(isa))
+    terms, known = problem.src.dims[-1], shape(isa)
+    return product_conf.plan(problem, isa, src, weights, terms, known, scratchpad=scratchpad)
 
 
 def _plan_packed(problem: ProductProblem, isa: Isa, weights: Argument) -> ProductConf | Refusal:
@@ -270,10 +274,11 @@ def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
 
 def build(conf: ProductConf, isa: Isa) -> Kernel:
     """One product with the batch around it."""
-    return phases.build("matmul", conf, isa, _products)
+    return phases.build("matmul", conf, isa, products)
 
 
-def _products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Product]:
+def products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Product]:
+    """The product of matrices, with the batch around it."""
     *batch_dims, m, n = conf.dst[1].dims
     group, terms = conf.multiply.group, conf.src[1].dims[-1]
     batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, LETTERS, strict=False))

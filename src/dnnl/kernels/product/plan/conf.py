@@ -170,13 +170,14 @@ def plan(
     terms: int,
     shape: Shape,
     decoded: tuple[SparseDecodedPacking, Panels] | None = None,
+    scratchpad: Scratchpad | None = None,
 ) -> ProductConf:
     """Plan a product; operands that it cannot read in place are copied.
 
     ``src`` and ``weights`` are the arguments with their layouts, ``terms`` is K. ``decoded`` is the
-    packing of packed (sparse) weights and its panels.
+    packing of packed (sparse) weights and its panels. ``scratchpad`` has what was copied before.
     """
-    factors, scratchpad = (src[0], weights[0]), Scratchpad()
+    factors, scratchpad = (src[0], weights[0]), scratchpad or Scratchpad()
     choice = _choose(problem, factors, isa, weights, terms, shape)
     problem, parts = choice.problem, choice.parts
     zero_points = dict(problem.quantization.zero_points)
