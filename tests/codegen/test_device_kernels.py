@@ -178,11 +178,34 @@ def test_an_item_knows_its_number(row: isa.Isa) -> None:
     assert re.search(compared if row.target == "ptx" else r"OpULessThan", text)
 
 
+def transposition(dims: tuple[int, int], row: isa.Isa) -> dnnl.PrimitiveDesc:
+    desc = dnnl.ReorderDesc(plain(*dims), dnnl.MemoryDesc(dims, "f32", "ba"))
+    return dnnl.PrimitiveDesc(desc, pretend(row))
+
+
 def test_neighbours_in_memory_belong_to_neighbouring_items() -> None:
     """A device reads together what its neighbouring items ask for."""
-    desc = dnnl.ReorderDesc(plain(40, 60), dnnl.MemoryDesc((40, 60), "f32", "ba"))
-    (phase,) = dnnl.PrimitiveDesc(desc, pretend(isa.DEVICES[0])).plan.recipe.kernel().phases
-    assert phase.count == 2400
+    (phase,) = transposition((300, 7), isa.DEVICES[0]).plan.recipe.kernel().phases
+    assert (phase.count, phase.group) == (2100, 1)
+
+
+@EACH_DEVICE
+def test_groups_transpose_squares_with_wide_accesses(row: isa.Isa) -> None:
+    pd = transposition((40, 96), row)
+    (phase,) = pd.plan.recipe.kernel().phases
+    assert row.device is not None
+    if row.device.groups is None:
+        assert phase.group == 1
+        return
+    assert (phase.count, phase.group) == (2 * 3, 256)
+    text = dnnl.Primitive(pd).asm()
+    barrier, load, store = {
+        "ptx": ("bar.sync", r"ld\.global\.v4", r"st\.global\.v4"),
+        "spirv": ("OpControlBarrier", r"OpLoad .* Aligned 16", r"OpStore .* Aligned 16"),
+    }[row.target]
+    assert barrier in text
+    for access in (load, store):
+        assert len(re.findall(access, text)) == 1  # of four elements for each of 256 items
 
 
 @EACH_DEVICE

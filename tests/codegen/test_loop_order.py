@@ -17,6 +17,7 @@ from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest.loop_order import Loop
 from dnnl.codegen.nest.schedule import Schedule, schedule
 from dnnl.codegen.nest.space import Space
+from dnnl.codegen.nest.vectorize import Squares
 from dnnl.codegen.nest.work_items import share_out
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -93,7 +94,7 @@ def test_lines_that_share_few_sets_are_few() -> None:
 def test_rows_a_page_apart_are_written_in_long_runs() -> None:
     """1024 channels-last f32 channels: 16 rows would drive each other out of the cache."""
     own = plan((1, 1024, 14, 14), "nchw", "nhwc")
-    assert own.squares is not None
+    assert isinstance(own.squares, Squares)
     assert own.squares.pieces.extent == 1
     inner = own.loops[-1]
     assert inner.within * own.vectors.lanes * 4 == 512

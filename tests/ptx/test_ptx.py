@@ -57,6 +57,26 @@ def test_kernels_are_assembled(cases: list[str], tmp_path: Path) -> None:
 
 
 @NEEDS_PTXAS
+@pytest.mark.parametrize(
+    ("line", "shared"),
+    [
+        ("--reorder --stag=ab --dtag=ba 64x96", 32 * 33 * 4),
+        ("--reorder --sdt=f64 --ddt=f32 --stag=ab --dtag=ba 65x97", 32 * 33 * 8),
+        ("--reorder --sdt=bf16 --ddt=s8 --stag=abx --dtag=axb 2x40x7x9", 64 * 34 * 2),
+        ("--reorder --sdt=s8 --ddt=s8 --stag=abx --dtag=axb 2x64x8x16", 64 * 68),
+        ("--reorder --stag=abcd --dtag=ABcd16b16a 64x48x3x3", 16 * 33 * 4),
+        ("--binary --alg=add --stag=abx:abx --dtag=axb 2x40x7x9:2x40x7x9", 2 * 32 * 33 * 4),
+    ],
+)
+def test_transpositions_spill_nothing(line: str, shared: int, tmp_path: Path) -> None:
+    kernel = judged(tmp_path, line, written(tmp_path, line))
+    assert not kernel.rejection, kernel
+    for one in kernel.usages:
+        assert (one.shared, one.spills, one.stack) == (shared, 0, 0)
+        assert one.registers <= 64  # as many groups as a multiprocessor has threads for, or half
+
+
+@NEEDS_PTXAS
 def test_what_is_not_assembled_is_said(tmp_path: Path) -> None:
     (line, *_) = lines()
     name = written(tmp_path, line)

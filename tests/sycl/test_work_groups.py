@@ -1,4 +1,4 @@
-"""Reductions that work-groups share: the code for GPUs, run by any SYCL device.
+"""What work-groups share, reductions and transpositions: the code for GPUs, run by any SYCL device.
 
 Barriers and memory of a group need a driver: the emulation of devices has none. Drivers of
 processors run them one after the other, which takes its time, but the results are those of a GPU.
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from dnnl import Engine, PrimitiveDesc
+from dnnl import Arg, Engine, Memory, MemoryDesc, Primitive, PrimitiveDesc, ReorderDesc, Stream
 from dnnl.primitives import primitive
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.runtime.engines import sycl
@@ -39,12 +40,34 @@ SHARED = [
     "--pool --dir=FWD_D --alg=max,avg_np --tag=abx mb2ic3ih9kh9oh1",
     "--prelu --dir=BWD_DW --stag=abx:any 3x7x90:1x7",
 ]
+TRANSPOSED = [
+    # Whole squares, tails on each side, and rows shorter than a square.
+    "--reorder --stag=ab --dtag=ba 64x96 33x65 100x31 16x16",
+    "--reorder --sdt=f32,bf16,s8,f64 --ddt=f32,f16,u8,f64 --stag=abcd --dtag=acdb 2x40x7x9",
+    "--reorder --sdt=s8,f32 --ddt=f32,s8 --stag=ab --dtag=ba 128x64",
+    "--reorder --sdt=f8_e4m3 --ddt=f8_e5m2 --stag=abc --dtag=acb 2x65x97",
+    # Squares of a line of two axes, and padding.
+    "--reorder --stag=abcde --dtag=acdeb 2x33x2x3x5",
+    "--reorder --ddt=f32,s8 --stag=abcd --dtag=ABcd16b16a,ABcd4b16a4b 32x48x3x3",
+    "--reorder --stag=abcd --dtag=ABcd16b16a,aBcd16b 40x33x3x3",
+    "--reorder --stag=ABcd16b16a --dtag=abcd 40x33x3x3",
+    # Other operands, broadcast or transposed as well.
+    "--reorder --attr-scales=src:common:0.5 --attr-post-ops=sum:2 --stag=abc --dtag=acb 2x40x64",
+    "--reorder --attr-scales=dst:per_dim_1 --stag=abcd --dtag=acdb 2x40x8x8",
+    "--binary --alg=sub --stag=abcd:abcd,acdb:abcd --dtag=acdb 2x40x7x9:2x40x7x9 2x40x7x9:2x40x1x9",
+    "--prelu --stag=axb:abx 3x40x70:3x40x70",
+    "--concat --stag=abcd:abcd --dtag=acdb --axis=1 2x40x7x9:2x24x7x9",
+    "--sum --stag=ab:ba --dtag=ba --scales=0.5:2 40x70",
+]
 ALONE = [
     # Rows too short for a group, and rows across memory.
     "--softmax --axis=1 5x31",
     "--softmax --axis=1 3x64x100",
     "--softmax --axis=1 --stag=aBx16b 2x129x3",
     "--reduction --alg=sum 300x70:1x70",
+    # Rows too short for a square, and two elements in a byte.
+    "--reorder --stag=abcd --dtag=acdb 2x7x40x40",
+    "--reorder --sdt=s4 --stag=ab --dtag=ba 64x96",
 ]
 
 
@@ -73,7 +96,7 @@ def groups(tried: Trial) -> list[int]:
     return [phase.group for phase in pd.plan.recipe.kernel().phases]
 
 
-@pytest.mark.parametrize("line", SHARED)
+@pytest.mark.parametrize("line", [*SHARED, *TRANSPOSED])
 def test_groups_are_right(line: str) -> None:
     for tried in made(line):
         assert max(groups(tried)) > 1
@@ -85,3 +108,20 @@ def test_items_alone_are_right(line: str) -> None:
     for tried in made(line):
         assert max(groups(tried)) == 1
         judge(tried, [on_device(tried)])
+
+
+@pytest.mark.parametrize("skipped", [(0, 0), (1, 0), (0, 1)])
+def test_wide_accesses_are_aligned(skipped: tuple[int, int]) -> None:
+    """Tensors may begin at any element, and kernels must notice."""
+    engine = Engine("sycl")
+    descs = MemoryDesc((64, 96), "f32", "ab"), MemoryDesc((64, 96), "f32", "ba")
+    kernel = Primitive(PrimitiveDesc(ReorderDesc(*descs), engine))
+    given = np.random.default_rng(7).standard_normal((64, 96), np.float32)
+    src, dst = (
+        Memory(desc, engine, whole.buffer._replace(offset=4 * first))
+        for desc, first in zip(descs, skipped, strict=True)
+        for whole in [Memory(MemoryDesc((65 * 96,), "f32"), engine)]
+    )
+    src.write(given.reshape(-1).view(np.uint8))
+    kernel.execute(Stream(engine), {Arg.SRC: src, Arg.DST: dst}).wait()
+    assert (dst.numpy() == given).all()

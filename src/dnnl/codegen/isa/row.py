@@ -15,11 +15,14 @@ from dnnl.codegen.isa.caches import Caches
 class Groups:
     """Work-groups: items that run together, share memory and wait for each other at barriers.
 
-    A reduction along contiguous memory is shared by a group of ``least`` to ``most`` items, which
-    are powers of two. ``number`` emits the index (i64) of the group, ``member`` that of the
-    invocation in it, ``barrier`` one that orders accesses to shared memory, the address space
-    ``memory``. ``require`` fixes the size of the groups of an entry point, where the driver's
-    compiler makes use of it.
+    Reductions along contiguous memory, and transpositions, are shared by groups of ``least`` to
+    ``most`` items, which are powers of two. Neighbouring items should touch ``segment`` bytes of
+    memory or more at the same time. A group shares at most ``shared`` bytes, in the address space
+    ``memory``, of which each ``bank`` bytes are in another bank.
+
+    ``number`` emits the index (i64) of the group, ``member`` that of the invocation in it,
+    ``barrier`` one that orders accesses to shared memory. ``require`` fixes the size of the groups
+    of an entry point, where the driver's compiler makes use of it.
     """
 
     number: Callable[[ir.IRBuilder], ir.Value] = field(repr=False)
@@ -29,6 +32,9 @@ class Groups:
     least: int = 32
     most: int = 256
     memory: int = 3
+    segment: int = 64
+    shared: int = 32 * 2**10
+    bank: int = 4
 
 
 @dataclass(frozen=True)

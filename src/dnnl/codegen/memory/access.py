@@ -159,6 +159,11 @@ class Access:
         desc = self.operand.desc
         return (self.offset.high + 1) * desc.data_type.bits <= 8 * desc.size
 
+    @property
+    def packed(self) -> bool:
+        """Whether a byte has two elements."""
+        return self.operand.desc.data_type.bits < 8
+
     def byte_offset(self, lane: Axis | None, lanes: int) -> Affine | None:
         """The offset in bytes of a vector of 4-bit elements that are consecutive along ``lane``;
         None if the vector may start in the middle of a byte."""

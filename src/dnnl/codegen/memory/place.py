@@ -195,15 +195,11 @@ class Place:
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
         streamed = operand in self.streamed
-        whole = stride == 1 and mask is None and inside is None
+        whole = (stride == 1 or self._lanes == 1) and mask is None and inside is None
         if whole and self._deferred is not None and operand in self._deferred.operands:
             element = storage(operand.data_type, self.kind.element).element
             where = self.e.element(pointer, self._base(access), element)
-
-            def write(several: ir.Value) -> None:
-                vector.store(self.e, convert(self.e, several), where, streamed=streamed)
-
-            self._deferred.add(self.e, operand, value, write)
+            self._deferred.add(self.e, operand, value, where, convert, streamed)
             return
         raw = convert(self.e, value)
         if operand.desc.data_type.bits == 4:

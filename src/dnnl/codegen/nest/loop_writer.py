@@ -14,6 +14,8 @@ from dnnl.codegen.nest.loop_order import Loop
 from dnnl.codegen.nest.loop_splitting import Range, cut
 from dnnl.codegen.nest.point import Body, Point
 from dnnl.codegen.nest.predicates import Site
+from dnnl.codegen.nest.shared_square_writer import SharedSquareWriter
+from dnnl.codegen.nest.shared_squares import SharedSquares
 from dnnl.codegen.nest.square_writer import SquareWriter
 from dnnl.codegen.nest.work_items import Items
 
@@ -27,8 +29,10 @@ class Writer:
     def __init__(self, site: Site, body: Body, copied: Operand | None) -> None:
         plan = site.plan
         self.e, self._site, self._loops, self._body = site.e, site, plan.loops, body
-        self._squares = None
-        if plan.squares is not None:
+        self._squares: SquareWriter | SharedSquareWriter | None = None
+        if isinstance(plan.squares, SharedSquares):
+            self._squares = SharedSquareWriter(site, plan.squares, body)
+        elif plan.squares is not None:
             self._squares = SquareWriter(site, plan.squares, body, copied)
         self._bounds = plan.bounds
         taps = prod(axis.extent for axis in plan.space.inner)

@@ -146,7 +146,7 @@ def emit_interleaved(module: Module, symbol: str, nests: Sequence[Nest]) -> Phas
     plans = [(nest, nest.planned(module.isa)) for nest in nests]
     if len({_outermost(plan) for _, plan in plans}) > 1:
         return None
-    if any(plan.vectors.grouped for _, plan in plans):
+    if any(plan.group > 1 for _, plan in plans):
         return None
     first = plans[0][1].loops[:1]
     if not first or not enough(first[0]):
@@ -169,7 +169,7 @@ def _emit(
     module: Module, symbol: str, plans: Sequence[tuple[Nest, Schedule]], items: Items
 ) -> Phase:
     operands = (operand for nest, _ in plans for operand in nest.operands)
-    group = max(plan.vectors.lanes if plan.vectors.grouped else 1 for _, plan in plans)
+    group = max(plan.group for _, plan in plans)
     phase = PhaseFunction.of(module, symbol, operands, group)
     e = phase.e
     sites = [

@@ -9,6 +9,7 @@ from math import prod
 
 from llvmlite import ir
 
+from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, Values, i64
 from dnnl.codegen.ir.horizontal import reduce_lanes
@@ -73,6 +74,15 @@ class Point(PredicatedPlace):
         """The operand's elements in their stored type."""
         loaded = self._loaded.get(operand)
         return super().load_stored(operand) if loaded is None else loaded
+
+    def load_run(self, operand: Operand, count: int) -> ir.Value:
+        """``count`` consecutive elements in their stored type from that of the first lane on. All
+        exist, and the first is at a multiple of their size."""
+        element = storage(operand.data_type, self.kind.element).element
+        place = self._base(self._site.plan.accesses[operand])
+        where = self.e.element(self.address(operand), place, element)
+        align = count * operand.desc.data_type.size
+        return self.e.b.load(where, typ=vector.vector_type(element, count), align=align)
 
     def is_uniform(self, operand: Operand) -> bool:
         """Whether all lanes read the same element. Operands of a square have been transposed into

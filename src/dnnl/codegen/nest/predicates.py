@@ -24,7 +24,7 @@ class Site:
     """Where a nest is emitted: the emitter, the schedule and the addresses of the operands.
 
     Whole vectors of the outputs ``streamed`` are stored non-temporally. ``group`` is the work-group
-    whose items are the lanes of vectors.
+    whose items are the lanes of vectors, or share squares.
     """
 
     e: Emitter
@@ -34,6 +34,15 @@ class Site:
     reads_dst: bool
     streamed: tuple[Operand, ...] = ()
     group: WorkGroup | None = None
+
+    def with_lines(self, env: Env) -> Env:
+        """``env`` with both axes of each joined line whose position is known."""
+        for line in reversed(self.plan.space.lines):
+            if all(axis in env or axis.extent == 1 for axis in line.form.strides):
+                place = line.form.emit(self.e, env)
+                outer, inner = self.e.divmod(place, line.inner.extent)
+                env = {**env, line.outer: outer, line.inner: inner}
+        return env
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +74,11 @@ class PredicatedPlace(Place):
         space, vectors = site.plan.space, site.plan.vectors
         lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
         member = None
-        if site.group is not None and lane is not None:
-            # A lane of its own: the place along the vector is known at run time only.
+        if vectors.grouped and lane is not None:
+            assert site.group is not None
             env, member = {**env, lane: site.group.member}, lane
+        if lane in env:
+            # A lane of its own: the place along the vector is known at run time only.
             lane, lanes = None, 1
         super().__init__(
             site.e,

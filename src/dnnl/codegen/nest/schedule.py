@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, prod
 
 from llvmlite import ir
@@ -29,13 +29,14 @@ from dnnl.codegen.memory.access import Access, Bound, Operand
 from dnnl.codegen.memory.address import Axis
 from dnnl.codegen.nest.groups import in_groups
 from dnnl.codegen.nest.loop_order import Loop, arrange, block_for_l1
+from dnnl.codegen.nest.shared_squares import SharedSquares, in_shared_squares
 from dnnl.codegen.nest.space import Space, stride
 from dnnl.codegen.nest.vectorize import (
     Squares,
     Vectors,
     aligned,
-    crosses_lanes,
     fills_lines,
+    in_rows,
     interleave_factor,
     vectorize,
 )
@@ -54,7 +55,7 @@ class Schedule:
 
     space: Space
     vectors: Vectors
-    squares: Squares | None
+    squares: Squares | SharedSquares | None
     loops: tuple[Loop, ...]
     prefetch_axis: Axis | None = None
     streamed: tuple[Operand, ...] = ()
@@ -116,10 +117,15 @@ class Schedule:
 
     def transposed(self, access: Access) -> bool:
         """Whether the operand is loaded in squares."""
-        if self.squares is None or access.offset is None:
-            return False
-        row = access.offset.stride(self.squares.tile)
-        return crosses_lanes(self.space, self.vectors, access) and row == 1
+        squares = self.squares
+        return squares is not None and in_rows(self.space, self.vectors, squares.tile, access)
+
+    @property
+    def group(self) -> int:
+        """The items of a work-group that do a point together."""
+        if self.vectors.grouped:
+            return self.vectors.lanes
+        return self.squares.items if isinstance(self.squares, SharedSquares) else 1
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,12 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
         space, vectors = shared
         loops, _ = arrange(space.axes, space.reads, space.dst, None, space.step_bytes, isa.caches)
         return Schedule(_settled(space), vectors, None, tuple(loops))
+    transposed = in_shared_squares(isa, space)
+    if transposed is not None:
+        space, vectors, shared_squares = transposed
+        far = partial(space.step_bytes, space.dst)
+        ordered = sorted(space.axes, key=far, reverse=True)
+        return Schedule(_settled(space), vectors, shared_squares, tuple(map(Loop, ordered)))
     lanes, _ = widths(isa, style.core)
     nibbles = space.outputs[0].desc.data_type.bits == 4
     if nibbles:

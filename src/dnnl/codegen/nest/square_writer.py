@@ -39,7 +39,9 @@ class SquareWriter:
         loaded = {access.operand: self._load(env, access, masked, known) for access in self._loaded}
         for k in range(squares.columns):
             piece, column = divmod(k, squares.tile.extent)
-            here = self._both({**env, squares.pieces: i64(piece), squares.tile: i64(column)})
+            here = self._site.with_lines(
+                {**env, squares.pieces: i64(piece), squares.tile: i64(column)}
+            )
             columns = {operand: rows[k] for operand, rows in loaded.items()}
             point = Point(self._site, here, masked, columns, known)
             self._prefetch_dst(point)
@@ -47,15 +49,6 @@ class SquareWriter:
                 self._body(point)
             else:
                 point.store_pairs(self._dst.operand, columns[self._pairs.operand])
-
-    def _both(self, env: Env) -> Env:
-        """``env`` with both axes of each joined line whose position is known."""
-        for line in reversed(self._plan.space.lines):
-            if all(axis in env or axis.extent == 1 for axis in line.form.strides):
-                place = line.form.emit(self.e, env)
-                outer, inner = self.e.divmod(place, line.inner.extent)
-                env = {**env, line.outer: outer, line.inner: inner}
-        return env
 
     def _load(self, env: Env, access: Access, masked: bool, known: Known) -> list[ir.Value]:
         """Load a row along the tile axis for each lane, and transpose."""
@@ -67,7 +60,7 @@ class SquareWriter:
         paired = access.operand.desc.data_type.bits == 4
 
         def load(row: int, piece: int) -> ir.Value:
-            here = self._both({**env, lane: i64(row), pieces: i64(piece)})
+            here = self._site.with_lines({**env, lane: i64(row), pieces: i64(piece)})
             point = Point(self._site, here, masked, {}, known, along=tile)
             load = point.load_pairs if paired else point.load_stored
             return load(access.operand)
@@ -132,5 +125,7 @@ class SquareWriter:
             further = self.e.add(further, i64(step * period))
         for row in range(0, lanes if step else 0, period):
             here = {**env, lane: i64(row), squares.pieces: i64(squares.pieces.extent - 1)}
-            point = Point(self._site, self._both(here), False, {}, {}, along=squares.tile)
+            point = Point(
+                self._site, self._site.with_lines(here), False, {}, {}, along=squares.tile
+            )
             point.prefetch(access.operand, further)

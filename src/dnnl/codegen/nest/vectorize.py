@@ -63,6 +63,12 @@ def crosses_lanes(space: Space, vectors: Vectors, access: Access) -> bool:
     return space.invariant(access) and space.step(access, vectors.lane) not in (0, 1)
 
 
+def in_rows(space: Space, vectors: Vectors, tile: Axis, access: Access) -> bool:
+    """Whether an operand is loaded in rows along ``tile``, the axis of squares."""
+    rows = access.offset is not None and access.offset.stride(tile) == 1
+    return rows and crosses_lanes(space, vectors, access)
+
+
 def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors, Squares | None]:
     """Cut the vector axis into vectors of at most ``lanes`` lanes, and an axis of a strided operand
     into squares."""
@@ -71,8 +77,8 @@ def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors,
         return space, Vectors(1), None
     reduced = line in space.inner
     if not reduced:
-        space, line = _lengthened(space, space.outputs[0], line, lanes)
-    lanes = min(lanes, _round_up_power(line.extent))
+        space, line = lengthened(space, space.outputs[0], line, lanes)
+    lanes = min(lanes, round_up_power(line.extent))
     space, vectors = in_vectors(space, line, lanes)
     if reduced or lanes == 1:
         return space, vectors, None
@@ -99,7 +105,7 @@ def in_vectors(space: Space, line: Axis, lanes: int) -> tuple[Space, Vectors]:
 def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
     """The cost of memory accesses for each point if vectors run along ``axis``, in vector loads.
     Ties are broken by the longest axis."""
-    lanes = min(most, _round_up_power(axis.extent))
+    lanes = min(most, round_up_power(axis.extent))
     share = -(-axis.extent // lanes) / axis.extent
     inside = axis in space.inner
     repeats = prod(inner.extent for inner in space.inner)
@@ -164,7 +170,7 @@ def _in_squares(
     most = max(1, min(4, min(lanes, 16) // rows, -(-tile.extent // rows)))
     apart = space.step_bytes(read, vectors.lane), space.step_bytes(space.dst, tile)
     shape = Square(*apart, lanes, most, fills_lines(space.dst, vectors), caches)
-    space, line = _lengthened(space, read.operand, tile, rows, vectors)
+    space, line = lengthened(space, read.operand, tile, rows, vectors)
     # Along joined lines the computed addresses cost more than conflict misses.
     divided = line is tile and space.lines
     pieces = Axis(shape.most_pieces if divided else shape.pieces, "piece")
@@ -175,7 +181,7 @@ def _in_squares(
     return space, vectors, Squares(row, pieces, loop, shape)
 
 
-def _lengthened(
+def lengthened(
     space: Space, operand: Operand, axis: Axis, size: int, vectors: Vectors | None = None
 ) -> tuple[Space, Axis]:
     """The axis; or, if it would fill blocks of ``size`` badly, its line with the axis around it in
@@ -259,5 +265,5 @@ def aligned(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
     return first and all(step % vectors.lanes == 0 for step in apart)
 
 
-def _round_up_power(value: int) -> int:
+def round_up_power(value: int) -> int:
     return 1 << (value - 1).bit_length()
