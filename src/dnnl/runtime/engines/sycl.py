@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 from weakref import WeakSet, WeakValueDictionary
 
@@ -81,9 +81,9 @@ class Program(Executable):
 
 
 class Launch(Event):
-    """A submitted execution. It holds its arguments until it is done."""
+    """A submitted execution. It holds its arguments until it is known to be done."""
 
-    __slots__ = ("_arguments", "_profiled", "_queue", "error", "event")
+    __slots__ = ("_arguments", "_done", "_profiled", "_queue", "error", "event")
 
     def __init__(
         self,
@@ -94,20 +94,20 @@ class Launch(Event):
         profiled: Sequence[Any] = (),
     ) -> None:
         self._queue, self.event, self._arguments = queue, event, arguments
-        self.error, self._profiled = error, profiled
+        self.error, self._profiled, self._done = error, profiled, event is None
 
     @property
     def done(self) -> bool:
-        if self.event is None:
-            return True
-        return bool(self.event.execution_status.name == "complete")
+        if not self._done and self.event.execution_status.name == "complete":
+            self.release()
+        return self._done
 
     @property
     def failed(self) -> bool:
         return self.error is not None
 
     def wait(self) -> None:
-        if self.event is not None:
+        if not self._done:
             try:
                 self.event.wait()
             except Exception as error:  # dpctl has no class for what a device reports later
@@ -117,8 +117,8 @@ class Launch(Event):
             raise self.error
 
     def release(self) -> None:
-        """Forget the arguments of an execution that is done."""
-        self._arguments = None
+        """Note that the execution is done, and forget its arguments."""
+        self._done, self._arguments = True, None
 
     @property
     def seconds(self) -> float | None:
@@ -166,20 +166,19 @@ class SyclQueue(Queue[Program]):
         threads: int,
         after: Sequence[Event] = (),
     ) -> Event:
-        return self._launch(_ready(executable, arguments), after, (executable, arguments))
+        return self._launch(_ready(executable, arguments), (executable, arguments), after)
 
     def bind(
         self, executable: Program, arguments: Sequence[Any], threads: int, keep: object
     ) -> Callable[..., Event]:
-        phases, held = _ready(executable, arguments), (executable, (arguments, keep))
-
-        def launch(after: Sequence[Event] = NOTHING) -> Event:
-            return self._launch(phases, after, held)
-
-        return launch
+        phases = _ready(executable, arguments)
+        return partial(self._launch, phases, (executable, (arguments, keep)))
 
     def _launch(
-        self, phases: Sequence[_Ready], after: Sequence[Event], held: tuple[Program, object]
+        self,
+        phases: Sequence[_Ready],
+        held: tuple[Program, object],
+        after: Sequence[Event] = NOTHING,
     ) -> Launch:
         """Submit all phases; ``held`` are the program and what owns the arguments."""
         profiled: list[Any] = []
@@ -239,23 +238,28 @@ class SyclQueue(Queue[Program]):
             with suppress(Exception):
                 self.finish()
 
-    def _release(self) -> None:
-        """Forget the first launches that are done."""
-        while self._launches and self._launches[0].done:
-            launch = self._launches.popleft()
+    def _release(self, last: Launch | None = None) -> None:
+        """Forget the first launches that are done, as all up to ``last`` are."""
+        launches, known = self._launches, last in self._launches
+        while launches and (known or launches[0].done):
+            launch = launches.popleft()
             launch.release()
             self._failure = self._failure or launch.error
+            known = known and launch is not last
 
     def finish(self) -> None:
         """Return when all that was submitted is done, without raising its errors."""
         with self._lock:
             launches = tuple(self._launches)
-        for launch in reversed(launches):  # of a queue in order only the last one takes time
-            if not launch.done:
-                with suppress(Error):  # the event holds it
-                    launch.wait()
+        last = None
+        for launch in reversed(launches):
+            with suppress(Error):  # the event holds it
+                launch.wait()
+            if self.in_order and launch.event is not None and not launch.failed:
+                last = launch  # and all before it are done
+                break
         with self._lock:
-            self._release()
+            self._release(last)
 
     def wait(self) -> None:
         self.finish()
