@@ -48,7 +48,9 @@ from dnnl.types.tag import FormatTag
 
 __all__ = ["WeightsGradient", "WeightsGradientConf", "build", "configure", "resolve"]
 
-_GROUP_DIMS = 4  # of sums in the scratchpad, in front of the taps: two of parts, a group, channels
+_USES = 42
+"""The products of each element of diff_dst, for each row of a tile, from which a copy in panels
+pays off: panels are read in one stream, rows at a stride of all channels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,15 +110,18 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
     step = read[1].strides[1] * read[1].data_type.size
     vectors = choose_vectors(isa, problem.outputs, step, dot.span)
     columns: Argument = (of_dst, diff_dst)
-    if not _in_rows(problem, dot, vectors * isa.lanes):
+    rows = _rows(problem, isa, vectors, dot)
+    taps = prod(own.kernel for own in problem.space)
+    often = problem.channels * taps >= _USES * rows
+    if often or not _in_rows(problem, dot, vectors * isa.lanes):
         columns = _panels(problem, columns, dot, vectors * isa.lanes, scratchpad)
-    tile = TileShape(_rows(problem, isa, vectors, dot), vectors)
+    tile = TileShape(rows, vectors)
     cut = cut_sums(problem, isa, tile, dot)
     core = core_type(dot, diff_weights.data_type, NONE, bare=True)
     dst: Argument = (of_weights, diff_weights)
     if cut.parts > 1 or not _stores(problem, vectors * isa.lanes):
-        taps = tuple(own.kernel for own in problem.space)
-        dims = (cut.image_parts, cut.row_parts, problem.groups, *taps)
+        kernel = (own.kernel for own in problem.space)
+        dims = (cut.image_parts, cut.row_parts, problem.groups, *kernel)
         dst = scratchpad.take(MemoryDesc((*dims, problem.channels, problem.outputs), core))
     conf = WeightsGradientConf(
         src=read,

@@ -23,8 +23,6 @@ _SUMS = 4
 _OPERANDS = 2
 """The parts of both operands of a block fill at most this fraction."""
 _F32 = 4
-_LEAST_PIXELS = 96
-"""Fewer pixels in a block do not amortize loading and storing its sums."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,8 @@ def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply)
     work = terms * problem.channels * problem.outputs * problem.groups * taps
     wanted = work_items.target_items(isa, work // work_items.MULTIPLY_ADDS, work_items.FEW_ITEMS)
     grouped = dot.group > 1  # K groups are of images
-    image_parts = 1 if grouped else _least_divisor(images, -(-wanted // items))
-    row_parts = _least_divisor(rows, -(-wanted // (items * image_parts)))
+    image_parts = 1 if grouped else _near_divisor(images, -(-wanted // items))
+    row_parts = _near_divisor(rows, -(-wanted // (items * image_parts)))
     per_row = terms // max(1, images * own.dst)
     budget = isa.caches.l2 // _OPERANDS // (_F32 * (channels + panels * width))
     of_image = images if grouped else 1
@@ -101,18 +99,14 @@ def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply)
     together = of_image
     if row_block == rows and not grouped:
         together = _largest_divisor(images // image_parts, budget // max(1, per_row * own.dst))
-    if rows == 1:
-        return Cut(
-            image_parts, 1, images // (image_parts * together) if images else 1, 1,
-            together if images else 0, own.dst, dim, channels, panels,
-        )  # fmt: skip
+    images_left = max(1, images // (image_parts * together))
     return Cut(
         image_parts,
         row_parts,
-        images // (image_parts * together) if images else 1,
+        images_left,
         rows // (row_parts * row_block),
-        together if images else 0,
-        row_block,
+        min(images, together),
+        row_block if rows > 1 else own.dst,
         dim,
         channels,
         panels,
@@ -123,9 +117,12 @@ def _divisors(number: int) -> Iterable[int]:
     return (size for size in range(1, number + 1) if number % size == 0)
 
 
-def _least_divisor(number: int, least: int) -> int:
-    """The least divisor that is at least ``least``, or the number itself."""
-    return next((size for size in _divisors(number) if size >= least), max(1, number))
+def _near_divisor(number: int, wanted: int) -> int:
+    """The largest divisor that is at most ``wanted``; if it is less than half of that, the next
+    one."""
+    low = _largest_divisor(number, wanted)
+    above = (size for size in _divisors(number) if size > wanted)
+    return low if 2 * low >= wanted else next(above, low)
 
 
 def _largest_divisor(number: int, most: int) -> int:
