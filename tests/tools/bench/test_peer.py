@@ -66,6 +66,9 @@ EVERYTHING = """
 --shuffle --dir=FWD_D,BWD_D --group=4 --tag=abx,axb 5x12x3
 --conv --dir=FWD_B --attr-post-ops=sum+relu g2ic16ih7oc32kh3ph1
 --ip --dir=FWD_B mb3ic16ih3oc33
+--conv --dir=BWD_D,BWD_WB g2ic6ih7oc10kh3ph1
+--deconv --dir=BWD_D,BWD_W g2ic6ih7oc10kh3sh2ph1
+--ip --dir=BWD_D,BWD_WB --stag=axb mb3ic16ih3oc33
 --matmul --bia-dt=f32 --attr-post-ops=prelu:per_oc 20x30:30x17
 """
 
@@ -83,7 +86,7 @@ def test_every_driver_agrees_with_it(peer: str) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.count(":PASSED") == len(re.findall(r"onednn 3[.0-9]+: \S+\n", done.stdout))
-    assert done.stdout.count(":PASSED") == 42
+    assert done.stdout.count(":PASSED") == 48
 
 
 @each_peer

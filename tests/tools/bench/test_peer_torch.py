@@ -49,6 +49,9 @@ AGREES = """
 --conv --attr-post-ops=,relu,sum+relu,add:f32:per_oc --dtag=any,abx g2ic16ih7oc32kh3ph1
 --conv --dir=FWD_B,FWD_I ic16iw9oc8kw3 ic3id4oc5kd2pd1 ic16ih14kh3sh2ph0oc32
 --ip --dir=FWD_B,FWD_I mb3ic16ih3oc33
+--conv --dir=BWD_D,BWD_W,BWD_WB --stag=any,abx g2ic6ih7oc10kh3ph1 ic6iw9oc4kw3sw2pw1
+--deconv --dir=BWD_D,BWD_W,BWD_WB g2ic6ih7oc10kh3sh2ph1 ic6iw9oc4kw3pw1
+--ip --dir=BWD_D,BWD_W,BWD_WB --stag=abx,axb mb3ic16ih3oc33
 --matmul --bia-dt=undef,f32 --bia_mask=2,3 --attr-post-ops=,prelu:per_oc --stag=ab,ba 20x30:30x17
 --reduction --alg=sum,mean,max,min --stag=abx,axb 5x19x3:5x1x3 5x19x3:1x19x1
 --resampling --dir=FWD_I,BWD_D --alg=nearest,linear --tag=abx,axb ic19ih5oh9 ic3iw8ow5
@@ -85,8 +88,8 @@ def bench(*arguments: str) -> str:
 
 def test_every_driver_agrees_with_it() -> None:
     out = bench(*(f"--peer=torch -v1 {line}" for line in AGREES.strip().splitlines()))
-    assert out.count(":PASSED") == 284
-    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 284
+    assert out.count(":PASSED") == 308
+    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 308
 
 
 def test_what_has_no_equal_is_said_and_counted() -> None:

@@ -34,7 +34,7 @@ from dnnl.tools.bench.peers.onednn_session import Session
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FormatKind, FpmathMode, NormFlags
+from dnnl.types.kinds import FormatKind, FpmathMode, NormFlags, PropKind
 from dnnl.types.post_ops import PostOpBinary, PostOpDepthwise, PostOpEltwise, PostOpPrelu, PostOpSum
 from dnnl.types.scales import ScaleSpec
 
@@ -324,15 +324,26 @@ def _resampling(asked: Asked) -> Handle:
 
 def _convolution(asked: Asked) -> Handle:
     desc = asked.desc
-    kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.dilations, desc.padding_l, desc.padding_r)
-    tensors = asked.tensors(*_WEIGHTED)
-    return asked.create(f"{desc.kind}_forward", *kinds, *tensors, *map(dims, window))
+    kinds = [desc.prop_kind.value] if asked.forward else []
+    ends = (*kinds, desc.alg_kind.value, *_weighted(asked), *map(dims, window))
+    return asked.create(f"{desc.kind}_{_direction(asked)}", *ends)
 
 
 def _inner_product(asked: Asked) -> Handle:
-    kind = asked.desc.prop_kind.value
-    return asked.create("inner_product_forward", kind, *asked.tensors(*_WEIGHTED))
+    kinds = [asked.desc.prop_kind.value] if asked.forward else []
+    return asked.create(f"inner_product_{_direction(asked)}", *kinds, *_weighted(asked))
+
+
+def _direction(asked: Asked) -> str:
+    return "forward" if asked.forward else str(asked.desc.propagation)
+
+
+def _weighted(asked: Asked) -> list[Handle | None]:
+    """The tensors of a product, or of a gradient, in whose kernel all that are open are laid out as
+    it likes."""
+    known = _GRADIENTS.get(asked.desc.propagation, _WEIGHTED)
+    return [asked.peer.library.memory_desc(asked.desc.desc_of(argument)) for argument in known]
 
 
 def _matmul(asked: Asked) -> Handle:
@@ -340,6 +351,10 @@ def _matmul(asked: Asked) -> Handle:
 
 
 _WEIGHTED = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DST)
+_GRADIENTS = {
+    PropKind.backward_data: (Arg.DIFF_SRC, Arg.WEIGHTS, Arg.DIFF_DST),
+    PropKind.backward_weights: (Arg.SRC, Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS, Arg.DIFF_DST),
+}
 
 
 def _array(handles: Sequence[Handle]) -> ctypes.Array[ctypes.c_void_p]:

@@ -11,7 +11,11 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.matmul import MatmulDesc
-from dnnl.primitives.sliding import SlidingDesc
+from dnnl.tools.bench.peers.pytorch_product_gradients import (
+    geometry,
+    inner_product_gradients,
+    sliding_gradients,
+)
 from dnnl.tools.bench.peers.pytorch_program import (
     Program,
     Tensors,
@@ -41,6 +45,8 @@ def convolution(desc: ConvolutionDesc, attr: PrimitiveAttr) -> Program:
     _check_padding(desc)
     views = plain_views(desc, channels_last=True)
     space = len(desc.strides)
+    if not desc.propagation.is_forward:
+        return sliding_gradients(desc, views, None)
     fused = _FUSED.get(tuple(map(_step, attr.post_ops)))
     kind = desc.src_desc.data_type
     if space == _IMAGE and kind in (DataType.f32, DataType.bf16) and fused is not None:
@@ -51,7 +57,7 @@ def convolution(desc: ConvolutionDesc, attr: PrimitiveAttr) -> Program:
         weights, bias = _weights(desc, tensors), tensors.get(Arg.BIAS)
         call = getattr(torch.nn.functional, f"conv{space}d")
         src = tensors[Arg.SRC]
-        return lambda: call(src, weights, bias, *_geometry(desc))
+        return lambda: call(src, weights, bias, *geometry(desc))
 
     return Program(f"conv{space}d", views, build)
 
@@ -61,9 +67,11 @@ def deconvolution(desc: DeconvolutionDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc)
     space = len(desc.strides)
     behind = _output_padding(desc)
+    if not desc.propagation.is_forward:
+        return sliding_gradients(desc, plain_views(desc, channels_last=True), behind)
 
     def build(torch: Torch, tensors: Tensors, _: Values, __: Tensor) -> Run:
-        strides, padding, dilations, groups = _geometry(desc)
+        strides, padding, dilations, groups = geometry(desc)
         weights, bias = tensors[Arg.WEIGHTS], tensors.get(Arg.BIAS)
         # The source's channels come first, those of all groups one behind the other.
         grouped = desc.weights_desc.ndims > desc.src_desc.ndims
@@ -79,9 +87,9 @@ def _output_padding(desc: DeconvolutionDesc) -> list[int]:
     """What dst has beyond the size that the same padding at both ends leaves."""
     space = len(desc.strides)
     columns = zip(
-        desc.src_desc.dims[2:],
-        desc.dst_desc.dims[2:],
-        desc.weights_desc.dims[-space:],
+        desc.src.dims[2:],
+        desc.dst.dims[2:],
+        desc.weights.dims[-space:],
         desc.strides,
         desc.padding_l,
         desc.dilations,
@@ -126,7 +134,7 @@ class _Packed:
 
     def __call__(self, torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
         desc, src = self._desc, tensors[Arg.SRC]
-        strides, padding, dilations, groups = _geometry(desc)
+        strides, padding, dilations, groups = geometry(desc)
         place = (padding, strides, dilations, groups)
         weights = _weights(desc, tensors).contiguous().to_mkldnn()
         packed = torch._C._nn.mkldnn_reorder_conv2d_weight(weights, *place, list(src.shape))
@@ -146,21 +154,13 @@ def _weights(desc: ConvolutionDesc, tensors: Tensors) -> Tensor:
     return weights.flatten(0, 1) if grouped else weights
 
 
-def _geometry(desc: SlidingDesc) -> tuple[list[int], list[int], list[int], int]:
-    """Strides, padding, dilations and groups."""
-    grouped = desc.weights_desc.ndims > desc.src_desc.ndims
-    groups = desc.weights_desc.dims[0] if grouped else 1
-    dilations = [value + 1 for value in desc.dilations]
-    return list(desc.strides), list(desc.padding_l), dilations, groups
-
-
 def _check_padding(desc: ConvolutionDesc) -> None:
     """Raise unless the same padding at both ends gives the same sizes."""
     space = len(desc.strides)
     columns = zip(
-        desc.src_desc.dims[2:],
-        desc.dst_desc.dims[2:],
-        desc.weights_desc.dims[-space:],
+        desc.src.dims[2:],
+        desc.dst.dims[2:],
+        desc.weights.dims[-space:],
         desc.strides,
         desc.padding_l,
         desc.dilations,
@@ -174,6 +174,8 @@ def _check_padding(desc: ConvolutionDesc) -> None:
 def inner_product(desc: InnerProductDesc, _: PrimitiveAttr) -> Program:
     """addmm of flattened images."""
     equal_floats(desc)
+    if not desc.propagation.is_forward:
+        return inner_product_gradients(desc)
     inputs = prod(desc.src_desc.dims[1:])
 
     def build(torch: Torch, tensors: Tensors, _: Values, out: Tensor) -> Run:
