@@ -23,7 +23,8 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
-from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc, sums
+from dnnl.codegen.nest.folds import Fold, at_once, emit_fold, exact_partials_desc, sums
+from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
@@ -209,9 +210,10 @@ def build(conf: WeightsGradientConf, isa: Isa) -> Kernel:
     """The product, the sum of its parts, and the gradient of the bias."""
     name = "convolution_by_weights"
     module, arguments = Module(name, isa), Arguments()
-    found = phases.emit(module, conf, arguments, _products)
-    if not conf.direct:
-        found.extend(_finished(module, conf, arguments))
+    found = []
+    if not conf.problem.diff_weights.has_zero_dim:
+        found += phases.emit(module, conf, arguments, _products)
+        found += () if conf.direct else _finished(module, conf, arguments)
     if not conf.problem.diff_bias.is_zero:
         fold, scratch = _bias(conf, arguments), (-1, MemoryDesc.zero())
         if conf.bias_partial is not None:
@@ -339,7 +341,7 @@ def _finished(module: Module, conf: WeightsGradientConf, arguments: Arguments) -
     fold = _sum(conf, (g, oc, ic, *of_taps), parts, read, written)
     problem, isa = conf.problem, module.isa
     symbol = f"{module.ir.name}_sum__{problem.diff_weights.data_type}__{isa.lanes}x1__{isa.name}"
-    return emit_fold(module, symbol, fold, (-1, MemoryDesc((0,), "f32")))
+    return (emit_nest(module, symbol, at_once(fold)),)
 
 
 def _bias(conf: WeightsGradientConf, arguments: Arguments) -> Fold:

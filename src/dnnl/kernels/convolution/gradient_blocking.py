@@ -74,7 +74,7 @@ def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply)
     width = tile.vectors * isa.lanes
     panels, channels = -(-problem.outputs // width), problem.channels
     taps = prod(each.kernel for each in space)
-    if not isa.thread_memory:
+    if not isa.thread_memory or problem.diff_weights.has_zero_dim:
         return Cut(1, 1, 1, 1, images, own.dst, dim, 0, 1)
     while channels * panels * width * taps * _F32 > isa.caches.l2 // _SUMS:
         if channels > max(tile.rows, panels * width):
