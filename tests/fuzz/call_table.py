@@ -230,9 +230,10 @@ def _constructors(kind: type[Desc], case: CaseValues) -> Iterator[tuple[str, Arg
     passes = [p for p in kind.operation.passes if case.driver.find("dir") is not None]
     forward = describe(case, kind)
     made: dict[str, Desc] = {name: forward, f"{name}.forward": forward}
-    backward = [p for p in passes if not p.is_forward]
-    if backward:
-        made[f"{name}.backward"] = describe(case, kind, backward[0])
+    for prop_kind in sorted((p for p in passes if not p.is_forward), key=lambda p: -p.value):
+        own = f"{name}.{prop_kind.name}"
+        apart = hasattr(kind, prop_kind.name)
+        made[own if apart else f"{name}.backward"] = describe(case, kind, prop_kind)
     for called, desc in made.items():
         function = kind if called == name else getattr(kind, called.rpartition(".")[2], None)
         if function is not None:

@@ -240,6 +240,7 @@ def _direction(draw: Draw, option: Option, sketch: Sketch) -> str | None:
         "BWD_D": "backward_data",
         "BWD_DW": "backward",
         "BWD_W": "backward_weights",
+        "BWD_WB": "backward_weights",
     }
     return draw(st.sampled_from([text for text, kind in known.items() if kind in passes]))
 

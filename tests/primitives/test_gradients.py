@@ -32,7 +32,7 @@ from tests.primitives.products import Window, lay_out
 
 Dims = tuple[int, ...]
 Descs = Mapping[str, MemoryDesc]
-Torch = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+Torch = Callable[..., Any]
 _CALLS = {
     ConvolutionDesc: (functional.conv1d, functional.conv2d, functional.conv3d),
     DeconvolutionDesc: (
@@ -68,7 +68,8 @@ def sliding(
     small, large = (window.dst, window.src)[:: 1 if kind is DeconvolutionDesc else -1]
     dims = (3, inputs, *small), (*channels, *window.kernel), (3, outputs, *large)
     src, weights, dst = (
-        lay_out(*pair).with_data_type(of) for *pair, of in zip(dims, layouts, types, strict=True)
+        lay_out(size, layout).with_data_type(of)
+        for size, layout, of in zip(dims, layouts, types, strict=True)
     )
     strides, left, right, dilations = window.filled
     alg, place = f"{kind.operation.kind}_direct", (strides, left, right, dilations)
@@ -80,7 +81,7 @@ def sliding(
     call: Any = _CALLS[kind][len(strides) - 1]
     steps = [gap + 1 for gap in dilations]
 
-    def theirs(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def theirs(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
         w = w if len(channels) == 3 else w[None]
         if kind is ConvolutionDesc:
             return call(x, w.flatten(0, 1), b, strides, left, steps, groups)
@@ -144,7 +145,8 @@ def test_inner_product_gradients_are_those_of_pytorch(
 ) -> None:
     every = dims, (outputs, *dims[1:]), (dims[0], outputs)
     src, weights, dst = (
-        lay_out(*pair).with_data_type(of) for *pair, of in zip(every, layouts, types, strict=True)
+        lay_out(size, layout).with_data_type(of)
+        for size, layout, of in zip(every, layouts, types, strict=True)
     )
     bias = MemoryDesc((outputs,), types[2])
     ours = (
