@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,6 +202,14 @@ def test_sums_of_nothing_are_zero(sizes: Dims, layout: str) -> None:
         for argument, memory in made.items():
             empty = batch == 0 or argument != Arg.DIFF_BIAS
             assert not (empty and memory.numpy().any()), argument
+
+
+def test_gradients_of_a_matmul_are_matmuls() -> None:
+    """As the program of the page says."""
+    page = (Path(__file__).parents[2] / "docs" / "products.md").read_text(encoding="utf-8")
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[-1]
+    assert "diff_weights = matmul(" in program
+    exec(compile(program, "products.md", "exec"), {})
 
 
 def test_layouts_follow_the_forward_description() -> None:
