@@ -208,6 +208,23 @@ def test_groups_transpose_squares_with_wide_accesses(row: isa.Isa) -> None:
         assert len(re.findall(access, text)) == 1  # of four elements for each of 256 items
 
 
+@pytest.mark.parametrize(("length", "size", "waits"), [(4096, 256, 4), (256, 32, 3)])
+@EACH_DEVICE
+def test_reductions_of_groups_wait_a_few_times(
+    length: int, size: int, waits: int, row: isa.Isa
+) -> None:
+    desc = dnnl.ReductionDesc("reduction_max", plain(1000, length), plain(1000, 1))
+    pd = dnnl.PrimitiveDesc(desc, pretend(row))
+    (phase,) = pd.plan.recipe.kernel().phases
+    assert row.device is not None
+    if row.device.groups is None:
+        assert phase.group == 1
+        return
+    assert phase.group == size
+    barrier = {"ptx": "bar.sync", "spirv": "OpControlBarrier"}[row.target]
+    assert dnnl.Primitive(pd).asm().count(barrier) == waits
+
+
 @EACH_DEVICE
 def test_a_limit_for_processors_is_none_for_devices(row: isa.Isa) -> None:
     with config.override("max_cpu_isa", "sse41"):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from llvmlite import ir
 
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Values, i64
+
+Merge = Callable[[Emitter, Values, Values], Values]
+_AT_ONCE = 8
+"""The values that an item merges before others see the result, a power of two."""
 
 
 class WorkGroup:
@@ -25,39 +30,45 @@ class WorkGroup:
         if self.groups.require is not None:
             self.groups.require(e.function, size)
 
-    def reduce(self, values: Values, merge: Callable[[Emitter, Values, Values], Values]) -> Values:
+    def reduce(self, values: Values, merge: Merge) -> Values:
         """Reduce the values of all items, vectors of one lane, with ``merge``; each item has the
-        result. The first half of the items merge their values with those of the other half, then
-        half of them, and so on: the order does not depend on the device."""
-        e, b, steps = self._e, self._e.b, self.size.bit_length() - 1
+        result. The first half of the values is merged with the other half, then half of these, and
+        so on: the order depends on the size alone. An item does several steps at once, since a
+        barrier takes longer than loads from shared memory."""
+        e, count = self._e, self.size
         kinds = [value.type.element for value in values]
         arrays = [self.array(number, kind, self.size) for number, kind in enumerate(kinds)]
 
         def write(own: Values) -> None:
             for array, value in zip(arrays, own, strict=True):
-                b.store(vector.only(e, value), self.place(array, self.member))
+                e.b.store(vector.only(e, value), self.place(array, self.member))
 
         def read(member: ir.Value) -> Values:
             places = [self.place(array, member) for array in arrays]
-            found = map(lambda place, kind: b.load(place, typ=kind), places, kinds)
+            found = map(lambda place, kind: e.b.load(place, typ=kind), places, kinds)
             return tuple(vector.splat(e, value, 1) for value in found)
 
-        def step(number: ir.Value, *own: ir.Value) -> Values:
-            half = b.lshr(i64(self.size // 2), number)
-            self.barrier()
+        def merged(first: ir.Value, apart: int, number: int) -> Values:
+            """The values of ``number`` items that are ``apart``."""
+            found = [read(e.add(first, i64(apart * n))) for n in range(number)]
+            while len(found) > 1:
+                half = len(found) // 2
+                found = [merge(e, *two) for two in zip(found[:half], found[half:], strict=True)]
+            return found[0]
 
-            def merged() -> Values:
-                more = merge(e, own, read(e.add(self.member, half)))
-                write(more)
-                return more
-
-            return e.branch(b.icmp_unsigned("<", self.member, half), merged, lambda: own)
+        def step(left: int) -> Values:
+            write(merged(self.member, left, _AT_ONCE))
+            return ()
 
         self.barrier()  # behind reads of the last reduction
         write(values)
-        e.loop(i64(0), i64(steps), step, values, unroll=False, name="half")
         self.barrier()
-        return read(i64(0))
+        while count > _AT_ONCE:
+            count //= _AT_ONCE
+            here = e.b.icmp_unsigned("<", self.member, i64(count))
+            e.branch(here, partial(step, count), lambda: ())
+            self.barrier()
+        return merged(i64(0), 1, count)
 
     def barrier(self) -> None:
         """Wait until all items are here. What they wrote to shared memory is there then."""
