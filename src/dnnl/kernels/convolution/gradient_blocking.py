@@ -94,7 +94,7 @@ def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply)
     row_parts = _near_divisor(rows, -(-wanted // (items * image_parts)))
     per_row = terms // max(1, images * own.dst)
     budget = isa.caches.l2 // _OPERANDS // (_F32 * (channels + panels * width))
-    of_image = images if grouped else 1
+    of_image = max(1, images) if grouped else 1
     row_block = _largest_divisor(rows // row_parts, budget // max(1, per_row * of_image))
     together = of_image
     if row_block == rows and not grouped:

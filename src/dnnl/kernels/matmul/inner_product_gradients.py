@@ -38,6 +38,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 _NONE = MemoryDesc.zero()
+_BYTE = 8
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def configure(problem: InnerProductGradient, isa: Isa) -> InnerProductGradientCo
     of_dst, of_factor, of_result = problem.arguments
     dst = _unblocked((of_dst, problem.diff_dst), scratchpad)
     result: Argument = (of_result, problem.result)
-    if _padded(problem.result):
+    if _copied_out(problem.result):
         core = computed_in(problem.diff_dst, problem.factor)
         result = scratchpad.take(plain(problem.result.with_data_type(core)))
     factor = (of_factor, problem.factor)
@@ -179,13 +180,17 @@ def configure(problem: InnerProductGradient, isa: Isa) -> InnerProductGradientCo
 
 
 def _unblocked(given: Argument, scratchpad: Scratchpad) -> Argument:
-    """A source that strides describe: itself, or a copy."""
+    """A source that strides describe: itself, or a copy. Two elements of 4 bits share a byte, which
+    is no place for a stride."""
+    if given[1].data_type.bits < _BYTE:
+        return scratchpad.copy(given, plain(given[1].with_data_type(DataType.bf16)))
     return scratchpad.copy(given, plain(given[1])) if given[1].inner_blocks else given
 
 
-def _padded(result: MemoryDesc) -> bool:
-    """Whether a result has blocks, or padding that must become zero."""
-    return bool(result.inner_blocks) or result.dims != result.padded_dims
+def _copied_out(result: MemoryDesc) -> bool:
+    """Whether a result has blocks, padding that must become zero, or elements of 4 bits."""
+    padded = result.dims != result.padded_dims
+    return bool(result.inner_blocks) or padded or result.data_type.bits < _BYTE
 
 
 def _matrices(
@@ -206,7 +211,9 @@ def _matrix(desc: MemoryDesc, order: Sequence[int]) -> MemoryDesc | None:
     them cuts into blocks; None if they do not follow each other in memory."""
     *outer, last = order
     sizes = [size for dim, size in desc.inner_blocks if dim == last]
-    if any(dim not in (0, last) for dim, _ in desc.inner_blocks) or desc.has_zero_dim:
+    if any(dim not in (0, last) for dim, _ in desc.inner_blocks):
+        return None
+    if desc.has_zero_dim or desc.data_type.bits < _BYTE:
         return None
     step = desc.strides[last] * (desc.padded_dims[last] // prod(sizes))
     lines = [dim for dim in outer if desc.dims[dim] != 1]
