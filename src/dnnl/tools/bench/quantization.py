@@ -28,7 +28,7 @@ from dnnl.reference.quantization import (
 from dnnl.reference.rule import Rule
 from dnnl.reference.stochastic import rounded
 from dnnl.tools.bench.cases import Case
-from dnnl.types.arg import Arg
+from dnnl.types.arg import GRADIENT, Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -88,8 +88,9 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
 
 
 def _append_depthwise(attr: PrimitiveAttr, entry: parsed.Depthwise, desc: Desc) -> None:
-    """Weights and bias have the types of those of the convolution before."""
-    weights, bias = (desc.desc_of(argument).data_type for argument in (Arg.WEIGHTS, Arg.BIAS))
+    """Weights and bias have the types of those of the convolution before, or of their gradients."""
+    types = {tensor.argument & ~GRADIENT: tensor.desc.data_type for tensor in desc.tensors}
+    weights, bias = (types.get(own, DataType.undef) for own in (Arg.WEIGHTS, Arg.BIAS))
     attr.post_ops.append_depthwise(
         weights, bias, entry.data_type, entry.kernel, entry.stride, entry.padding
     )
