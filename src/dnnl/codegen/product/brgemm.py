@@ -159,15 +159,20 @@ def choose_vectors(
         return 1
     if columns >= 4 * isa.lanes and rows is not None and rows < 4 and not far:
         return 4
-    side_by_side = max_rows(isa, 2) if rows is None else min(rows, max_rows(isa, 2))
-    if columns >= 4 * isa.lanes and side_by_side > isa.caches.resident_lines(row_step):
+    resident = isa.caches.resident_lines(row_step)
+
+    def conflicts(vectors: int) -> bool:
+        most = max_rows(isa, vectors)
+        return (most if rows is None else min(rows, most)) > resident
+
+    if columns >= 4 * isa.lanes and conflicts(2):
         return 4
 
     def cost(vectors: int) -> int:
         width = vectors * isa.lanes
         return -(-columns // width) * width * (9 if vectors == 1 else 8)
 
-    return min((2, 3, 1), key=cost)
+    return min((2, 3) if conflicts(1) else (2, 3, 1), key=cost)
 
 
 @dataclass(frozen=True)
