@@ -105,6 +105,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "kernels.convolution.depthwise": (*PRODUCT, "kernels.convolution.direct"),
     "kernels.convolution": (
         *PRODUCT,
+        "kernels.matmul",
         "kernels.convolution.direct",
         "kernels.convolution.depthwise",
     ),

@@ -351,3 +351,26 @@ def test_a_part_of_a_block_and_padding_without_blocks(src: str, dst: str) -> Non
             *DIRECT, *tensors, activation((2, 21, 5, 6), dst), (1, 1), (1, 1), (1, 1)
         )
     )
+
+
+@every_isa
+@pytest.mark.parametrize("weights", ["any", "plain", "gaps"])
+@pytest.mark.parametrize(
+    ("image", "channels"), [((9, 11), (20, 18)), ((64,), (1, 3)), ((4, 5, 6), (7, 40))], ids=str
+)
+def test_planes_of_pixels(image: Dims, channels: Dims, weights: str, isa: str) -> None:
+    """Where tiles are lower than vectors, pixels are the columns of a product of matrices."""
+    with config.override("max_cpu_isa", isa):
+        window = Window(image, (1,) * len(image))
+        desc = convolution_desc(window, 2, channels, ("plain", weights, "plain"))
+        verify(desc)
+        channel = MemoryDesc((1, channels[0], *[1] * len(image)), "f32")
+        attr = attr_of(
+            ("sum", 0.5),
+            ("binary", "binary_mul", channel),
+            ("prelu", 2),
+            ("binary", "binary_add", MemoryDesc(desc.dst_desc.dims, "f32")),
+        )
+        verify(desc, attr)
+        impl = PrimitiveDesc(desc, ENGINE).impl_info
+        assert impl.startswith("matmul" if isa.startswith("avx2") else "brgemm")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
-from functools import cached_property
+from functools import cached_property, partial
 
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.convolution import by_weights, transposed
+from dnnl.kernels.convolution import by_weights, planes, transposed
 from dnnl.kernels.convolution import chain as chains
 from dnnl.kernels.convolution.depthwise import by_weights as depthwise_by_weights
 from dnnl.kernels.convolution.depthwise import depthwise
@@ -223,6 +223,12 @@ def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan(desc, attr, isa, ConvolutionProblem, kernel.resolve, kernel.configure, kernel.build)
 
 
+def _planes(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refuse = partial(planes.refuse, isa)
+    kernel = planes.resolve, planes.configure, planes.build
+    return plan(desc, attr, isa, ConvolutionProblem, *kernel, refuse)
+
+
 def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan(
         desc,
@@ -316,6 +322,7 @@ ConvolutionDesc.operation = Operation(
     ),
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
+        Implementation("matmul", _planes, FORWARD | BY_DATA),
         Implementation("brgemm", _brgemm, FORWARD),
         Implementation("chain", _chain, FORWARD),
         Implementation("depthwise", _depthwise_data, BY_DATA),
