@@ -52,9 +52,12 @@ class DepthwiseGradientConf:
 
     @property
     def summary(self) -> PlanSummary:
-        """The decisions, for `dnnl explain`: products are in f32 or f64."""
+        """The decisions, for `dnnl explain`."""
         core = _computed(self.problem)
-        return PlanSummary(Multiply(core, core, 1, FLOATS), copies_in=self.copies_in)
+        multiply = Multiply(core, core, 1, FLOATS)
+        if self.tiles is not None:
+            multiply = self.tiles.multiply
+        return PlanSummary(multiply, copies_in=self.copies_in)
 
 
 def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:

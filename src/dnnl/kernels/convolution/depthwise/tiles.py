@@ -34,11 +34,10 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import Tile, TileShape
-from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.depthwise import factors
 from dnnl.kernels.convolution.depthwise.lines import Line, Taps
 from dnnl.kernels.convolution.depthwise.rows import (
     DepthwiseRowsConf,
@@ -52,7 +51,6 @@ from dnnl.kernels.product.base.store import Columns, Store
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
 from dnnl.runtime.image import Phase
-from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
@@ -99,12 +97,21 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
     if not all(_in_vectors(desc, 1, isa) and _whole(desc, isa) for desc in (src, dst)):
         return None
-    dot = Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
+    dot = factors.multiply_of(isa, (src.data_type, weights.data_type))
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(dot, dst.data_type, problem.quantization, bare=bare)
+    vectors = _vectors(problem.groups, width, places, isa)
     return DepthwiseTilesConf(
-        problem, read, dot, core, 1, tuple(scratchpad.copies), scratchpad.size, places
+        problem, read, dot, core, vectors, tuple(scratchpad.copies), scratchpad.size, places
     )
+
+
+def _vectors(channels: int, width: Line, places: int, isa: Isa) -> int:
+    """The vectors of a tile: two, if there are registers, and channels for both."""
+    used = 2 * (places + width.space.kernel + 1)
+    needed = -(-channels // isa.lanes)
+    wide = needed % 2 == 0 or needed > 2 * _MOST_PLACES
+    return 2 if wide and used < isa.registers else 1
 
 
 def _places(width: Line, isa: Isa) -> int | None:
@@ -156,11 +163,11 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel of a row: its position, the mask of lanes that are channels, and the addresses that
-    the first tap reads in src and in weights."""
+    """A panel of a row: its position, the masks of lanes that are channels in its vectors, and the
+    addresses that the first tap reads in src and in weights."""
 
     env: Env
-    mask: vector.Mask
+    masks: tuple[vector.Mask, ...]
     src: Value
     weights: Value
 
@@ -190,14 +197,16 @@ class _TilesWriter(DepthwiseRowsWriter):
             banded=False,
         )
         *rows, panel = self.walk.items
-        in_pixels = self._form(self.tensors.src).stride(panel) == columns.width
-        least = -(-_ITEMS // prod(axis.extent for axis in rows)) if in_pixels else panel.extent
+        self.in_pixels = self._form(self.tensors.src).stride(panel) == columns.width
+        least = -(-_ITEMS // prod(axis.extent for axis in rows)) if self.in_pixels else panel.extent
         self.each = -(-panel.extent // min(panel.extent, least))
         self.part = Axis(-(-panel.extent // self.each), "part")
 
     @property
     def items(self) -> tuple[Axis, ...]:
-        return (*self.walk.items[:-1], self.part)
+        """In memory order."""
+        batch, *rows, _ = self.walk.items
+        return (batch, *rows, self.part) if self.in_pixels else (batch, self.part, *rows)
 
     def item(self, env: Env) -> None:
         e, panels = self.e, self.walk.columns.panel.extent
@@ -220,28 +229,28 @@ class _TilesWriter(DepthwiseRowsWriter):
         e, columns, (low, high) = self.e, self.walk.columns, row.panels
 
         def whole(number: Value) -> None:
-            tile(self._panel(row, number, None))
+            tile(self._panel(row, number, columns.width))
 
         if not self.rest:
             e.loop(low, high, whole, unroll=False, name="panel")
             return
         last = i64(columns.panel.extent - 1)
         e.loop(low, e.smaller(high, last), whole, unroll=False, name="panel")
-        mask = vector.known_lanes([lane < self.rest for lane in range(columns.width)])
 
         def partly() -> Values:
-            tile(self._panel(row, last, mask))
+            tile(self._panel(row, last, self.rest))
             return ()
 
         e.branch(e.b.icmp_signed(">", high, last), partly, lambda: ())
 
-    def _panel(self, row: _Row, number: Value, mask: vector.Mask) -> _Panel:
+    def _panel(self, row: _Row, number: Value, channels: int) -> _Panel:
         e, env = self.e, {**row.env, self.walk.columns.panel: number}
+        masks = self.walk.columns.masks(channels)
         places = []
         for operand, more in ((self.tensors.src, row.src), (self.tensors.weights, row.weights)):
             at = e.add(self._form(operand).along(env).emit(e, env), more)
             places.append(e.element(self.pointers[operand], at, storage(operand.data_type).element))
-        return _Panel(env, mask, *places)
+        return _Panel(env, masks, *places)
 
     @staticmethod
     def _form(operand: Operand) -> Affine:
@@ -311,35 +320,45 @@ class _TilesWriter(DepthwiseRowsWriter):
             return e.loop(heights.low, heights.high, within, sums, unroll=False, name="kh")
 
         kind = vector.vector_type(F32, e.isa.lanes)
-        zeros = (vector.splat_constant(kind, 0.0),) * places
+        zeros = (vector.splat_constant(kind, 0.0),) * (places * self.conf.vectors)
         sums = e.loop(depths.low, depths.high, of_depth, zeros, unroll=False, name="kd")
         env = {**panel.env, self.walk.places[2]: begin}
-        self.store.at(env, self.space[2].dst, places).finish(Tile(1, sums))
+        self.store.at(env, self.space[2].dst, places).finish(Tile(self.conf.vectors, sums))
 
     def _of_taps(
         self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values
     ) -> Values:
         """The sums with a row of taps: pixels from ``there`` on and weights from ``own`` on."""
-        e, results = self.e, list(sums)
-        src, weights = self.tensors.src.data_type, self.tensors.weights.data_type
+        e, results, vectors = self.e, list(sums), range(self.conf.vectors)
+        src, weights = self.tensors.src, self.tensors.weights
+        pixels, first = (
+            e.opaque(e.element(start, offset, storage(operand.data_type).element))
+            for operand, start, offset in ((src, panel.src, there), (weights, panel.weights, own))
+        )
         taps = {tap for met in meets.values() for _, tap in met}
         loaded = {
-            tap: self._load(panel, panel.weights, weights, own, tap * self.weight_steps[2])
+            tap: self._load(panel, weights, first, tap * self.weight_steps[2])
             for tap in sorted(taps)
         }
         for at in sorted(meets):
-            pixel = self._load(panel, panel.src, src, there, at * self.steps[2])
-            pixel = pixel if self.shift is None else e.b.fsub(pixel, self.shift)
-            for output, tap in meets[at]:
-                results[output] = vector.multiply_add(e, pixel, loaded[tap], results[output])
+            pixel = self._load(panel, src, pixels, at * self.steps[2])
+            if self.shift is not None:
+                pixel = [e.b.fsub(value, self.shift) for value in pixel]
+            for (output, tap), v in product(meets[at], vectors):
+                number = output * len(vectors) + v
+                results[number] = factors.add(
+                    e, self.conf.multiply, pixel[v], loaded[tap][v], results[number]
+                )
         return tuple(results)
 
-    def _load(self, panel: _Panel, start: Value, kind: DataType, offset: Value, more: int) -> Value:
-        """A vector of channels as f32."""
-        e, stored = self.e, storage(kind)
-        place = e.element(start, e.add(offset, i64(more)), stored.element)
-        lanes = vector.vector_type(stored.element, e.isa.lanes)
-        return stored.to_core(e, vector.load(e, place, lanes, panel.mask))
+    def _load(self, panel: _Panel, operand: Operand, start: Value, offset: int) -> list[Value]:
+        """The channels of a panel as factors."""
+        step = self._form(operand).stride(self.walk.columns.vector)
+        element, found = storage(operand.data_type).element, []
+        for v, mask in enumerate(panel.masks):
+            place = self.e.element(start, i64(offset + v * step), element)
+            found.append(factors.load(self.e, self.conf.multiply, operand.data_type, place, mask))
+        return found
 
     def _shift(self) -> Value | None:
         """The zero point of src in all lanes, if it has one."""

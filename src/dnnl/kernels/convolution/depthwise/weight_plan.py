@@ -11,6 +11,8 @@ from math import prod
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import TileShape
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.depthwise import factors
 from dnnl.kernels.convolution.depthwise.lines import Line
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.product.base.store import Columns
@@ -52,6 +54,7 @@ class Tiles:
     if ``biased``, the sum of diff_dst is behind those of the taps."""
 
     shape: Shape
+    multiply: Multiply
     taps: int
     rows: int
     band: int
@@ -78,7 +81,7 @@ def shape_of(problem: WeightsGradient, isa: Isa) -> Shape | None:
     for resident, vectors in ((True, 2), (True, 1), (False, 2), (False, 1)):
         rows = height.kernel if resident else 1
         used = (rows * width.kernel + width.kernel + 1) * vectors
-        written = lines * vectors * rows * (2 if resident else 1)
+        written = lines * vectors * (rows + resident)
         wide = vectors == 1 or needed % 2 == 0 or needed > 2 * _MOST_PLACES
         flat = not resident or depth.kernel == 1
         if flat and wide and used < isa.registers and written <= _MOST_LINES:
@@ -109,7 +112,8 @@ def plan(
     dims = -(-rows // of_part), panels * columns.width, taps + biased
     tag = FormatTag(f"aBc{columns.width}b")
     sums = scratchpad.take(MemoryDesc(dims, DataType.f32, tag))
-    return Tiles(shape, taps, of_part, band, each, sums, biased)
+    multiply = factors.multiply_of(isa, (problem.src.data_type, diff_dst.data_type))
+    return Tiles(shape, multiply, taps, of_part, band, each, sums, biased)
 
 
 def walkable(desc: MemoryDesc, shape: Shape, isa: Isa) -> bool:

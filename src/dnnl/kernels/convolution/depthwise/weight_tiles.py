@@ -29,6 +29,8 @@ from dnnl.codegen.ir.kernel import Arguments, symbol
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.depthwise import factors
 from dnnl.kernels.convolution.depthwise.lines import Line, Taps
 from dnnl.kernels.convolution.depthwise.rows import three
 from dnnl.kernels.convolution.depthwise.weight_plan import Tiles
@@ -112,6 +114,7 @@ class _Writer:
         self.pointers = self.function.pointers((*operands, self.sums))
         self.src_steps = three(self.src.desc.strides[2:])
         self.diff_steps = three(self.diff.desc.strides[2:])
+        self.multiply = tiles.multiply
         self.kind = vector.vector_type(F32, module.isa.lanes)
         self.zero = vector.splat_constant(self.kind, 0.0)
 
@@ -175,11 +178,7 @@ class _Writer:
         e.branch(e.b.icmp_signed(">", high, last), partly, lambda: ())
 
     def _panel(self, part: Value, number: Value, channels: int) -> _Panel:
-        e, lanes = self.e, self.columns.lane.extent
-        masks = tuple(
-            vector.known_lanes([first + lane < channels for lane in range(lanes)])
-            for first in range(0, self.columns.width, lanes)
-        )
+        e = self.e
         axis = self.columns.panel
 
         def first(operand: Operand) -> Value:
@@ -190,7 +189,7 @@ class _Writer:
         row = e.add(e.mul(part, self.columns.panel.extent), number)
         at = e.add(e.mul(row, self.columns.width * self.count), i64(self.desc.offset0))
         sums = e.element(self.pointers[self.sums], at, F32)
-        return _Panel(masks, first(self.src), first(self.diff), sums)
+        return _Panel(self.columns.masks(channels), first(self.src), first(self.diff), sums)
 
     def _clear(self, panel: _Panel) -> None:
         self._store(panel, i64(0), (self.zero,) * (self.count * self.shape.vectors))
@@ -251,55 +250,56 @@ class _Writer:
         return _Row(panel, places[1], places[0], (taps[0], taps[1]))
 
     def _resident(self, row: _Row, sums: Values) -> Values:
-        """All sums, with the contribution of a row of diff_dst."""
-        e, taps = self.e, self.kernel[1]
+        """All sums, with the contribution of a row of diff_dst. Those of rows near the border are
+        stored meanwhile."""
+        e, taps, panel = self.e, self.kernel[1], row.panel
         depths, heights = row.taps
         low, high = heights.low, heights.high
         if self.space[0].padded:
             some = e.b.icmp_signed("<", depths.low, depths.high)
             low, high = e.b.select(some, low, i64(0)), e.b.select(some, high, i64(0))
-        wide = self.kernel[2] * self.shape.vectors
-        own, bias = sums[: taps * wide], sums[taps * wide :]
+        own, bias = sums[: self._wide * taps], sums[self._wide * taps :]
 
         def all_taps() -> Values:
             return self._tiles(row, [self._tap(row, i64(0), i64(tap)) for tap in range(taps)], own)
 
-        def each_tap() -> Values:
-            found: list[Value] = []
-            for tap in range(taps):
-                before = own[tap * wide : (tap + 1) * wide]
-                begun = e.b.icmp_signed("<=", low, i64(tap))
-                inside = e.b.and_(begun, e.b.icmp_signed("<", i64(tap), high))
-                start = self._tap(row, i64(0), i64(tap))
-                add = partial(self._tiles, row, [start], before)
-                found += e.branch(inside, add, partial(tuple, before))
-            return tuple(found)
+        def some_taps() -> Values:
+            self._store(panel, i64(0), own)
+            add = partial(self._line_of_taps, row, i64(0))
+            e.loop(low, high, add, unroll=False, name="kh")
+            return self._load(panel, i64(0), self.plan.taps)
 
         if self.space[0].padded or self.space[1].padded:
             every = e.b.icmp_signed("==", e.b.sub(high, low), i64(taps))
-            own = e.branch(every, all_taps, each_tap)
+            own = e.branch(every, all_taps, some_taps)
         else:
             own = all_taps()
         return (*own, *(self._biased(row, bias) if self.plan.biased else ()))
 
     def _from_memory(self, row: _Row) -> None:
-        """Add the contribution of a row of diff_dst to the sums in memory, a row of taps at a
-        time."""
+        """Add the contribution of a row of diff_dst to the sums in memory."""
         e, (depths, heights) = self.e, row.taps
 
-        def of_height(d: Value, h: Value) -> None:
-            first = e.mul(e.add(e.mul(d, self.kernel[1]), h), self.kernel[2])
-            sums = self._load(row.panel, first, self.kernel[2])
-            self._store(row.panel, first, self._tiles(row, [self._tap(row, d, h)], sums))
-
         def of_depth(d: Value) -> None:
-            within = partial(of_height, d)
-            e.loop(heights.low, heights.high, within, unroll=False, name="kh")
+            add = partial(self._line_of_taps, row, d)
+            e.loop(heights.low, heights.high, add, unroll=False, name="kh")
 
         e.loop(depths.low, depths.high, of_depth, unroll=False, name="kd")
         if self.plan.biased:
             last = i64(self.plan.taps)
             self._store(row.panel, last, self._biased(row, self._load(row.panel, last, 1)))
+
+    def _line_of_taps(self, row: _Row, d: Value, h: Value) -> None:
+        """Add the contribution of a row of diff_dst to a row of taps in memory."""
+        e, width = self.e, self.kernel[2]
+        first = e.mul(e.add(e.mul(d, self.kernel[1]), h), width)
+        sums = self._load(row.panel, first, width)
+        self._store(row.panel, first, self._tiles(row, [self._tap(row, d, h)], sums))
+
+    @property
+    def _wide(self) -> int:
+        """The vectors of the sums of a row of taps."""
+        return self.kernel[2] * self.shape.vectors
 
     def _tap(self, row: _Row, d: Value, h: Value) -> Value:
         """The address in src of the first tap of a row of taps."""
@@ -353,23 +353,24 @@ class _Writer:
         self, row: _Row, taps: Sequence[Value], number: Value, meets: Meets, sums: Values
     ) -> Values:
         e, places, vectors = self.e, self.shape.places, self.shape.vectors
-        results, wide = list(sums), self.kernel[2] * vectors
+        results, wide = list(sums), self._wide
         column = e.mul(number, self.lines[2].advance(places) * self.src_steps[2])
-        begin = e.mul(number, places * self.diff_steps[2])
+        starts = [self._from(self.src, tap, column) for tap in taps]
+        begin = self._from(self.diff, row.diff, e.mul(number, places * self.diff_steps[2]))
         diffs: dict[int, Values] = {}
         for at in sorted(meets):
             for output, _ in meets[at]:
                 if output not in diffs:
-                    more = i64(output * self.diff_steps[2])
-                    diffs[output] = self._pixel(row, self.diff, row.diff, e.add(begin, more))
-            for line, start in enumerate(taps):
-                there = e.add(column, i64(at * self.src_steps[2]))
-                pixel = self._pixel(row, self.src, start, there)
+                    more = output * self.diff_steps[2]
+                    diffs[output] = self._pixel(row, self.diff, begin, more, self.multiply)
+            for line, start in enumerate(starts):
+                more = at * self.src_steps[2]
+                pixel = self._pixel(row, self.src, start, more, self.multiply)
                 for output, tap in meets[at]:
                     for v in range(vectors):
                         own = line * wide + tap * vectors + v
-                        results[own] = vector.multiply_add(
-                            e, pixel[v], diffs[output][v], results[own]
+                        results[own] = factors.add(
+                            e, self.multiply, pixel[v], diffs[output][v], results[own]
                         )
         return tuple(results)
 
@@ -380,23 +381,28 @@ class _Writer:
             number: Value, places: int, _inside: Callable[[int], bool], carried: Values
         ) -> Values:
             e = self.e
-            begin = e.mul(number, self.shape.places * self.diff_steps[2])
+            column = e.mul(number, self.shape.places * self.diff_steps[2])
+            begin = self._from(self.diff, row.diff, column)
             for output in range(places):
-                more = i64(output * self.diff_steps[2])
-                found = self._pixel(row, self.diff, row.diff, e.add(begin, more))
+                more = output * self.diff_steps[2]
+                found = self._pixel(row, self.diff, begin, more, factors.IN_F32)
                 carried = tuple(map(e.b.fadd, carried, found))
             return carried
 
         return self._each_tile(sums, tile)
 
-    def _pixel(self, row: _Row, operand: Operand, start: Value, offset: Value) -> Values:
-        """The channels of a pixel as f32."""
-        e, stored = self.e, storage(operand.data_type)
-        step = _form(operand).stride(self.columns.vector)
-        lanes = vector.vector_type(stored.element, self.columns.lane.extent)
-        found = []
+    def _from(self, operand: Operand, start: Value, offset: Value) -> Value:
+        """The address of a pixel, of which LLVM knows nothing else."""
+        element = storage(operand.data_type).element
+        return self.e.opaque(self.e.element(start, offset, element))
+
+    def _pixel(
+        self, row: _Row, operand: Operand, start: Value, offset: int, multiply: Multiply
+    ) -> Values:
+        """The channels of a pixel as factors."""
+        e, element = self.e, storage(operand.data_type).element
+        step, found = _form(operand).stride(self.columns.vector), []
         for v, mask in enumerate(row.panel.masks):
-            at = e.add(offset, i64(v * step))
-            place = e.element(start, at, stored.element)
-            found.append(stored.to_core(e, vector.load(e, place, lanes, mask)))
+            place = e.element(start, i64(offset + v * step), element)
+            found.append(factors.load(e, multiply, operand.data_type, place, mask))
         return tuple(found)

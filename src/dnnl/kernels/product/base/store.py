@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
 from dnnl.codegen.ir.builder import F32, Emitter, Type, Value, Values, i64
+from dnnl.codegen.ir.vector import Mask, known_lanes
 from dnnl.codegen.memory.access import Access, Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import Place
@@ -52,6 +53,14 @@ class Columns:
     def inside(self) -> Bound:
         """The bound of the columns that exist."""
         return Bound(self.form, self.count)
+
+    def masks(self, columns: int) -> tuple[Mask, ...]:
+        """The masks of a panel's vectors if only so many columns of it exist."""
+        lanes = self.lane.extent
+        return tuple(
+            known_lanes([first + lane < columns for lane in range(lanes)])
+            for first in range(0, self.width, lanes)
+        )
 
 
 class Store:
