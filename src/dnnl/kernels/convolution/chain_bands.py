@@ -27,7 +27,7 @@ from operator import neg
 
 from dnnl.codegen.epilogue.post_ops import prelu_weights
 from dnnl.codegen.epilogue.quantization import Quantization
-from dnnl.codegen.ir.builder import I8, PTR, Module, Values, i64
+from dnnl.codegen.ir.builder import I8, Module, Values, i64
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env
@@ -40,6 +40,7 @@ from dnnl.codegen.memory.address import (
     decode,
     linear_offset,
 )
+from dnnl.codegen.nest.calls import PhaseCalls
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution
@@ -63,7 +64,6 @@ _ITEMS = 8
 """With fewer items, images are cut into bands, if ..."""
 _ROWS = 16
 """... bands have at least as many rows, so that computing borders twice costs little."""
-_POINTER = 8
 _LINE = 64
 _CHANNELS = 0b10
 """The mask of what varies along the channels of an activation only."""
@@ -382,11 +382,10 @@ class _Called:
 
 
 class _BandWriter:
-    """Writes a work item: two calls with the addresses of its parts, in a list like that of the
-    kernel's arguments.
+    """Writes a work item: two calls with the addresses of its parts.
 
     ``computes`` is the first convolution, for all rows that ``between`` has. The memory of the
-    thread holds the intermediate, the scratch of the calls, its address, and the list behind that.
+    thread holds the intermediate, the scratch of the calls, and their list of arguments.
     """
 
     def __init__(
@@ -402,9 +401,9 @@ class _BandWriter:
         self._computes, self._rows = computes, between.dims[2]
         begin = -(-between.size // _LINE) * _LINE
         end = begin + computes.scratch
-        self._buffer = phase.scratch(end + _POINTER * (1 + len(ids)))
-        self._scratch = self.e.element(self._buffer, i64(begin), I8)
-        self._list = self.e.element(self._buffer, i64(end + _POINTER), I8)
+        self._buffer = phase.scratch(end + PhaseCalls.nbytes(len(ids)))
+        scratch = self.e.element(self._buffer, i64(begin), I8)
+        self._calls = PhaseCalls(self.e, self.e.element(self._buffer, i64(end), I8), scratch)
 
     def item(self, env: Env, band: Axis, called: Sequence[_Called]) -> None:
         """Branch to the code of the run that the band belongs to."""
@@ -425,9 +424,8 @@ class _BandWriter:
         self.e.branch(self.e.b.icmp_signed("<", env[band], limit), own, later)
 
     def _call(self, env: Env, called: _Called) -> None:
-        e, b = self.e, self.e.b
-        b.store(self._scratch, b.gep(self._list, [i64(-1)], source_etype=PTR))
-        for place, argument in enumerate(self._ids):
+        e, addresses = self.e, []
+        for argument in self._ids:
             address = self._buffer
             if argument in self._slots:
                 desc, index = called.shifts[argument]
@@ -436,9 +434,7 @@ class _BandWriter:
                 distance = (offset + -desc.offset0) * desc.data_type.size
                 given = self.phase.arguments[self._slots[argument]]
                 address = e.element(given, distance.emit(e, env), I8)
-            b.store(address, b.gep(self._list, [i64(place)], source_etype=PTR))
-        items = self._computes.count * called.run.above // self._rows
-        for part, count in ((self._computes, items), (called.uses, called.uses.count)):
-            function = e.module.ir.get_global(part.symbol)
-            # Its scratch is that of one thread, whose number is 0 there.
-            b.call(function, [self._list, i64(0), i64(count), i64(0)])
+            addresses.append(address)
+        self._calls.use(addresses)
+        self._calls.call(self._computes, self._computes.count * called.run.above // self._rows)
+        self._calls.call(called.uses, called.uses.count)
