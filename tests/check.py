@@ -65,6 +65,9 @@ def random_memory(desc: MemoryDesc, engine: Engine, seed: int = 0, fill: Fill = 
 
 def memory_of(values: ArrayLike, desc: MemoryDesc, engine: Engine) -> Memory:
     """A memory that holds ``values``, converted to its type; its gaps are poison."""
+    if desc.encoding is not None:
+        dense = MemoryDesc(desc.dims, desc.data_type)
+        return memory_of(values, dense, engine).reorder_to(desc)
     memory = poisoned_memory(desc, engine)
     store(memory, values)
     return memory
@@ -127,6 +130,8 @@ def codes_of(memory: Memory) -> Codes:
 
 def logical(memory: Memory) -> Array:
     """The tensor as float64 on logical axes."""
+    if memory.desc.encoding is not None:
+        return f64(memory.numpy())
     return _decode(codes_of(memory), memory.desc.data_type)
 
 

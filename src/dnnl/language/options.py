@@ -191,7 +191,7 @@ def tags(
 
     def from_line(line: OperationLine) -> str | None:
         tensors = of(line)
-        if any(tensor.strides or tensor.format_kind == "sparse" for tensor in tensors):
+        if any(tensor.strides or tensor.encoded for tensor in tensors):
             return None
         return ":".join(map(spelled, tensors))
 

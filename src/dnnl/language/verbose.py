@@ -19,6 +19,7 @@ _EVENT = re.compile("exec$|create:.*(hit|miss|start|blob)$|create_nested:.*(hit|
 _STAMP = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?")
 _OLD_NAME = re.compile(rf"(\w+?)_({'|'.join(TYPES)})")
 _LAST = re.compile("f[0-9]+(_mask[0-9]+)?")
+_ENCODED = ("sparse", "opaque")  # kinds of formats
 _STRIDES = re.compile(r"([0-9]+(x[0-9]+)*|\*(x\*)*)?")
 FIELDS = (
     "engine", "primitive", "implementation", "propagation", "memory descriptors", "attributes",
@@ -50,6 +51,11 @@ class Tensor:
         """The dimensions in which a bias has the size of the destination."""
         found = re.search("_mask([0-9]+)", self.extra)
         return found[1] if found else ""
+
+    @property
+    def encoded(self) -> bool:
+        """Whether the tensor has an encoding."""
+        return self.format_kind in _ENCODED
 
     @property
     def compensated(self) -> dict[str, int]:
@@ -186,7 +192,7 @@ def _tensor(token: str) -> Tensor | None:
     if not _STRIDES.fullmatch(strides):
         raise BadValue(f"cannot read the strides {strides!r} of the tensor {token!r}")
     numbers = ""
-    if format_kind == "sparse":
+    if format_kind in _ENCODED:
         numbers, strides = strides, ""
     return Tensor(
         name, data_type, letters, format_kind, tag, strides, ":".join(extra).rstrip(":"), numbers

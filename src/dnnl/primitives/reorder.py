@@ -14,6 +14,7 @@ from dnnl.kernels.reorder import nibbles
 from dnnl.kernels.reorder import packed as reorder_packed
 from dnnl.kernels.reorder import reorder as kernel
 from dnnl.kernels.reorder import runtime as reorder_runtime
+from dnnl.kernels.reorder import winograd as reorder_winograd
 from dnnl.language.attributes import Sum
 from dnnl.language.case import INVALID, NOT_SUPPORTED, CaseValues, tensor
 from dnnl.language.options import (
@@ -104,6 +105,16 @@ def _packed(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     recipe = Recipe(conf, isa, reorder_packed.build)
     verify = partial(_verify, conf) if conf.dst.nelems() else None
     return Plan(desc, (), recipe, conf.scratchpad, verify=verify)
+
+
+def _winograd(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refusal = refuse_attr(attr)
+    if refusal is not None:
+        return refusal
+    conf = reorder_winograd.configure(desc.src_desc, desc.dst_desc, isa)
+    if isinstance(conf, Refusal):
+        return conf
+    return Plan(desc, (), Recipe(conf, isa, reorder_winograd.build))
 
 
 def _verify(conf: reorder_packed.PackedConf, memories: Mapping[int, Memory]) -> None:
@@ -218,6 +229,7 @@ ReorderDesc.operation = Operation(
     implementations=(
         Implementation("nest", _nest), Implementation("boxes", _boxes, runtime=True),
         Implementation("pack", _packed, encoded=True),
+        Implementation("winograd", _winograd, encoded=True),
     ),
     invalid=_invalid,
     complete=_complete,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isqrt
 from typing import Any
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
+from dnnl.types.cook_toom import cook_toom
 from dnnl.types.dtype import DataType
-from dnnl.types.encoding import MAX_GROUP, STRETCH, Coo, Csr, Grouped, Packed
+from dnnl.types.encoding import MAX_GROUP, STRETCH, Coo, Csr, Grouped, Packed, Winograd
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -21,6 +23,8 @@ def encode(desc: MemoryDesc, array: np.ndarray) -> list[np.ndarray]:
     for. Of a grouped tensor, all groups but the last one are empty: only its user knows better.
     """
     encoding = desc.encoding
+    if isinstance(encoding, Winograd):
+        return [_transformed(encoding, array)]
     if isinstance(encoding, Grouped):
         ends = np.zeros(encoding.groups, np.int32)
         ends[-1] = array.shape[encoding.variable_dim_idx]
@@ -45,11 +49,13 @@ def encode(desc: MemoryDesc, array: np.ndarray) -> list[np.ndarray]:
 
 
 def decode(desc: MemoryDesc, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The dense matrix; elements that are stored twice are added. A grouped tensor is its values.
+    """The dense tensor; elements that are stored twice are added. A grouped tensor is its values.
 
     Raises InvalidArguments where an index is outside of the matrix, or pointers go back.
     """
     encoding = desc.encoding
+    if isinstance(encoding, Winograd):
+        return _taps(desc, encoding, parts[0])
     if isinstance(encoding, Packed):
         return _unpacked(desc, encoding, parts)
     if isinstance(encoding, Grouped):
@@ -107,6 +113,32 @@ def _unpacked(desc: MemoryDesc, encoding: Packed, parts: Sequence[np.ndarray]) -
     rows[there] = values[:found]
     split = rows.reshape(panels, groups, encoding.columns, encoding.group).transpose(1, 3, 0, 2)
     return split.reshape(groups * encoding.group, panels * encoding.columns)[:terms, :count]
+
+
+def _transformed(encoding: Winograd, array: np.ndarray) -> np.ndarray:
+    """The buffer of transformed weights."""
+    taps = np.asarray(array, np.float64).reshape(-1, *array.shape[-4:])
+    if encoding.rotated:
+        taps = taps[..., ::-1, ::-1]
+    if encoding.exchanged:
+        taps = taps.swapaxes(1, 2)
+    matrix = np.array(cook_toom(encoding.tile).of_taps, np.float64)
+    places: np.ndarray = np.einsum("ik,jl,gockl->gijco", matrix, matrix, taps)
+    groups, side, _, *channels = places.shape
+    return places.reshape(groups, side**2, *channels).astype(np.float32)
+
+
+def _taps(desc: MemoryDesc, encoding: Winograd, places: np.ndarray) -> np.ndarray:
+    """The taps of transformed weights."""
+    matrix = np.array(cook_toom(encoding.tile).from_taps, np.float64)
+    groups, count, *channels = places.shape
+    square = places.reshape(groups, isqrt(count), isqrt(count), *channels).astype(np.float64)
+    taps: np.ndarray = np.einsum("ik,jl,gklco->gocij", matrix, matrix, square)
+    if encoding.exchanged:
+        taps = taps.swapaxes(1, 2)
+    if encoding.rotated:
+        taps = taps[..., ::-1, ::-1]
+    return taps.reshape(desc.dims).astype(np.float32)
 
 
 def sparse_parts(matrix: Any) -> tuple[MemoryDesc, list[np.ndarray]]:

@@ -5,6 +5,7 @@
     packed   values[nnz + 512], where those of each stretch of a panel begin [stretches + 1],
              a bit for each element of the panels; without panels, a request for such weights
     grouped  values of all groups behind each other, where each group ends [groups]
+    winograd weights of a convolution as Winograd's algorithm multiplies them
 
 An encoding is the field of a `MemoryDesc`, which has no strides then, and says what its buffers
 are. Indices are s32, places of packed values s64.
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from dnnl.errors import InvalidArguments
+from dnnl.types.cook_toom import POINTS, TAPS
 from dnnl.types.dtype import DataType, DataTypeLike
-from dnnl.types.kinds import RUNTIME_DIM, coerce
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce
 from dnnl.types.layout_input import read_int
 
 _MOST = 2**31 - 1
@@ -46,6 +48,7 @@ class Encoding(ABC):
     """How a matrix is stored in several buffers, of which the first has the values."""
 
     name = ""
+    format_kind = FormatKind.sparse
 
     @abstractmethod
     def check(self, dims: tuple[int, ...]) -> None:
@@ -54,6 +57,11 @@ class Encoding(ABC):
     @abstractmethod
     def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
         """The buffers of a tensor."""
+
+    def permuted(self, perm: tuple[int, ...]) -> Encoding | None:
+        """How the same buffers hold the tensor whose dimension ``perm[d]`` is dimension ``d`` of
+        this one; None where no encoding says it."""
+        return None
 
     @property
     @abstractmethod
@@ -207,6 +215,63 @@ class Grouped(Encoding):
         return self.variable_dim_idx, self.groups
 
 
+@dataclass(frozen=True)
+class Winograd(Encoding):
+    """Weights ([G,] OC/G, IC/G, 3, 3) of a convolution, transformed for tiles of ``tile`` x
+    ``tile`` results (`cook_toom`).
+
+    The only buffer has dims (G, (tile + 2)^2, IC/G, OC/G): a matrix for each place in a tile, in
+    panels of ``columns`` of its columns. The taps are ``rotated`` before, as in a transposed
+    convolution, and channels are ``exchanged`` where outputs are summed, as in gradients of data.
+    """
+
+    tile: int
+    columns: int
+    rotated: bool = False
+    exchanged: bool = False
+    name = "winograd"
+    format_kind = FormatKind.opaque
+
+    def __post_init__(self) -> None:
+        for field in ("tile", "columns"):
+            object.__setattr__(self, field, read_int(field, getattr(self, field)))
+        for field in ("rotated", "exchanged"):
+            object.__setattr__(self, field, bool(getattr(self, field)))
+        if self.tile not in POINTS:
+            rule = "expected 2 for F(2x2, 3x3) or 4 for F(4x4, 3x3)"
+            raise InvalidArguments("tile", self.tile, rule)
+        if self.columns < 1:
+            raise InvalidArguments("columns", self.columns, "expected the columns of a panel")
+
+    def check(self, dims: tuple[int, ...]) -> None:
+        """Weights of 3x3 taps, with or without groups."""
+        if len(dims) not in (4, 5) or dims[-2:] != (TAPS, TAPS) or RUNTIME_DIM in dims:
+            rule = f"the encoding {self.name} is for weights ([G,] OC, IC, 3, 3) of known size"
+            raise InvalidArguments("dims", dims, rule)
+
+    def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
+        """The matrices."""
+        places = (self.tile + TAPS - 1) ** 2
+        groups, outputs, channels = dims[:3] if len(dims) == 5 else (1, *dims[:2])
+        rows, columns = (outputs, channels) if self.exchanged else (channels, outputs)
+        tag = f"abDc{self.columns}d" if self.columns > 1 else "abdc"
+        return (BufferShape((groups, places, rows, columns), data_type, tag),)
+
+    @property
+    def details(self) -> tuple[int, ...]:
+        """The size of a tile, the columns of a panel, and what was done before if anything was."""
+        turned = (int(self.rotated), int(self.exchanged))
+        return (self.tile, self.columns, *(turned if any(turned) else ()))
+
+    def permuted(self, perm: tuple[int, ...]) -> Winograd | None:
+        """Channels may be exchanged."""
+        *groups, outputs, channels, h, w = perm
+        behind = len(groups)
+        if groups != [*range(behind)] or (h, w) != (behind + 2, behind + 3):
+            return None
+        return self if outputs < channels else replace(self, exchanged=not self.exchanged)
+
+
 SPARSE: Mapping[object, Callable[[int], Encoding]] = MappingProxyType({"csr": Csr, "coo": Coo})
 """The encodings that a user may write a sparse matrix in, by name."""
 
@@ -222,6 +287,9 @@ def check_values(encoding: Encoding, data_type: DataType) -> None:
     """Raise unless the values of a tensor with this encoding may have the type."""
     if data_type is DataType.undef or data_type.bits < 8:
         rule = f"the values of a tensor in the encoding {encoding.name} are whole bytes"
+        raise InvalidArguments("data_type", str(data_type), rule)
+    if isinstance(encoding, Winograd) and data_type is not DataType.f32:
+        rule = "weights that Winograd's algorithm has transformed are f32"
         raise InvalidArguments("data_type", str(data_type), rule)
 
 

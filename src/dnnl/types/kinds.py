@@ -212,6 +212,7 @@ class FormatKind(Kind):
     undef = 0
     any = 1
     blocked = 2
+    opaque = 3
     sparse = 4
 
 

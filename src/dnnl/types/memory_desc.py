@@ -12,7 +12,8 @@ from dnnl.types import layout as layouts
 from dnnl.types.compensation import Compensation, check_compensation
 from dnnl.types.desc_text import DescText
 from dnnl.types.dtype import DataType, DataTypeLike
-from dnnl.types.encoding import Coo, Csr, Encoding, Grouped, Packed, check_index_type, check_values
+from dnnl.types.encoded_desc import EncodedDesc
+from dnnl.types.encoding import Encoding, check_index_type, check_values
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce
 from dnnl.types.layout import Layout
 from dnnl.types.layout_input import (
@@ -37,7 +38,7 @@ _KEPT = 4096  # descriptors of equal arguments that are one object
 
 
 @final
-class MemoryDesc(DescText):
+class MemoryDesc(EncodedDesc, DescText):
     """A tensor's dims, data type and layout: immutable, comparable, hashable, picklable.
 
     ``layout`` is a format tag (or its name), one stride per dimension, or None for dense
@@ -186,54 +187,6 @@ class MemoryDesc(DescText):
         return made
 
     @classmethod
-    def csr(
-        cls,
-        dims: Sequence[int],
-        data_type: DataTypeLike,
-        nnz: int,
-        index_type: DataTypeLike = DataType.s32,
-        pointer_type: DataTypeLike = DataType.s32,
-    ) -> MemoryDesc:
-        """Return the descriptor of a sparse matrix by rows with ``nnz`` elements, see `Csr`."""
-        check_index_type("pointer_type", pointer_type)
-        return cls.encoded(dims, data_type, Csr(nnz), index_type)
-
-    @classmethod
-    def coo(
-        cls,
-        dims: Sequence[int],
-        data_type: DataTypeLike,
-        nnz: int,
-        index_type: DataTypeLike = DataType.s32,
-    ) -> MemoryDesc:
-        """Return the descriptor of a sparse matrix of ``nnz`` elements with indices, see `Coo`."""
-        return cls.encoded(dims, data_type, Coo(nnz), index_type)
-
-    @classmethod
-    def packed(
-        cls,
-        dims: Sequence[int],
-        data_type: DataTypeLike,
-        nnz: int,
-        columns: int = 0,
-        group: int = 1,
-    ) -> MemoryDesc:
-        """Return the descriptor of ``nnz`` weights, see `Packed`; a request without ``columns``."""
-        return cls.encoded(dims, data_type, Packed(nnz, columns, group))
-
-    @classmethod
-    def grouped(
-        cls,
-        dims: Sequence[int],
-        data_type: DataTypeLike,
-        variable_dim_idx: int,
-        group_count: int,
-        offset_type: DataTypeLike = DataType.s32,
-    ) -> MemoryDesc:
-        """Return the descriptor of matrices behind each other along a dimension, see `Grouped`."""
-        return cls.encoded(dims, data_type, Grouped(variable_dim_idx, group_count), offset_type)
-
-    @classmethod
     def encoded(
         cls,
         dims: Sequence[int],
@@ -250,7 +203,7 @@ class MemoryDesc(DescText):
         check_index_type("index_type", index_type)
         check_values(encoding, dtype)
         encoding.check(shape)
-        return cls._of(dtype, FormatKind.sparse, no_places(shape), encoding=encoding)
+        return cls._of(dtype, encoding.format_kind, no_places(shape), encoding=encoding)
 
     @classmethod
     def zero(cls) -> MemoryDesc:
@@ -375,14 +328,16 @@ class MemoryDesc(DescText):
         """Return the descriptor whose dimension ``perm[d]`` is dimension ``d`` of this one."""
         axes = read_integers("perm", perm)
         self._need_no_compensation("permute_axes")
-        if self.encoding:
-            self._need_places("permute_axes")
         if sorted(axes) != list(range(self.ndims)):
             rule = f"expected each of 0..{self.ndims - 1} once"
             raise InvalidArguments("perm", axes, rule)
+        encoding = None if self.encoding is None else self.encoding.permuted(axes)
+        if self.encoding is not None and encoding is None:
+            self._need_places("permute_axes")
         if self.format_kind is not FormatKind.blocked:
             shape = tuple(size for _, size in sorted(zip(axes, self.dims, strict=True)))
-            return self._of(self.data_type, self.format_kind, no_places(shape), self._tag)
+            places = no_places(shape)
+            return self._of(self.data_type, self.format_kind, places, self._tag, None, encoding)
         tag = self.tag
         if tag is not None:
             blocks = [(axes[dim], size) for dim, size in tag.inner_blocks]
