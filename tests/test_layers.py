@@ -103,6 +103,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "kernels.matmul": PRODUCT,
     "kernels.convolution.direct": PRODUCT,
     "kernels.convolution.depthwise": (*PRODUCT, "kernels.convolution.direct"),
+    "kernels.convolution.winograd": (
+        *PRODUCT,
+        "kernels.matmul",
+        "kernels.reorder",
+        "kernels.convolution.direct",
+    ),
     "kernels.convolution": (
         *PRODUCT,
         "kernels.matmul",

@@ -27,8 +27,10 @@ from dnnl import (
     PrimitiveDesc,
 )
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.sliding import SlidingDesc
 from dnnl.reference import convolution, deconvolution, inner_product, matmul, post_ops, quantization
 from dnnl.reference.arrays import Array, f64
+from dnnl.reference.sliding import WINOGRAD_SUM
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.dtype import DataType
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu, PostOpSum
@@ -292,6 +294,8 @@ def tolerance_of(pd: PrimitiveDesc) -> Tolerance:
 def sliding_tolerance(pd: PrimitiveDesc, reference: ModuleType) -> Tolerance:
     """The tolerance that the module of the operation states for the types and attributes of
     ``pd``."""
+    if isinstance(pd.desc, SlidingDesc) and str(pd.desc.alg_kind).endswith("winograd"):
+        return WINOGRAD_SUM
     if pd.src_desc.data_type.is_integer:
         stated = reference.INTEGER_TOLERANCE if _bare(pd) else reference.QUANTIZED_TOLERANCE
     else:

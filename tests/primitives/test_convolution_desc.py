@@ -278,20 +278,6 @@ def test_post_ops_that_no_kernel_has(entry: tuple[Any, ...], detail: str) -> Non
     assert f"post-op: {detail}" in reasons
 
 
-def test_winograd_is_refused_by_name() -> None:
-    desc = ConvolutionDesc.forward(
-        "forward_inference",
-        "convolution_winograd",
-        f32(SRC),
-        f32(WEIGHTS),
-        f32(DST),
-        (1, 1),
-        (0, 0),
-    )
-    with pytest.raises(Unimplemented, match=r"brgemm: unsupported parameter: no Winograd kernel"):
-        PrimitiveDesc(desc, ENGINE)
-
-
 @pytest.mark.parametrize(
     ("entry", "message"),
     [

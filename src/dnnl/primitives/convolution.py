@@ -53,6 +53,7 @@ from dnnl.primitives.weighted import (
     quantization_of,
     trained_roles,
 )
+from dnnl.primitives.winograd import refuse_slower, winograd_implementations
 from dnnl.reference.convolution import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -220,7 +221,9 @@ def _no_chain(desc: SlidingDesc, post_ops: Sequence[PostOp]) -> str:
 
 
 def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(desc, attr, isa, ConvolutionProblem, kernel.resolve, kernel.configure, kernel.build)
+    refuse = refuse_slower(desc, attr, isa)
+    known = (kernel.resolve, kernel.configure, kernel.build, refuse)
+    return plan(desc, attr, isa, ConvolutionProblem, *known)
 
 
 def _planes(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -243,8 +246,9 @@ def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
 
 
 def _backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    kind = transposed.DeconvolutionProblem
-    return plan(desc, attr, isa, kind, transposed.resolve, transposed.configure, transposed.build)
+    refuse = refuse_slower(desc, attr, isa)
+    known = (transposed.resolve, transposed.configure, transposed.build, refuse)
+    return plan(desc, attr, isa, transposed.DeconvolutionProblem, *known)
 
 
 def _depthwise_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -327,6 +331,7 @@ ConvolutionDesc.operation = Operation(
         Implementation("chain", _chain, FORWARD),
         Implementation("depthwise", _depthwise_data, BY_DATA),
         Implementation("brgemm", _backward_data, BY_DATA),
+        *winograd_implementations(ConvolutionProblem, transposed.DeconvolutionProblem),
         Implementation("depthwise", _depthwise_weights, BY_WEIGHTS),
         Implementation("brgemm", _backward_weights, BY_WEIGHTS),
     ),

@@ -40,6 +40,7 @@ from dnnl.primitives.weighted import (
     mask_of_outputs,
     trained_roles,
 )
+from dnnl.primitives.winograd import winograd_implementations
 from dnnl.reference.deconvolution import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -170,6 +171,7 @@ DeconvolutionDesc.operation = Operation(
         Implementation("brgemm", _brgemm, FORWARD),
         Implementation("depthwise", _depthwise_data, BY_DATA),
         Implementation("brgemm", _backward_data, BY_DATA),
+        *winograd_implementations(kernel.DeconvolutionProblem, ConvolutionProblem),
         Implementation("depthwise", _depthwise_weights, BY_WEIGHTS),
         Implementation("brgemm", _backward_weights, BY_WEIGHTS),
     ),

@@ -310,11 +310,13 @@ def plan(
     configure: Callable[..., _Conf | Refusal],
     build: Callable[..., Kernel],
     refuse: Callable[..., Refusal | None] = lambda _: None,
+    *,
+    method: str = "direct",
 ) -> Plan | Refusal:
     """The kernel of the problem that a description is, with the layouts that ``resolve`` decides,
     as ``configure`` plans it; or why there is none. ``refuse`` says so of problems whose layouts
     need not be decided for that."""
-    refusal = refuse_sliding(desc, attr)
+    refusal = refuse_sliding(desc, attr, method)
     if refusal is not None:
         return refusal
     quantization = quantization_of(attr, desc.weights)
@@ -375,11 +377,14 @@ def plan_weights(
     return Plan(decided_desc, (), Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 
-def refuse_sliding(desc: SlidingDesc, attr: PrimitiveAttr) -> Refusal | None:
-    """Why no kernel does this algorithm, or these attributes, or None."""
-    kind, _, method = str(desc.alg_kind).rpartition("_")
-    if method == "winograd":
-        return Refusal(Reason.PARAMETER, f"no Winograd kernel; take {kind}_direct")
+def refuse_sliding(
+    desc: SlidingDesc, attr: PrimitiveAttr, method: str = "direct"
+) -> Refusal | None:
+    """Why a kernel of the algorithm ``method`` is not what is asked for, or does not take these
+    attributes, or None."""
+    kind, _, asked = str(desc.alg_kind).rpartition("_")
+    if asked not in (method, "auto"):
+        return Refusal(Reason.PARAMETER, f"{desc.alg_kind}; this is {kind}_{method}")
     if not desc.propagation.is_forward:
         return refuse_gradient(desc, attr)
     return refuse_attr(attr, "post_ops", "scales", "zero_points")

@@ -1,0 +1,1 @@
+"""Winograd's convolution: transforms of tiles around one batched product."""

@@ -1,0 +1,111 @@
+"""How transformed pixels and sums are laid out, how many tiles a work item has, and the product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS
+from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
+from dnnl.kernels.convolution.winograd.tiling import Tiling
+from dnnl.kernels.product.base.blocking import Size, choose_blocking
+from dnnl.kernels.product.base.problem import NONE
+from dnnl.kernels.product.plan.conf import ProductConf
+from dnnl.kernels.product.plan.dot_kind import even_rows
+from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.types.cook_toom import TAPS
+from dnnl.types.dtype import DataType
+from dnnl.types.encoding import Winograd
+from dnnl.types.memory_desc import MemoryDesc
+
+_LEAST_ITEMS = 8
+"""With fewer work items threads share each phase of all tiles."""
+_F32 = 4  # bytes
+_FLOATS = Multiply(DataType.f32, DataType.f32, 1, FLOATS)
+
+
+@dataclass(frozen=True)
+class WinogradLayout:
+    """``channels`` of V and ``outputs`` of M in whole vectors, for ``tiles`` of a work item, or for
+    all."""
+
+    problem: ConvolutionProblem
+    tiling: Tiling
+    channels: int
+    outputs: int
+    tiles: int
+
+    @staticmethod
+    def of(problem: ConvolutionProblem, tiling: Tiling, isa: Isa) -> WinogradLayout:
+        """A work item has as many tiles as a quarter of the second-level cache holds, and at least
+        as many as a register tile has rows. All tiles are multiplied at once where reading the
+        weights for each item would move more bytes."""
+        channels, outputs = (
+            -(-desc.padded_dims[1] // isa.lanes) * isa.lanes for desc in (problem.src, problem.dst)
+        )
+        each = _F32 * tiling.products * (channels + outputs)
+        tiles = max(isa.caches.l2 // 4 // each, max_rows(isa, 2))
+        items = -(-tiling.count // tiles)
+        large = weights_bytes(problem, tiling) > each * tiling.count
+        if large or items < _LEAST_ITEMS or not isa.thread_memory:
+            items = 1
+        return WinogradLayout(problem, tiling, channels, outputs, -(-tiling.count // items))
+
+    @property
+    def in_items(self) -> bool:
+        """Whether each work item has tiles of its own."""
+        return self.tiles < self.tiling.count
+
+    def dense(self, channels: int) -> MemoryDesc:
+        """V or M, with so many channels."""
+        return MemoryDesc((self.tiling.products, self.tiles, channels), "f32")
+
+    def product(self, pixels: Argument, weights: Argument, sums: Argument, isa: Isa) -> ProductConf:
+        """The product of matrices for each group and each place in a tile."""
+        problem, src, dst = self.problem, pixels[1], sums[1]
+        ((_, width),) = weights[1].inner_blocks or ((3, 1),)
+        vectors = width // isa.lanes
+        tile = TileShape(even_rows(self.tiles, max_rows(isa, vectors)), vectors)
+        panels = -(-problem.outputs // width)
+        size = Size(self.tiles, panels, problem.channels, _F32, _F32 * width)
+        return ProductConf(
+            src=(pixels[0], self._matrices(src, problem.channels)),
+            weights=weights,
+            dst=(sums[0], self._matrices(dst, problem.outputs)),
+            bias=MemoryDesc.zero(),
+            post_ops=(),
+            quantization=NONE,
+            dequantized=NONE,
+            factors=(pixels[0], weights[0]),
+            multiply=_FLOATS,
+            core=DataType.f32,
+            blocking=choose_blocking(isa, tile, size),
+            row_sums=None,
+            copies_in=(),
+            copy_out=None,
+            scratchpad=0,
+        )
+
+    def _matrices(self, dense: MemoryDesc, channels: int) -> MemoryDesc:
+        """V or M with the channels of each group as a matrix."""
+        dims = (self.problem.groups, *dense.dims[:2], channels)
+        return MemoryDesc(dims, "f32", (channels, *dense.strides), offset0=dense.offset0)
+
+    def encoding(self, isa: Isa) -> Winograd:
+        """The encoding of weights that the product reads in place."""
+        columns = choose_vectors(isa, self.problem.outputs) * isa.lanes
+        return Winograd(self.tiling.size, columns, rotated=self.problem.transposed)
+
+    def weights(self, isa: Isa) -> MemoryDesc:
+        """The buffer of weights that the product reads in place."""
+        problem = self.problem
+        dims = (problem.groups, problem.outputs, problem.channels, TAPS, TAPS)
+        (desc,) = MemoryDesc.encoded(dims, "f32", self.encoding(isa)).buffers
+        return desc
+
+
+def weights_bytes(problem: ConvolutionProblem, tiling: Tiling) -> int:
+    """The bytes of transformed weights."""
+    return _F32 * tiling.products * problem.groups * problem.channels * problem.outputs

@@ -1,0 +1,66 @@
+"""Winograd's algorithm as an implementation of convolutions, deconvolutions and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
+from dnnl.kernels.convolution.winograd import winograd
+from dnnl.kernels.convolution.winograd.cost import pays_off
+from dnnl.kernels.product.base.types import narrowed
+from dnnl.primitives.implementation import Implementation, Plan
+from dnnl.primitives.operation import BY_DATA, FORWARD
+from dnnl.primitives.sliding import SlidingDesc, plan
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
+
+
+def winograd_implementations(
+    forward: type[ConvolutionProblem], by_data: type[ConvolutionProblem]
+) -> tuple[Implementation, ...]:
+    """Those of an operation whose forward pass is the problem ``forward``, and its gradient of data
+    ``by_data``, for plain weights and for transformed ones."""
+
+    return tuple(
+        Implementation("winograd", partial(_plan, problem_type=kind), passes, encoded=encoded)
+        for kind, passes in ((forward, FORWARD), (by_data, BY_DATA))
+        for encoded in (False, True)
+    )
+
+
+def _plan(
+    desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa, problem_type: type[ConvolutionProblem]
+) -> Plan | Refusal:
+    return plan(
+        desc,
+        attr,
+        isa,
+        problem_type,
+        winograd.resolve,
+        winograd.configure,
+        winograd.build,
+        winograd.refuse,
+        method="winograd",
+    )
+
+
+def refuse_slower(
+    desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa
+) -> Callable[[ConvolutionProblem], Refusal | None]:
+    """What the direct algorithm refuses besides: where it may be chosen, problems in f32 for which
+    Winograd's takes less on a processor."""
+
+    def refuse(problem: ConvolutionProblem) -> Refusal | None:
+        f32 = DataType.f32
+        types = {tensor.data_type for tensor in (problem.src, problem.weights, problem.dst)}
+        exact = types == {f32} and narrowed(attr, isa, f32, f32) is f32
+        if exact and isa.thread_memory and not winograd.refuse(problem) and pays_off(problem, isa):
+            detail = f"{desc.alg_kind}; Winograd's algorithm takes fewer operations and bytes"
+            return Refusal(Reason.PARAMETER, detail)
+        return None
+
+    return refuse if desc.alg_kind is Alg.convolution_auto else lambda _: None
