@@ -209,7 +209,7 @@ def look_inside(
         implementation=name,
         tensors=tuple((label, str(tensor)) for label, tensor in tensors.items()),
         tile=_tile(steps, summary, recipe.isa),
-        block=_blocks(summary.blocking) if summary and summary.blocking else "",
+        block=_blocks(summary) if summary else "",
         factors=_factors(summary) if summary else "",
         packing=tuple(_packings(names, summary)) if summary else (),
         scratchpad=plan.scratchpad,
@@ -298,8 +298,16 @@ def _factors(summary: PlanSummary) -> str:
     return f"{how.a} by {how.b} to {how.dot.accumulator} by {by}{group}{widened}"
 
 
-def _blocks(blocking: Blocking) -> str:
+def _blocks(summary: PlanSummary) -> str:
     """The cache blocking as a sentence."""
+    blocking = summary.blocking
+    if blocking is None:
+        return summary.cut
+    block = _panels(blocking)
+    return f"{block}; {summary.cut}" if summary.cut else block
+
+
+def _panels(blocking: Blocking) -> str:
     if not blocking.panels:
         return "all panels of weights stay in the second-level cache, each tile meets all of them"
     many = "1 panel of weights meets" if blocking.panels == 1 else f"{blocking.panels} panels meet"

@@ -39,6 +39,7 @@ from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.loops.form import ONE, Product
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.product.plan.dot_kind import even_rows
+from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import computed_in
 from dnnl.runtime.image import Phase
@@ -65,6 +66,11 @@ class WeightsGradientConf(ProductConf):
     problem: WeightsGradient
     cut: Cut
     bias_partial: Argument | None = None
+
+    @property
+    def summary(self) -> PlanSummary:
+        """The decisions, with those about the sums."""
+        return replace(super().summary, cut=str(self.cut))
 
     @property
     def direct(self) -> bool:

@@ -42,6 +42,15 @@ class Cut:
     channels: int
     panels: int
 
+    def __str__(self) -> str:
+        images = "1 image" if self.images == 1 else f"{self.images} images"
+        rows = "1 row" if self.rows == 1 else f"{self.rows} rows"
+        blocks = self.image_blocks * self.row_blocks
+        part = f"{blocks} blocks of {images} and {rows}" if blocks > 1 else f"{images} and {rows}"
+        if self.parts == 1:
+            return f"sums of {part}"
+        return f"sums in {self.parts} parts, each of {part}"
+
     @property
     def parts(self) -> int:
         """The number of parts."""

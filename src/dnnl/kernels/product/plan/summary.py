@@ -17,7 +17,8 @@ class PlanSummary:
     the products.
 
     ``pairs`` says that panels of small weights may be multiplied by pairs of bytes. ``packed_from``
-    is the type of weights that threads pack into panels on the fly, None if they do not.
+    is the type of weights that threads pack into panels on the fly, None if they do not. ``cut``
+    says how sums are divided among work items, if they are.
     """
 
     multiply: Multiply
@@ -26,6 +27,7 @@ class PlanSummary:
     copy_out: Relayout | None = None
     pairs: bool = False
     packed_from: DataType | None = None
+    cut: str = ""
 
 
 @runtime_checkable
