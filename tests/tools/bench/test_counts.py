@@ -31,10 +31,13 @@ COUNTS = {
 }
 
 OWN = {
+    ("conv", "test_conv_backward_ci"): 1177,
+    ("deconv", "test_deconv_backward_ci"): 1070,
     ("deconv", "test_deconv_forward_ci"): 1450,
     ("exact", "test_exact_ci"): 891,
     ("gather", "test_gather_ci"): 642,
     ("gnorm", "test_gnorm_ci"): 952,
+    ("ip", "test_ip_backward_ci"): 816,
     ("ip", "test_ip_forward_ci"): 810,
     ("matmul", "test_matmul_forward_ci"): 754,
     ("pool", "test_pool_ci"): 3462,
