@@ -26,11 +26,32 @@ CONVOLUTION = (
 )
 
 
+GRADIENT = (
+    "dnnl_verbose,v1,primitive,exec,cpu,convolution,brgemm:avx2,backward_weights,"
+    "src:f32::blocked:acdb::f0 wei:f32:a:blocked:cdba::f0 bia:f32:a:blocked:a::f0 "
+    "dst:f32::blocked:acdb::f0,,alg:convolution_direct,"
+    "mb2_ic16oc24_ih14oh7kh3sh2dh0ph1_iw14ow7kw3sw2dw0pw1,0.05"
+)
+
+
 def explained(*words: str, given: str | None = None) -> str:
     done: Result = CliRunner().invoke(explain, words, input=given, standalone_mode=False)
     if done.exception is not None:
         raise done.exception
     return done.output
+
+
+def test_gradients() -> None:
+    text = explained(GRADIENT)
+    for part in (
+        "; backward: the gradient of the weights, and of the bias",
+        "image 14x14 to 7x7, window 3x3",
+        "wei         f32 24x16x3x3, cdba = hwio: outermost h, innermost o",
+        "work        614 kFLOP, ",
+        "phases      convolution_by_weights",
+        "bench       dnnl bench --conv --dir=BWD_WB --bia-dt=f32 --stag=acdb --dtag=acdb ",
+    ):
+        assert part in text, part
 
 
 def test_a_convolution_with_attributes() -> None:

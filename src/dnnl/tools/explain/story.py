@@ -121,6 +121,8 @@ def _head(line: OperationLine) -> Rows:
     """The operation and its sizes."""
     what = SUMMARIES.get(line.kind, f"{line.kind}, an operation that is not known here")
     direction = phrases.PROPAGATIONS.get(line.prop, line.prop)
+    if line.prop == "backward_weights" and line.named("bia", "diff_bia"):
+        direction += ", and of the bias"
     yield "operation", f"{what}; {direction}" if direction else what
     yield "problem", sizes(line, problem(line))
 
