@@ -32,8 +32,9 @@ class Rule:
     accepted; ``absolute`` and ``relative``, where one of them is set, are further bounds of at
     least the type's epsilon. ``non_finite`` accepts equal infinities and NaN, ``offset`` is what
     the result is taken relative to, and ``absolute_at`` where ``threshold`` bounds the absolute
-    error. ``size``, if given, is what errors are relative to where it is more than the result: a
-    term that another one cancels. ``anything_at`` is where nothing is judged.
+    error. What post-ops are applied to may be off by ``before``, and results by what that makes of
+    it. ``size``, if given, is what errors are relative to where it is more than the result: a term
+    that another one cancels. ``anything_at`` is where nothing is judged.
     """
 
     threshold: float
@@ -46,6 +47,7 @@ class Rule:
     size: Array | None = None
     absolute_at: Mask | None = None
     anything_at: Mask | None = None
+    before: float = 0.0
 
 
 @dataclass(frozen=True)

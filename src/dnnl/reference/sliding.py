@@ -162,6 +162,5 @@ class SlidingSpecification(ProductSpecification):
         exact = super().rule(desc, argument, values, post_ops)
         if desc.alg_kind not in _INEXACT or desc.propagation is PropKind.backward_weights:
             return exact
-        sums = self.product(desc, values)
-        size = np.full(sums.shape, np.abs(sums).max(initial=0.0))
-        return replace(exact, threshold=_WINOGRAD, relative=_WINOGRAD, size=size)
+        largest = float(np.abs(self.product(desc, values)).max(initial=0.0))
+        return replace(exact, threshold=_WINOGRAD, relative=_WINOGRAD, before=_WINOGRAD * largest)

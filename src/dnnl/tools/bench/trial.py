@@ -68,6 +68,7 @@ class Trial:
         self.earlier: dict[int, Array] = {}
         self.previous: Array | None = None
         self.terms: Array | None = None
+        self.spread: Array | None = None
         self.memories: dict[int, Memory] = {}
 
     def fill(self, *, bitwise: bool) -> None:
@@ -177,16 +178,20 @@ class Trial:
         rule = self.reference.rule(self.desc, first, meant, tuple(self.pd.attr.post_ops))
         exact = not (rule.threshold or rule.slack)
         chained = through_chain(outputs[first], meant, self.pd, self.parameters, exact=exact)
-        made, undecided = finished(
-            chained.result,
-            self.pd,
-            self.parameters,
-            self.previous,
-            core,
-            exact=exact and chained.exact,
-        )
+        exact &= chained.exact
+        made, undecided = self._finished(chained.result, core, exact=exact)
         self.terms = chained.size
+        if rule.before:
+            ends = (chained.result + sign * rule.before for sign in (-1, 1))
+            moved = [self._finished(end, core, exact=exact)[0][first] for end in ends]
+            with np.errstate(all="ignore"):
+                self.spread = np.max([np.abs(end - made[first]) for end in moved], axis=0)
         return Expected(outputs | made, meant, undecided | chained.open)
+
+    def _finished(
+        self, result: Array, core: DataType, *, exact: bool
+    ) -> tuple[dict[int, Array], NDArray[np.bool_]]:
+        return finished(result, self.pd, self.parameters, self.previous, core, exact=exact)
 
     def rule(self, argument: int, meant: Mapping[int, Array]) -> Rule:
         """What is accepted of an output."""
@@ -201,6 +206,10 @@ class Trial:
         rule = scaled(rule, self.pd, self.parameters)
         if self.terms is not None:
             rule = replace(rule, size=self.terms)
+        if self.spread is not None:
+            known = np.isfinite(self.spread)
+            size = np.where(known, self.spread, 0.0) / rule.threshold
+            rule = replace(rule, size=size, anything_at=~known)
         if self.previous is not None and Arg.DST not in self.pd.attr.scales:
             size = np.abs(self.previous)  # what is added may cancel the result
             rule = replace(rule, size=size if rule.size is None else np.maximum(size, rule.size))
