@@ -67,7 +67,7 @@ def _add_table(
             context, case, num_threads, (ONEDNN, PYTORCH), ceiling, effort
         )
         name, count = named(case)
-        rows.append({**row, "layer": name, "count": count, **_sizes(case)})
+        rows.append({**row, "layer": name, "count": count, **sizes_of(case)})
         weighted.append((count, result))
         parts.append((name, result.relative(OURS, PEAK)))
     rows.append(_total(weighted))
@@ -82,7 +82,8 @@ def _add_table(
     report.add(title, NOTE, COLUMNS, rows, [target])
 
 
-def _sizes(case: Case) -> Row:
+def sizes_of(case: Case) -> Row:
+    """What a row says of the sizes of a layer."""
     sizes = case.sizes
     stride = f" / {sizes['sh']}" if sizes["sh"] > 1 else ""
     return {

@@ -21,6 +21,7 @@ from bench import (
     conversions,
     convolutions,
     devices,
+    gradients,
     layouts,
     load,
     matmuls,
@@ -46,6 +47,7 @@ from dnnl.tools.measure import Effort, measure
 
 SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
     "convolutions": convolutions.run,
+    "gradients": gradients.run,
     "matmuls": matmuls.run,
     "narrow": narrow.run,
     "memory": memory.run,
