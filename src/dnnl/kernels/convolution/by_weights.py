@@ -21,6 +21,7 @@ from dnnl.codegen.epilogue.product_epilogue import Depth, core_type
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.folds import Fold, at_once, emit_fold, exact_partials_desc, sums
@@ -28,6 +29,7 @@ from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.direct.compute import channel_block
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.convolution.gradient_blocking import Cut, cut_sums
 from dnnl.kernels.product.base.blocking import Blocking
@@ -44,12 +46,14 @@ from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import computed_in
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 __all__ = ["WeightsGradient", "WeightsGradientConf", "build", "configure", "resolve"]
 
+_LINE = LINE // 4  # f32
 _USES = 42
 """The products of each element of diff_dst, for each row of a tile, from which a copy in panels
 pays off: panels are read in one stream, rows at a stride of all channels."""
@@ -79,20 +83,26 @@ class WeightsGradientConf(ProductConf):
 
 
 def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
-    """Decide the layouts that are ``any``: channels last, and output channels last in weights."""
+    """Decide the layouts that are ``any``: f32 in blocks of a cache line of channels, whose pixels
+    follow each other; others with channels last. Output channels are last in weights."""
 
     def decided(desc: MemoryDesc, tag: str) -> MemoryDesc:
         return desc.with_tag(FormatTag(tag)) if desc.format_kind is FormatKind.any else desc
 
-    spatial = LETTERS[2 : problem.src.ndims]
-    last = f"a{spatial}b"
+    def activation(desc: MemoryDesc, channels: int) -> MemoryDesc:
+        blocked = desc.data_type is DataType.f32 is problem.narrow and isa.lanes > 1
+        spatial = LETTERS[2 : desc.ndims]
+        if blocked and isa.thread_memory and channels % _LINE == 0:
+            return decided(desc, f"aB{spatial}{_LINE}b")
+        return decided(desc, f"a{spatial}b")
+
     first = 1 if problem.grouped else 0
     taps = LETTERS[first + 2 : problem.diff_weights.ndims]
     weights = f"{LETTERS[:first]}{taps}{LETTERS[first + 1]}{LETTERS[first]}"
     return replace(
         problem,
-        src=decided(problem.src, last),
-        diff_dst=decided(problem.diff_dst, last),
+        src=activation(problem.src, problem.channels),
+        diff_dst=activation(problem.diff_dst, problem.outputs),
         diff_weights=decided(problem.diff_weights, weights),
         diff_bias=decided(problem.diff_bias, "a"),
     )
@@ -112,18 +122,19 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
     scratchpad = Scratchpad()
     of_src, of_dst, of_weights = problem.arguments
     read: Argument = (of_src, src)
-    if not _in_place(src, dot):
+    if not _in_place(problem, dot):
         read = scratchpad.copy(read, _packed(src, dot))
-    step = read[1].strides[1] * read[1].data_type.size
+    block = channel_block(read[1]) if dot.group == 1 else 0
+    step = 0 if block else read[1].strides[1] * read[1].data_type.size
     vectors = choose_vectors(isa, problem.outputs, step, dot.span)
     columns: Argument = (of_dst, diff_dst)
-    rows = _rows(problem, isa, vectors, dot)
+    rows = _rows(block or problem.channels, isa, vectors, dot)
     taps = prod(own.kernel for own in problem.space)
-    often = problem.channels * taps >= _USES * rows
-    if often or not _in_rows(problem, dot, vectors * isa.lanes):
+    often = problem.channels * taps >= _USES * rows and not diff_dst.inner_blocks
+    if often or not _in_rows(problem, dot, vectors * isa.lanes, isa.lanes):
         columns = _panels(problem, columns, dot, vectors * isa.lanes, scratchpad)
     tile = TileShape(rows, vectors)
-    cut = cut_sums(problem, isa, tile, dot)
+    cut = cut_sums(problem, isa, tile, dot, block)
     core = core_type(dot, diff_weights.data_type, NONE, bare=True)
     dst: Argument = (of_weights, diff_weights)
     if cut.parts > 1 or not _stores(problem, vectors * isa.lanes):
@@ -141,7 +152,7 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
         factors=(int(of_src), int(of_dst)),
         multiply=dot,
         core=core,
-        blocking=Blocking(tile, cut.panels, cut.channels),
+        blocking=Blocking(tile, cut.panels, block or cut.channels),
         row_sums=None,
         copies_in=tuple(scratchpad.copies),
         copy_out=None,
@@ -156,9 +167,19 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
     return replace(conf, bias_partial=bias, scratchpad=scratchpad.size)
 
 
-def _in_place(src: MemoryDesc, dot: Multiply) -> bool:
-    """Whether the product reads src in place: single elements, at any stride."""
-    return src.data_type is dot.a and dot.group == 1 and not src.inner_blocks
+def _in_place(problem: WeightsGradient, dot: Multiply) -> bool:
+    """Whether the product reads src in place: single elements at any stride, or whole blocks of
+    channels."""
+    src = problem.src
+    if src.data_type is not dot.a or dot.group > 1:
+        return False
+    return not src.inner_blocks or _in_blocks(src, problem.channels)
+
+
+def _in_blocks(desc: MemoryDesc, channels: int) -> bool:
+    """Whether the only blocks are of channels, whole ones of each group."""
+    whole = desc.dims == desc.padded_dims and len(desc.inner_blocks) == 1
+    return whole and desc.inner_blocks[0][0] == 1 and channels % channel_block(desc) == 0
 
 
 def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
@@ -168,12 +189,15 @@ def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
     return src.with_data_type(dot.a).with_tag(FormatTag(tag))
 
 
-def _in_rows(problem: WeightsGradient, dot: Multiply, width: int) -> bool:
-    """Whether the product reads diff_dst in place: whole panels of consecutive channels."""
+def _in_rows(problem: WeightsGradient, dot: Multiply, width: int, lanes: int) -> bool:
+    """Whether the product reads diff_dst in place: whole panels, in vectors of consecutive
+    channels."""
     desc = problem.diff_dst
-    if desc.data_type is not dot.b or dot.group > 1 or desc.inner_blocks:
+    if desc.data_type is not dot.b or dot.group > 1 or problem.outputs % width:
         return False
-    return desc.strides[1] == 1 and problem.outputs % width == 0
+    if desc.inner_blocks:
+        return _in_blocks(desc, problem.outputs) and channel_block(desc) % lanes == 0
+    return desc.strides[1] == 1
 
 
 def _panels(
@@ -196,12 +220,10 @@ def _panels(
     return scratchpad.copy((slot, desc), desc.with_data_type(dot.b).with_tag(FormatTag(tag)))
 
 
-def _rows(problem: WeightsGradient, isa: Isa, vectors: int, dot: Multiply) -> int:
+def _rows(channels: int, isa: Isa, vectors: int, dot: Multiply) -> int:
     """The rows of a tile: channels, of several taps along the width if there are few."""
     most = max_rows(isa, vectors * dot.span, dot.parts)
-    if problem.channels * 2 <= most:
-        return most
-    return even_rows(problem.channels, most)
+    return most if channels * 2 <= most else even_rows(channels, most)
 
 
 def _stores(problem: WeightsGradient, width: int) -> bool:
@@ -229,6 +251,33 @@ def build(conf: WeightsGradientConf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(found), arguments.ids)
 
 
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """The channels of src in a group: ``items`` that threads do, each of so many ``blocks`` of a
+    ``line`` of channels. Without blocks, there is one line."""
+
+    items: Axis
+    blocks: Axis
+    line: Axis
+
+    @staticmethod
+    def of(conf: WeightsGradientConf) -> Channels:
+        """The channels of a configuration."""
+        channels, many = conf.problem.channels, conf.cut.channel_blocks
+        block = channel_block(conf.src[1])
+        if not block or conf.multiply.group > 1:
+            return Channels(Axis(1, "items"), Axis(1, "blocks"), Axis(channels, "ic"))
+        items = Axis(channels // (block * many), "items")
+        return Channels(items, Axis(many, "icb"), Axis(block, "ic"))
+
+    @property
+    def form(self) -> Affine:
+        """The number of a channel."""
+        size = self.line.extent
+        outer = Affine.of(self.items, size * self.blocks.extent)
+        return outer + Affine.of(self.blocks, size) + Affine.of(self.line)
+
+
 def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iterator[Product]:
     problem, cut, group = conf.problem, conf.cut, conf.multiply.group
     parts, blocks = cut.axes()
@@ -238,7 +287,7 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
         Axis(cut.rows if dim == cut.dim else own.dst, f"o{name}")
         for dim, (own, name) in enumerate(zip(problem.space, "dhw", strict=True))
     ]
-    channel = Axis(problem.channels, "ic")
+    channels = Channels.of(conf)
     columns = Columns.of(problem.outputs, conf.blocking.tile, isa.lanes)
     n = cut.first_image(parts, blocks) + Affine.of(image, group)
     begin = cut.first_row(parts, blocks)
@@ -247,7 +296,7 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
         Affine.of(tap, own.dilation) + pixel * own.stride + -own.padding
         for own, tap, pixel in zip(problem.space, taps, out, strict=True)
     ]
-    ic, oc = Affine.of(g, problem.channels) + Affine.of(channel), columns.form
+    ic, oc = Affine.of(g, problem.channels) + channels.form, columns.form
     spatial = problem.src.ndims - 2
     src = Operand(arguments.slot(conf.src[0]), conf.src[1], (n, ic, *at[3 - spatial :]))
     split = conf.weights[1].ndims > problem.diff_dst.ndims
@@ -255,12 +304,12 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
     weights = Operand(
         arguments.slot(conf.weights[0]), conf.weights[1], (n, *of_group, *out[3 - spatial :])
     )
-    dst = _result(conf, arguments, parts, g, taps, Affine.of(channel), oc)
+    dst = _result(conf, arguments, parts, g, taps, channels.form, oc)
     terms = problem.src.dims[0] * prod(own.dst for own in problem.space)
     nothing = (ZERO,) * problem.src.ndims
     indices = phases.Indices(bias=(oc,), src=nothing, weights=nothing)
     finish = phases.finish(conf, arguments, dst, indices, Depth(terms, terms))
-    space, places, walked = _walks(conf, taps, pixels, channel)
+    space, places, walked = _walks(conf, taps, pixels, channels)
     inside, around = ((image,), ()) if group > 1 else ((), (image,))
     tail = (columns.inside,) if columns.inside.needed else ()
     begins = tuple(
@@ -280,14 +329,16 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
         finish,
         conf.blocking,
         exists=tail,
-        through=tuple(axis for axis in places[:-2] if isa.thread_memory),
+        through=tuple(
+            axis for axis in places[:-2] if isa.thread_memory and axis is not channels.items
+        ),
         cut=blocks,
         begins=begins,
     )
 
 
 def _walks(
-    conf: WeightsGradientConf, taps: list[Axis], pixels: list[Axis], channel: Axis
+    conf: WeightsGradientConf, taps: list[Axis], pixels: list[Axis], channels: Channels
 ) -> tuple[tuple[Spatial, ...], tuple[Axis, ...], tuple[Axis, ...]]:
     """The space, places and taps of the product. Tiles go along the channels, and along taps of the
     width too if channels are few."""
@@ -296,10 +347,15 @@ def _walks(
         Spatial(own.src, own.kernel, axis.extent, own.dilation, own.padding, own.stride)
         for own, axis in zip(problem.space, pixels, strict=True)
     ]
-    one, line = Axis(1, "one"), replace(ONE, src=channel.extent, dst=channel.extent)
+    one, channel = Axis(1, "one"), channels.line
+    outer, inner, line = (
+        replace(ONE, src=axis.extent, dst=axis.extent)
+        for axis in (channels.items, channels.blocks, channel)
+    )
     if 2 * channel.extent <= conf.blocking.tile.rows and cut.dim != 2:
         return (*space, line), (*taps, channel), (*pixels, one)
-    return (*space, ONE, line), (*taps, Axis(1, "row"), channel), (*pixels, one, one)
+    places = (*taps, channels.items, channels.blocks, Axis(1, "row"), channel)
+    return (*space, outer, inner, ONE, line), places, (*pixels, one, one, one, one)
 
 
 def _result(

@@ -30,7 +30,7 @@ class Cut:
     """Images in ``image_parts`` parts, and rows of pixels in ``row_parts``: the items that threads
     do. Each part is summed in blocks of ``images`` images and ``rows`` rows along dimension
     ``dim``. A work item has ``channels`` channels of src and ``panels`` panels of diff_dst; 0 means
-    all."""
+    all. If src has blocks of channels, these are ``channel_blocks`` whole ones."""
 
     image_parts: int
     row_parts: int
@@ -41,6 +41,7 @@ class Cut:
     dim: int
     channels: int
     panels: int
+    channel_blocks: int = 1
 
     def __str__(self) -> str:
         images = "1 image" if self.images == 1 else f"{self.images} images"
@@ -73,8 +74,9 @@ class Cut:
         return form + Affine.of(blocks[1], self.rows) if blocks else form
 
 
-def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply) -> Cut:
-    """Choose the cut of a gradient whose register tiles have the shape ``tile``."""
+def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply, block: int) -> Cut:
+    """Choose the cut of a gradient whose register tiles have the shape ``tile``, and whose src has
+    blocks of ``block`` channels unless that is 0."""
     images, space = problem.src.dims[0], problem.space
     dim = next((dim for dim, own in enumerate(space) if own.dst > 1), 2)
     own = space[dim]
@@ -92,7 +94,8 @@ def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply)
             panels = -(-panels // 2)
         else:
             break
-    channels = -(-channels // tile.rows) * tile.rows
+    blocks = _largest_divisor(problem.channels // block, channels // block) if block else 1
+    channels = blocks * block or -(-channels // tile.rows) * tile.rows
     items = problem.groups * -(-problem.channels // channels)
     items *= -(-problem.outputs // (panels * width))
     terms = images * prod(each.dst for each in space)
@@ -119,6 +122,7 @@ def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply)
         dim,
         channels,
         panels,
+        blocks,
     )
 
 
