@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import pytest
 
@@ -285,6 +286,12 @@ def test_inner_product(layout: str) -> None:
 def test_convolution(channels: tuple[int, ...], layouts: tuple[str, str, str]) -> None:
     window = Window((9, 13), (3, 2), (1, 2), (1, 1))
     verify(convolution_desc(window, 2, channels, layouts))
+
+
+@pytest.mark.parametrize("layouts", [("any", "any", "any"), ("plain", "plain", "plain")], ids=str)
+def test_winograd(layouts: tuple[str, str, str]) -> None:
+    desc = convolution_desc(Window((9, 6), (3, 3), padding_l=(1, 1)), 2, (20, 19), layouts)
+    verify(replace(desc, alg_kind=Alg.convolution_winograd), fill="normal")
 
 
 @pytest.mark.parametrize("types", [("bf16", "bf16"), ("f16", "u8")], ids="-".join)

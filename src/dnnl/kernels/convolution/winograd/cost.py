@@ -14,7 +14,7 @@ from dnnl.kernels.convolution.winograd.tiling import Tiling
 from dnnl.types.cook_toom import POINTS
 from dnnl.types.kinds import FormatKind
 
-_TRANSFORM = 16
+_TRANSFORM = 12
 """The cost of an element of transformed pixels or sums: it is computed, stored and loaded."""
 _FAR = 8
 """The cost of a weight that is not in the second-level cache when it is used."""
