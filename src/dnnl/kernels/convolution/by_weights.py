@@ -119,6 +119,14 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
         return refusal
     dot = dot_of(isa, src.data_type, diff_dst.data_type, problem.narrow)
     assert dot is not None, "refused before"
+    if dot.group > 1 and problem.channels > problem.outputs and _is_pointwise(problem):
+        problem = _exchanged(problem)
+    return _plan(problem, isa, dot)
+
+
+def _plan(problem: WeightsGradient, isa: Isa, dot: Multiply) -> WeightsGradientConf:
+    """Plan a gradient that nothing refuses."""
+    src, diff_dst, diff_weights = problem.src, problem.diff_dst, problem.diff_weights
     scratchpad = Scratchpad()
     of_src, of_dst, of_weights = problem.arguments
     read: Argument = (of_src, src)
@@ -167,6 +175,28 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
     return replace(conf, bias_partial=bias, scratchpad=scratchpad.size)
 
 
+def _is_pointwise(problem: WeightsGradient) -> bool:
+    """Whether src and diff_dst have the same pixels, which meet one by one."""
+    return all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
+
+
+def _exchanged(problem: WeightsGradient) -> WeightsGradient:
+    """The gradient with diff_dst as src and vice versa, as it may be for single pixels. Of operands
+    in K groups src alone is always copied: that should be the smaller one."""
+    first = 1 if problem.grouped else 0
+    axes = list(range(problem.diff_weights.ndims))
+    axes[first], axes[first + 1] = first + 1, first
+    of_src, of_dst, of_weights = problem.arguments
+    return replace(
+        problem,
+        src=problem.diff_dst,
+        diff_dst=problem.src,
+        diff_weights=problem.diff_weights.permute_axes(tuple(axes)),
+        arguments=(of_dst, of_src, of_weights),
+        of_src=not problem.of_src,
+    )
+
+
 def _in_place(problem: WeightsGradient, dot: Multiply) -> bool:
     """Whether the product reads src in place: single elements at any stride, or whole blocks of
     channels."""
@@ -185,7 +215,7 @@ def _in_blocks(desc: MemoryDesc, channels: int) -> bool:
 def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
     """The layout to which src is copied. Images are summed over, so a K group is of images."""
     spatial = LETTERS[2 : src.ndims]
-    tag = f"a{spatial}b" if dot.group == 1 else f"{spatial}Ab{dot.group}a"
+    tag = f"a{spatial}b" if dot.group == 1 else f"A{spatial}b{dot.group}a"
     return src.with_data_type(dot.a).with_tag(FormatTag(tag))
 
 
@@ -193,8 +223,11 @@ def _in_rows(problem: WeightsGradient, dot: Multiply, width: int, lanes: int) ->
     """Whether the product reads diff_dst in place: whole panels, in vectors of consecutive
     channels."""
     desc = problem.diff_dst
-    if desc.data_type is not dot.b or dot.group > 1 or problem.outputs % width:
+    if desc.data_type is not dot.b or problem.outputs % width:
         return False
+    if dot.group > 1:
+        whole = desc.dims[0] % dot.group == 0 and width % (dot.row_vectors * lanes) == 0
+        return whole and desc.strides[1] == 1 and not desc.inner_blocks
     if desc.inner_blocks:
         return _in_blocks(desc, problem.outputs) and channel_block(desc) % lanes == 0
     return desc.strides[1] == 1
@@ -216,7 +249,7 @@ def _panels(
     if dot.group == 1:
         tag = f"{head}{channel.upper()}a{spatial}{width}{channel}"
     else:
-        tag = f"{head}{channel.upper()}{spatial}A{width}{channel}{dot.group}a"
+        tag = f"{head}{channel.upper()}A{spatial}{width}{channel}{dot.group}a"
     return scratchpad.copy((slot, desc), desc.with_data_type(dot.b).with_tag(FormatTag(tag)))
 
 
@@ -281,7 +314,7 @@ class Channels:
 def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iterator[Product]:
     problem, cut, group = conf.problem, conf.cut, conf.multiply.group
     parts, blocks = cut.axes()
-    g, image = Axis(problem.groups, "g"), Axis(-(-cut.images // group), "n")
+    g, image = Axis(problem.groups, "g"), Axis(cut.images, "n")
     taps = [Axis(own.kernel, f"k{name}") for own, name in zip(problem.space, "dhw", strict=True)]
     pixels = [
         Axis(cut.rows if dim == cut.dim else own.dst, f"o{name}")
@@ -289,7 +322,7 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
     ]
     channels = Channels.of(conf)
     columns = Columns.of(problem.outputs, conf.blocking.tile, isa.lanes)
-    n = cut.first_image(parts, blocks) + Affine.of(image, group)
+    n = (cut.first_image(parts, blocks) + Affine.of(image)) * group
     begin = cut.first_row(parts, blocks)
     out = [Affine.of(axis) + (begin if dim == cut.dim else ZERO) for dim, axis in enumerate(pixels)]
     at = [
@@ -310,7 +343,7 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
     indices = phases.Indices(bias=(oc,), src=nothing, weights=nothing)
     finish = phases.finish(conf, arguments, dst, indices, Depth(terms, terms))
     space, places, walked = _walks(conf, taps, pixels, channels)
-    inside, around = ((image,), ()) if group > 1 else ((), (image,))
+    in_rows = group > 1 and not conf.weights[1].inner_blocks
     tail = (columns.inside,) if columns.inside.needed else ()
     begins = tuple(
         begin * own.stride if dim == cut.dim else ZERO for dim, own in enumerate(problem.space)
@@ -320,8 +353,8 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
         space,
         places,
         walked,
-        around,
-        inside,
+        (image,),
+        (),
         columns,
         src,
         weights,
@@ -334,6 +367,7 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
         ),
         cut=blocks,
         begins=begins,
+        k_stride=conf.weights[1].strides[0] if in_rows else 0,
     )
 
 

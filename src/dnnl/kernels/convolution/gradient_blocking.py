@@ -27,8 +27,8 @@ _F32 = 4
 
 @dataclass(frozen=True)
 class Cut:
-    """Images in ``image_parts`` parts, and rows of pixels in ``row_parts``: the items that threads
-    do. Each part is summed in blocks of ``images`` images and ``rows`` rows along dimension
+    """Images, or K groups of them, in ``image_parts`` parts, and rows of pixels in ``row_parts``:
+    the items that threads do. Each part is summed in blocks of ``images`` and ``rows`` rows along dimension
     ``dim``. A work item has ``channels`` channels of src and ``panels`` panels of diff_dst; 0 means
     all. If src has blocks of channels, these are ``channel_blocks`` whole ones."""
 
@@ -77,7 +77,7 @@ class Cut:
 def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply, block: int) -> Cut:
     """Choose the cut of a gradient whose register tiles have the shape ``tile``, and whose src has
     blocks of ``block`` channels unless that is 0."""
-    images, space = problem.src.dims[0], problem.space
+    images, space = -(-problem.src.dims[0] // dot.group), problem.space
     dim = next((dim for dim, own in enumerate(space) if own.dst > 1), 2)
     own = space[dim]
     # The sums of a block know only where padding begins, and the last pixels of their own rows.
@@ -101,15 +101,12 @@ def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply,
     terms = images * prod(each.dst for each in space)
     work = terms * problem.channels * problem.outputs * problem.groups * taps
     wanted = work_items.target_items(isa, work // work_items.MULTIPLY_ADDS, work_items.FEW_ITEMS)
-    grouped = dot.group > 1  # K groups are of images
-    image_parts = 1 if grouped else _near_divisor(images, -(-wanted // items))
+    image_parts = _near_divisor(images, -(-wanted // items))
     row_parts = _near_divisor(rows, -(-wanted // (items * image_parts)))
     per_row = terms // max(1, images * own.dst)
     budget = isa.caches.l2 // _OPERANDS // (_F32 * (channels + panels * width))
-    of_image = max(1, images) if grouped else 1
-    row_block = _largest_divisor(rows // row_parts, budget // max(1, per_row * of_image))
-    together = of_image
-    if row_block == rows and not grouped:
+    row_block, together = _largest_divisor(rows // row_parts, budget // max(1, per_row)), 1
+    if row_block == rows:
         together = _largest_divisor(images // image_parts, budget // max(1, per_row * own.dst))
     images_left = max(1, images // (image_parts * together))
     return Cut(
