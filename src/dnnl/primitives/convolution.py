@@ -326,7 +326,7 @@ ConvolutionDesc.operation = Operation(
     ),
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
-        Implementation("matmul", _planes, FORWARD | BY_DATA),
+        Implementation("planes", _planes, FORWARD | BY_DATA),
         Implementation("brgemm", _brgemm, FORWARD),
         Implementation("chain", _chain, FORWARD),
         Implementation("depthwise", _depthwise_data, BY_DATA),

@@ -98,6 +98,8 @@ _IMPLEMENTATIONS = (
     ("fold", "sums in vectors along what is summed, generated for this problem"),
     ("boxes", "a walk over boxes, generated for all sizes and layouts"),
     ("depthwise", "a depthwise convolution generated for this problem"),
+    ("planes", "products of matrices whose columns are the pixels of a plane, generated"),
+    ("winograd", "Winograd's transforms and products of matrices, generated"),
     ("brg", "batch-reduce products of small matrices, generated"),
     ("x64:gemm", "built on a general matrix product"),
     ("gemm", "built on a general matrix product"),
