@@ -28,9 +28,10 @@ _F32 = 4
 @dataclass(frozen=True)
 class Cut:
     """Images, or K groups of them, in ``image_parts`` parts, and rows of pixels in ``row_parts``:
-    the items that threads do. Each part is summed in blocks of ``images`` and ``rows`` rows along dimension
-    ``dim``. A work item has ``channels`` channels of src and ``panels`` panels of diff_dst; 0 means
-    all. If src has blocks of channels, these are ``channel_blocks`` whole ones."""
+    the items that threads do. Each part is summed in blocks of ``images`` and ``rows`` rows along
+    dimension ``dim``. A work item has ``channels`` channels of src and ``panels`` panels of
+    diff_dst; 0 means all. If src has blocks of channels, these are ``channel_blocks`` whole ones.
+    """
 
     image_parts: int
     row_parts: int
