@@ -59,10 +59,12 @@ def test_deconvolutions(isa: str, types: str, layout: str, shape: str, channels:
 
 @pytest.mark.parametrize("isa", [*ROWS][-2:])
 @pytest.mark.parametrize(
-    "tags", [("nChw16c", "Goihw16g"), ("nChw8c", "Goihw8g"), ("nchw", "hwigo")]
+    "tags",
+    [("nChw16c", "Goihw16g"), ("nChw8c", "Goihw8g"), ("nchw", "hwigo"), ("nhwc", "aBx8b")],
 )
 def test_weights_layouts(tags: tuple[str, str], isa: str) -> None:
-    """Channels that pad a block count for nothing, and are zero afterwards."""
+    """Channels that pad a block count for nothing, and are zero afterwards; so is the padding of
+    blocks of a group's single channel."""
     given = f"--dir=BWD_WB --dt=f32 --stag={tags[0]} --dtag={tags[0]} --wtag={tags[1]}"
     gradient("convolution", isa, given, 19, "ih9oh9kh3ph1")
 

@@ -158,12 +158,14 @@ def _weights(conf: DepthwiseGradientConf, arguments: Arguments) -> Fold:
     g, named = Axis(problem.groups, "g"), list(zip(problem.space, "dhw", strict=True))
     taps = [Axis(space.kernel, f"k{name}") for space, name in named]
     forms, desc = list(map(Affine.of, taps)), problem.diff_weights
-    index = weights_index(desc, True, Affine.of(g), ZERO, ZERO, forms)
+    # Blocks of the single channels of a group are padding, which the nest clears along their axes.
+    o, i = Axis(1, "o"), Axis(1, "i")
+    index = weights_index(desc, True, Affine.of(g), Affine.of(o), Affine.of(i), forms)
     result = Operand(arguments.slot(problem.arguments[2]), desc, index)
     if conf.tiles is not None:
         number = tap_number(forms, [tap.extent for tap in taps])
         part, parts = _parts(conf.tiles, Affine.of(g), number, arguments)
-        return _sum((g, *taps), (part,), (parts,), result, _computed(problem))
+        return _sum((g, o, i, *taps), (part,), (parts,), result, _computed(problem))
     n = Axis(problem.diff_dst.dims[0], "n")
     outs = [Axis(space.dst, f"o{name}") for space, name in named]
     seen = [
@@ -183,7 +185,7 @@ def _weights(conf: DepthwiseGradientConf, arguments: Arguments) -> Fold:
         )
         for (slot, desc), places in ((conf.src, seen), (conf.diff_dst, list(map(Affine.of, outs))))
     )
-    return _sum((g, *taps), (n, *outs), (src, diff), result, _computed(problem))
+    return _sum((g, o, i, *taps), (n, *outs), (src, diff), result, _computed(problem))
 
 
 def _bias(conf: DepthwiseGradientConf, arguments: Arguments) -> Fold | None:
