@@ -6,7 +6,7 @@ import pytest
 
 from dnnl import PrimitiveDesc, config
 from dnnl.codegen import isa as rows
-from dnnl.kernels.convolution.depthwise import depthwise, tiles
+from dnnl.kernels.convolution.depthwise import depthwise, planes, tiles
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.lines import conf_of, judged
@@ -46,7 +46,8 @@ def test_rows(
     size = f"g{channels}mb2ic{channels}oc{channels}{shape}"
     given = f"--dir=FWD_B --dt={types} --stag={layout} --dtag={layout} {attributes} {size}"
     (conf,) = judged("convolution", given, isa)
-    assert isinstance(conf, tiles.DepthwiseTilesConf | depthwise.DepthwiseConf)
+    others = depthwise.DepthwiseConf | planes.DepthwisePlanesConf
+    assert isinstance(conf, tiles.DepthwiseTilesConf | others)
     if layout == "axb":
         assert isinstance(conf, tiles.DepthwiseTilesConf)
 
@@ -78,12 +79,12 @@ def test_channels_that_pad_a_block(tag: str, isa: str) -> None:
 
 
 def test_rows_that_are_nests() -> None:
-    """Channels that are apart, and borders of many tiles."""
-    last, plain = ("last", "any", "last"), ("plain", "any", "plain")
+    """Two layouts, and borders of many tiles."""
+    last, mixed = ("last", "any", "last"), ("plain", "any", "last")
     near, far = Window((9, 9), (3, 3)), Window((5, 80), (1, 15), (), (0, 35), None, (0, 4))
     for window, layouts, kind in (
         (near, last, tiles.DepthwiseTilesConf),
-        (near, plain, depthwise.DepthwiseConf),
+        (near, mixed, depthwise.DepthwiseConf),
         (far, last, depthwise.DepthwiseConf),
     ):
         desc = convolution_desc(window, 1, (20, 1, 1), layouts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dnnl.codegen import isa as rows
-from dnnl.kernels.convolution.depthwise import depthwise, tiles
+from dnnl.kernels.convolution.depthwise import depthwise, planes, tiles
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.lines import judged
@@ -36,7 +36,8 @@ def test_rows(
     size = f"g{channels}mb2ic{channels}oc{channels}{shape}"
     given = f"--dir=FWD_B --dt={types} --stag={layout} --dtag={layout} {attributes} {size}"
     (conf,) = judged("deconvolution", given, isa)
-    assert isinstance(conf, tiles.DepthwiseTilesConf | depthwise.DepthwiseConf)
+    others = depthwise.DepthwiseConf | planes.DepthwisePlanesConf
+    assert isinstance(conf, tiles.DepthwiseTilesConf | others)
     if layout == "axb":
         assert isinstance(conf, tiles.DepthwiseTilesConf) == ("sw16" not in shape)
 
@@ -66,6 +67,7 @@ def test_gradients(isa: str, types: str, layout: str, kind: str, shape: str, cha
     size = f"g{channels}mb2ic{channels}oc{channels}{window}"
     given = f"--dir=BWD_D --dt={types} --stag={layout} --dtag={layout} {size}"
     (conf,) = judged(kind, given, isa)
-    assert isinstance(conf, tiles.DepthwiseTilesConf | depthwise.DepthwiseConf)
+    others = depthwise.DepthwiseConf | planes.DepthwisePlanesConf
+    assert isinstance(conf, tiles.DepthwiseTilesConf | others)
     if layout == "axb":
         assert isinstance(conf, tiles.DepthwiseTilesConf)

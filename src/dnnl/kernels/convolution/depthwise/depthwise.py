@@ -22,7 +22,7 @@ from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise import bytes as convolution_depthwise_bytes
-from dnnl.kernels.convolution.depthwise import tiles
+from dnnl.kernels.convolution.depthwise import planes, tiles
 from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, build_rows
 from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
 from dnnl.kernels.convolution.direct.convolution import resolve_activations
@@ -66,13 +66,16 @@ def is_depthwise(problem: ConvolutionProblem) -> bool:
 
 
 def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
-    """Decide the layouts that are ``any``: all tensors with channels in blocks of a vector."""
+    """Decide the layouts that are ``any``: all tensors with channels in blocks of a vector, but for
+    weights of planes."""
     problem = resolve_activations(problem, isa)
     if is_depthwise(problem) and problem.weights.format_kind is FormatKind.any:
         letters = "bcdefg"[: problem.weights.ndims - 1]
         whole = problem.src.data_type in BYTES  # bytes are channels-last
         blocked = problem.weights.dims[0] >= isa.lanes > 1 and not whole
         tag = f"A{letters}{isa.lanes}a" if blocked else f"{letters}a"
+        if planes.in_rows(problem.src) and not whole:
+            tag = f"a{letters}"
         problem = replace(problem, weights=problem.weights.with_tag(FormatTag(tag)))
     return problem
 
@@ -100,7 +103,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseConf | Depthwis
 def _in_rows(problem: ConvolutionProblem, isa: Isa) -> DepthwiseRowsConf | None:
     """The convolution by rows, if there is code for it."""
     by_bytes = convolution_depthwise_bytes.plan(problem, isa)
-    return by_bytes or tiles.plan(problem, isa)
+    return by_bytes or tiles.plan(problem, isa) or planes.plan(problem, isa)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""How vectors of channels are loaded and multiplied, element by element.
+"""How vectors of channels, or of pixels, are loaded and multiplied, element by element.
 
 As f32, or in bf16 by an instruction that sums the products of pairs: the second element of each
 pair is zero, which a load that extends elements to 32 bits gives for free, whereas a conversion to
@@ -33,13 +33,17 @@ def multiply_of(isa: Isa, types: Collection[DataType]) -> Multiply:
 def load(
     e: Emitter, multiply: Multiply, data_type: DataType, place: Value, mask: vector.Mask
 ) -> Value:
-    """A vector of channels as a factor."""
-    row = storage(data_type)
-    value = vector.load(e, place, vector.vector_type(row.element, e.isa.lanes), mask)
+    """A vector of consecutive elements as a factor."""
+    kind = vector.vector_type(storage(data_type).element, e.isa.lanes)
+    return factor(e, multiply, data_type, vector.load(e, place, kind, mask))
+
+
+def factor(e: Emitter, multiply: Multiply, data_type: DataType, stored: Value) -> Value:
+    """A vector of stored elements as a factor."""
     if multiply.group == 1:
-        return row.to_core(e, value)
-    (factor,) = multiply.from_packed(e, e.b.zext(value, vector.vector_type(I32, e.isa.lanes)))
-    return factor
+        return storage(data_type).to_core(e, stored)
+    (made,) = multiply.from_packed(e, e.b.zext(stored, vector.vector_type(I32, e.isa.lanes)))
+    return made
 
 
 def add(e: Emitter, multiply: Multiply, a: Value, b: Value, total: Value) -> Value:

@@ -95,11 +95,16 @@ class RowsTensors:
     finish: ProductEpilogue
 
     @staticmethod
-    def of(conf: DepthwiseRowsConf, walk: RowsWalk, arguments: Arguments) -> RowsTensors:
-        """The tensors of a problem along the axes of dst."""
-        problem, channel, zeros = conf.problem, walk.columns.form, [ZERO] * 3
+    def of(
+        conf: DepthwiseRowsConf,
+        image: Affine,
+        channel: Affine,
+        there: list[Affine],
+        arguments: Arguments,
+    ) -> RowsTensors:
+        """The tensors of a problem at a channel of an image, dst at the pixel ``there``."""
+        problem, zeros = conf.problem, [ZERO] * 3
         of_src, _, of_dst = problem.arguments
-        image, there = Affine.of(walk.batch), list(map(Affine.of, walk.places))
 
         def activation(arg: int, desc: MemoryDesc, at: list[Affine]) -> Operand:
             index = activation_index(desc, image, (channel,), at)
@@ -145,7 +150,9 @@ class DepthwiseRowsWriter(ABC):
     ) -> None:
         self.space = conf.problem.space
         self.walk = RowsWalk.of(conf, module.isa)
-        self.tensors = RowsTensors.of(conf, self.walk, arguments)
+        there = list(map(Affine.of, self.walk.places))
+        image = Affine.of(self.walk.batch)
+        self.tensors = RowsTensors.of(conf, image, self.walk.columns.form, there, arguments)
         problem = conf.problem
         entry = symbol(name, (problem.src, problem.weights, problem.dst), module.isa)
         self.function = PhaseFunction.of(module, entry, self.tensors.operands)
