@@ -215,7 +215,7 @@ def look_inside(
         scratchpad=plan.scratchpad,
         steps=steps,
         tensor_bytes=nbytes,
-        operations=desc.operation.flops(desc),
+        operations=(summary and summary.operations) or desc.operation.flops(desc),
         limits=None,
         packs=summary is not None and summary.packed_from is not None,
     )

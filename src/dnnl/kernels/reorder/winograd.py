@@ -124,4 +124,5 @@ def emit_filters(
 
     inputs, outputs = (tuple(own for row in side for own in row) for side in (given, made))
     entry = symbol(name, (src.desc, dst.desc), module.isa)
-    return emit_nest(module, entry, Nest(axes, (), inputs, outputs, body))
+    nest = Nest(axes, (), inputs, outputs, body, steps=len(outputs))
+    return emit_nest(module, entry, nest)

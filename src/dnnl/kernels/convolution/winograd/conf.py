@@ -58,5 +58,12 @@ class WinogradConf:
     @property
     def summary(self) -> PlanSummary:
         """The decisions, for `dnnl explain`."""
-        multiply, blocking = self.product.multiply, self.product.blocking
-        return PlanSummary(multiply, blocking, self.copies_in, self.copy_out)
+        product, copies = self.product, self.copies_in
+        if self.given != self.filters:
+            made = (self.filters.slot, self.filters.desc)
+            copies = (*copies, ((self.given.slot, self.given.desc), made))
+        groups, products, rows, columns = self.filters.desc.dims
+        terms = self.tiling.count * groups * products * rows * columns
+        return PlanSummary(
+            product.multiply, product.blocking, copies, self.copy_out, operations=2 * terms
+        )

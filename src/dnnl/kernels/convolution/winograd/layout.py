@@ -22,6 +22,11 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _LEAST_ITEMS = 8
 """With fewer work items threads share each phase of all tiles."""
+_LEAST_TILES = 14
+"""How often a work item uses the weights at least, which may come from the last-level cache."""
+_NEAR, _FAR = 6, 10
+"""Reading so many bytes of weights takes as long as moving a byte of V or M from phase to phase,
+through the last-level cache or beyond it. Phases read the weights once, items each time."""
 _F32 = 4  # bytes
 _FLOATS = Multiply(DataType.f32, DataType.f32, 1, FLOATS)
 
@@ -39,17 +44,18 @@ class WinogradLayout:
 
     @staticmethod
     def of(problem: ConvolutionProblem, tiling: Tiling, isa: Isa) -> WinogradLayout:
-        """A work item has as many tiles as a quarter of the second-level cache holds, and at least
-        as many as a register tile has rows. All tiles are multiplied at once where reading the
-        weights for each item would move more bytes."""
+        """A work item has as many tiles as half of the second-level cache holds, unless phases of
+        all tiles are faster."""
         channels, outputs = (
             -(-desc.padded_dims[1] // isa.lanes) * isa.lanes for desc in (problem.src, problem.dst)
         )
         each = _F32 * tiling.products * (channels + outputs)
-        tiles = max(isa.caches.l2 // 4 // each, max_rows(isa, 2))
+        fitting = min(isa.caches.l2 // 2 // each, tiling.count // _LEAST_ITEMS)
+        tiles = max(_LEAST_TILES, fitting)
         items = -(-tiling.count // tiles)
-        large = weights_bytes(problem, tiling) > each * tiling.count
-        if large or items < _LEAST_ITEMS or not isa.thread_memory:
+        in_cache = each * tiling.count <= isa.caches.last
+        moved = (_NEAR if in_cache else _FAR) * each * tiles
+        if weights_bytes(problem, tiling) > moved or items < _LEAST_ITEMS or not isa.thread_memory:
             items = 1
         return WinogradLayout(problem, tiling, channels, outputs, -(-tiling.count // items))
 
