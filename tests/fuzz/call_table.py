@@ -28,6 +28,10 @@ GIVEN: dict[str, Arguments] = {
     "MemoryDesc.packed": {
         "dims": "(2, 3)", "data_type": "'f32'", "nnz": "4", "columns": "8", "group": "1",
     },
+    "MemoryDesc.winograd": {
+        "dims": "(4, 2, 3, 3)", "data_type": "'f32'", "tile": "4", "columns": "16",
+        "rotated": "False", "exchanged": "False",
+    },
     "MemoryDesc.grouped": {
         "dims": "(2, 3)", "data_type": "'f32'", "variable_dim_idx": "0", "group_count": "2",
         "offset_type": "'s32'",

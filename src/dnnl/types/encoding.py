@@ -236,7 +236,10 @@ class Winograd(Encoding):
         for field in ("tile", "columns"):
             object.__setattr__(self, field, read_int(field, getattr(self, field)))
         for field in ("rotated", "exchanged"):
-            object.__setattr__(self, field, bool(getattr(self, field)))
+            given = getattr(self, field)
+            if not isinstance(given, int) or given not in (0, 1):
+                raise InvalidArguments(field, given, "expected True or False")
+            object.__setattr__(self, field, bool(given))
         if self.tile not in POINTS:
             rule = "expected 2 for F(2x2, 3x3) or 4 for F(4x4, 3x3)"
             raise InvalidArguments("tile", self.tile, rule)
