@@ -67,12 +67,12 @@ def test_forward(isa: str, size: str, given: str, src: str, weights: str, dst: s
 @every_pair(
     isa=ISAS,
     size=SIZES[:4],
-    kind=["convolution", "deconvolution"],
-    direction=["BWD_D", "FWD_B"],
+    of=["convolution BWD_D", "deconvolution FWD_B", "deconvolution BWD_D"],
     src=["any", "abx", "axb"],
     weights=["any", "abx"],
 )
-def test_transposed(isa: str, size: str, kind: str, direction: str, src: str, weights: str) -> None:
+def test_transposed(isa: str, size: str, of: str, src: str, weights: str) -> None:
+    kind, direction = of.split()
     line = f"--alg=WINO --dir={direction} --stag={src} --wtag={weights} {size}"
     assert all(isinstance(conf, WinogradConf) for conf in judged(kind, line, isa))
 
