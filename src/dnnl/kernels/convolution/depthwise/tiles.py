@@ -34,6 +34,7 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import Tile, TileShape
@@ -306,6 +307,8 @@ class _TilesWriter(DepthwiseRowsWriter):
         else:
             column = e.mul(begin, self.space[2].stride * self.steps[2])
 
+        self._prefetch(panel, column, places)
+
         def of_height(d: Value, h: Value, *sums: Value) -> Values:
             there, own = column, i64(0)
             for tap, taps, step, wide in zip(
@@ -324,6 +327,23 @@ class _TilesWriter(DepthwiseRowsWriter):
         sums = e.loop(depths.low, depths.high, of_depth, zeros, unroll=False, name="kd")
         env = {**panel.env, self.walk.places[2]: begin}
         self.store.at(env, self.space[2].dst, places).finish(Tile(self.conf.vectors, sums))
+
+    def _prefetch(self, panel: _Panel, column: Value, places: int) -> None:
+        """Prefetch what the next row reads first, and this one does not: channels last, pixels are
+        read in strides that no hardware prefetcher follows."""
+        e, src, line = self.e, self.tensors.src, self.lines[1]
+        if not self.in_pixels or src.desc.size < e.isa.caches.l2:
+            return
+        space = line.space
+        ahead = (space.kernel - 1) * space.dilation + space.stride
+        if line.transposed:
+            ahead = 1
+        element, width = storage(src.data_type).element, self.walk.columns.width
+        for pixel in range(max(1, self.lines[2].advance(places))):
+            for first in range(0, width, LINE // src.data_type.size):
+                at = ahead * self.steps[1] + pixel * self.steps[2] + first
+                place = e.element(panel.src, e.add(column, i64(at)), element)
+                vector.prefetch(e, place, second_level=True)
 
     def _of_taps(
         self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values

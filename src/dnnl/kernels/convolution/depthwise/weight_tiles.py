@@ -26,6 +26,7 @@ from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments, symbol
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.phase import PhaseFunction
@@ -357,6 +358,8 @@ class _Writer:
         column = e.mul(number, self.lines[2].advance(places) * self.src_steps[2])
         starts = [self._from(self.src, tap, column) for tap in taps]
         begin = self._from(self.diff, row.diff, e.mul(number, places * self.diff_steps[2]))
+        if len(taps) > 1:
+            self._prefetch(starts[-1], begin)
         diffs: dict[int, Values] = {}
         for at in sorted(meets):
             for output, _ in meets[at]:
@@ -373,6 +376,26 @@ class _Writer:
                             e, self.multiply, pixel[v], diffs[output][v], results[own]
                         )
         return tuple(results)
+
+    def _prefetch(self, src: Value, diff: Value) -> None:
+        """Prefetch what the next band reads first: channels last, pixels are read in strides that
+        no hardware prefetcher follows. ``src`` is where the last row of taps begins."""
+        e, places, stride = self.e, self.shape.places, self.space[1].stride
+        if self._alone or self.src.desc.size < e.isa.caches.l2:
+            return
+        rows = self.plan.band * stride
+        pixels = self.lines[2].advance(places)
+        self._prefetch_rows(self.src, src, range(rows - stride + 1, rows + 1), pixels)
+        self._prefetch_rows(self.diff, diff, range(self.plan.band, self.plan.band + 1), places)
+
+    def _prefetch_rows(self, operand: Operand, start: Value, rows: range, pixels: int) -> None:
+        """Prefetch a panel of some pixels in each of the ``rows`` behind ``start``."""
+        element, line = storage(operand.data_type).element, LINE // operand.data_type.size
+        _, down, along = three(operand.desc.strides[2:])
+        parts = range(0, self.columns.width, line)
+        for row, pixel, first in product(rows, range(pixels), parts):
+            place = self.e.element(start, i64(row * down + pixel * along + first), element)
+            vector.prefetch(self.e, place, second_level=True)
 
     def _biased(self, row: _Row, sums: Values) -> Values:
         """The sums of diff_dst after a row of it."""
