@@ -161,7 +161,7 @@ def test_descriptions_are_values(kind: str, line: str) -> None:
         assert hash(again) == hash(made.asked)
         assert copy.deepcopy(made.desc) == made.desc
         assert made.desc.settled() == made.desc
-        decided = (FormatKind.blocked, FormatKind.sparse)
+        decided = (FormatKind.blocked, FormatKind.opaque, FormatKind.sparse)
         assert all(tensor.desc.format_kind in decided for tensor in made.desc.tensors)
 
 

@@ -323,6 +323,7 @@ ConvolutionDesc.operation = Operation(
         "--attr-post-ops=sum+relu g2ic6ih7oc10kh3ph1",
         "--attr-post-ops=relu+dw:k3s2p1+relu ic6ih9oc20kh1",
         "g2ic6ih7oc10kh3ph1 g19ic19iw9oc19kw3sw2pw1",
+        "--alg=AUTO --stag=any ic20ih13oc24kh3ph1",
     ),
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
