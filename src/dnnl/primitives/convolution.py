@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
-from functools import cached_property, partial
+from functools import cached_property
 
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.convolution import by_weights, planes, transposed
 from dnnl.kernels.convolution import chain as chains
-from dnnl.kernels.convolution.depthwise import by_weights as depthwise_by_weights
-from dnnl.kernels.convolution.depthwise import depthwise
-from dnnl.kernels.convolution.direct import convolution as kernel
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
@@ -35,17 +31,16 @@ from dnnl.language.options import (
 from dnnl.primitives.checks import places, spelled, window_hint, window_reach
 from dnnl.primitives.desc import Stage, Tensor
 from dnnl.primitives.implementation import Implementation, Plan, dense_like, resolve_post_ops
-from dnnl.primitives.operation import BY_DATA, BY_WEIGHTS, FORWARD, Operation
+from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.sliding import (
     SlidingDesc,
     decided,
     flops,
-    plan,
-    plan_weights,
     problem_of,
     refuse_sliding,
     sliding_parameters,
 )
+from dnnl.primitives.sliding_implementations import sliding_implementations
 from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,
@@ -53,7 +48,6 @@ from dnnl.primitives.weighted import (
     quantization_of,
     trained_roles,
 )
-from dnnl.primitives.winograd import refuse_slower, winograd_implementations
 from dnnl.reference.convolution import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -220,58 +214,6 @@ def _no_chain(desc: SlidingDesc, post_ops: Sequence[PostOp]) -> str:
     return f"a depthwise convolution behind one with a kernel of {kernel}; {rule}"
 
 
-def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refuse = refuse_slower(desc, attr, isa)
-    known = (kernel.resolve, kernel.configure, kernel.build, refuse)
-    return plan(desc, attr, isa, ConvolutionProblem, *known)
-
-
-def _planes(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refuse = partial(planes.refuse, isa)
-    kernel = planes.resolve, planes.configure, planes.build
-    return plan(desc, attr, isa, ConvolutionProblem, *kernel, refuse)
-
-
-def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(
-        desc,
-        attr,
-        isa,
-        ConvolutionProblem,
-        depthwise.resolve,
-        depthwise.configure,
-        depthwise.build,
-        depthwise.refuse,
-    )
-
-
-def _backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refuse = refuse_slower(desc, attr, isa)
-    known = (transposed.resolve, transposed.configure, transposed.build, refuse)
-    return plan(desc, attr, isa, transposed.DeconvolutionProblem, *known)
-
-
-def _depthwise_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(
-        desc,
-        attr,
-        isa,
-        transposed.DeconvolutionProblem,
-        depthwise.resolve,
-        depthwise.configure,
-        transposed.build_depthwise,
-        depthwise.refuse,
-    )
-
-
-def _depthwise_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_weights(desc, attr, isa, depthwise_by_weights, transposed=False)
-
-
-def _backward_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_weights(desc, attr, isa, by_weights, transposed=False)
-
-
 def _src(case: CaseValues) -> MemoryDesc:
     strides = case.strides(0, "stag")
     return tensor(case.sizes.src_dims, case.part("dt", 0), case["stag"], strides)
@@ -326,15 +268,8 @@ ConvolutionDesc.operation = Operation(
         "--alg=AUTO --stag=any ic20ih13oc24kh3ph1",
     ),
     implementations=(
-        Implementation("depthwise", _depthwise, FORWARD),
-        Implementation("planes", _planes, FORWARD | BY_DATA),
-        Implementation("brgemm", _brgemm, FORWARD),
+        *sliding_implementations(transposed=False),
         Implementation("chain", _chain, FORWARD),
-        Implementation("depthwise", _depthwise_data, BY_DATA),
-        Implementation("brgemm", _backward_data, BY_DATA),
-        *winograd_implementations(ConvolutionProblem, transposed.DeconvolutionProblem),
-        Implementation("depthwise", _depthwise_weights, BY_WEIGHTS),
-        Implementation("brgemm", _backward_weights, BY_WEIGHTS),
     ),
     mask=mask_of_outputs,
 )  # fmt: skip

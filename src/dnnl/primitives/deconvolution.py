@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.ir.kernel import Refusal
-from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.convolution import by_weights
-from dnnl.kernels.convolution import transposed as kernel
-from dnnl.kernels.convolution.depthwise import by_weights as depthwise_by_weights
-from dnnl.kernels.convolution.depthwise import depthwise
-from dnnl.kernels.convolution.direct import convolution as direct
-from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (
@@ -28,22 +20,17 @@ from dnnl.language.options import (
     algorithm,
 )
 from dnnl.primitives.checks import places, window_hint, window_reach
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-)
-from dnnl.primitives.operation import BY_DATA, BY_WEIGHTS, FORWARD, Operation
-from dnnl.primitives.sliding import SlidingDesc, flops, plan, plan_weights, sliding_parameters
+from dnnl.primitives.operation import Operation
+from dnnl.primitives.sliding import SlidingDesc, flops, sliding_parameters
+from dnnl.primitives.sliding_implementations import sliding_implementations
 from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,
     mask_of_outputs,
     trained_roles,
 )
-from dnnl.primitives.winograd import winograd_implementations
 from dnnl.reference.deconvolution import SPECIFICATION
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -74,50 +61,6 @@ class DeconvolutionDesc(SlidingDesc):
                     rule += f", or up to {stride - 1} more"
                 hint = window_hint(self, outs, kernel, images)
                 raise InvalidArguments(self.field("dst"), self.dst.dims, rule, hint)
-
-
-def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(
-        desc, attr, isa, kernel.DeconvolutionProblem, kernel.resolve, kernel.configure, kernel.build
-    )
-
-
-def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(
-        desc,
-        attr,
-        isa,
-        kernel.DeconvolutionProblem,
-        depthwise.resolve,
-        depthwise.configure,
-        kernel.build_depthwise,
-        depthwise.refuse,
-    )
-
-
-def _backward_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(desc, attr, isa, ConvolutionProblem, direct.resolve, direct.configure, direct.build)
-
-
-def _depthwise_data(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(
-        desc,
-        attr,
-        isa,
-        ConvolutionProblem,
-        depthwise.resolve,
-        depthwise.configure,
-        depthwise.build,
-        depthwise.refuse,
-    )
-
-
-def _depthwise_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_weights(desc, attr, isa, depthwise_by_weights, transposed=True)
-
-
-def _backward_weights(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_weights(desc, attr, isa, by_weights, transposed=True)
 
 
 def _src(case: CaseValues) -> MemoryDesc:
@@ -166,14 +109,6 @@ DeconvolutionDesc.operation = Operation(
         "--attr-post-ops=sum+relu g2ic6ih7oc10kh3sh2ph1",
         "g2ic6ih7oc10kh3sh2ph1 g19ic19iw9oc19kw3sw2pw1",
     ),
-    implementations=(
-        Implementation("depthwise", _depthwise, FORWARD),
-        Implementation("brgemm", _brgemm, FORWARD),
-        Implementation("depthwise", _depthwise_data, BY_DATA),
-        Implementation("brgemm", _backward_data, BY_DATA),
-        *winograd_implementations(kernel.DeconvolutionProblem, ConvolutionProblem),
-        Implementation("depthwise", _depthwise_weights, BY_WEIGHTS),
-        Implementation("brgemm", _backward_weights, BY_WEIGHTS),
-    ),
+    implementations=sliding_implementations(transposed=True),
     mask=mask_of_outputs,
 )  # fmt: skip

@@ -65,7 +65,7 @@ def configure(problem: DeconvolutionProblem, isa: Isa) -> ConvolutionConf | Refu
 
 def build(conf: ConvolutionConf, isa: Isa) -> Kernel:
     """A product for each piece of dst, with the sums that compensate them."""
-    return phases.build("deconvolution", conf, isa, products, convolution.before_products)
+    return phases.build("convolution_transposed", conf, isa, products, convolution.before_products)
 
 
 def build_depthwise(conf: depthwise.DepthwiseConf | DepthwiseRowsConf, isa: Isa) -> Kernel:
