@@ -32,8 +32,10 @@ COUNTS = {
 
 OWN = {
     ("conv", "test_conv_backward_ci"): 1177,
+    ("conv", "test_conv_winograd_ci"): 380,
     ("deconv", "test_deconv_backward_ci"): 1070,
     ("deconv", "test_deconv_forward_ci"): 1450,
+    ("deconv", "test_deconv_winograd_ci"): 170,
     ("exact", "test_exact_ci"): 891,
     ("gather", "test_gather_ci"): 642,
     ("gnorm", "test_gnorm_ci"): 952,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 from dnnl.codegen.ir.builder import F32, Emitter, Type, Value, Values, i64
 from dnnl.codegen.memory.access import Access, Bound, Env, Operand
@@ -136,16 +137,16 @@ class TileTransform(ABC):
 
     def _all_inside(self, e: Emitter, env: Env, bounds: list[Bound]) -> Value:
         """Whether all pixels of a tile are in its image."""
-        ends = [{**env, self._i: i64(n), self._j: i64(n)} for n in (0, self._extent - 1)]
-        found: Value | None = None
+        first, last = (
+            {**env, self._i: i64(pixel), self._j: i64(pixel)} for pixel in (0, self._extent - 1)
+        )
+        found = []
         for bound in bounds:
-            first, last = (bound.form.emit(e, end) for end in ends)
-            for own in (
-                e.b.icmp_signed(">=", first, i64(0)),
-                e.b.icmp_signed("<", last, i64(bound.limit)),
-            ):
-                found = own if found is None else e.b.and_(found, own)
-        return found
+            if bound.below_zero:
+                found.append(e.b.icmp_signed(">=", bound.form.emit(e, first), i64(0)))
+            if bound.above:
+                found.append(e.b.icmp_signed("<", bound.form.emit(e, last), i64(bound.limit)))
+        return reduce(e.b.and_, found)
 
     def _pixel(self, i: int | Value, j: int | Value) -> Env:
         """The values of the axes of a pixel."""
