@@ -179,6 +179,26 @@ def test_every_instruction_set(isa: str, types: str, layouts: str, case: tuple[s
         pass
 
 
+@every_pair(
+    isa=ISAS,
+    types=["f32", "bf16"],
+    stag=["aBx4b", "aBx8b", "aBx16b", "axb"],
+    dtag=["aBx8b", "aBx16b", "axb"],
+    size=[
+        "mb4_ic32oc64_ih9iw11oh9ow11kh3kw3ph1pw1", "g2mb2_ic64oc96_ih9iw11oh5ow6kh3kw3sh2sw2ph1pw1",
+        "mb6_ic64oc32_ih7oh7kh1", "mb3_ic48oc64_id4ih3iw5od4oh3ow5kd3kh1kw3pd1pw1",
+    ],
+)  # fmt: skip
+def test_weights_from_blocks_of_channels(
+    isa: str, types: str, stag: str, dtag: str, size: str
+) -> None:
+    """Whole blocks are read in place, and so are pairs of images of bf16 with channels last."""
+    for _ in judged(
+        "convolution", f"--dir=BWD_W --dt={types} --stag={stag} --dtag={dtag} {size}", isa
+    ):
+        pass
+
+
 @pytest.mark.parametrize("sizes", [(0, 3, 5), (2, 0, 5), (2, 3, 0)])
 @pytest.mark.parametrize(("layout", "kind"), [("plain", "f32"), ("any", "f32"), ("any", "bf16")])
 def test_sums_of_nothing_are_zero(sizes: Dims, layout: str, kind: str) -> None:

@@ -23,7 +23,7 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.codegen.memory.address import ZERO, Affine, Axis, linear_offset
 from dnnl.codegen.nest.folds import Fold, at_once, emit_fold, exact_partials_desc, sums
 from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.point import Point
@@ -229,8 +229,19 @@ def _in_rows(problem: WeightsGradient, dot: Multiply, width: int, lanes: int) ->
         whole = desc.dims[0] % dot.group == 0 and width % (dot.row_vectors * lanes) == 0
         return whole and desc.strides[1] == 1 and not desc.inner_blocks
     if desc.inner_blocks:
-        return _in_blocks(desc, problem.outputs) and channel_block(desc) % lanes == 0
+        return _in_blocks(desc, problem.outputs) and _in_vectors(problem, width, lanes)
     return desc.strides[1] == 1
+
+
+def _in_vectors(problem: WeightsGradient, width: int, lanes: int) -> bool:
+    """Whether the vectors of panels of ``width`` channels of diff_dst are in blocks, evenly
+    apart."""
+    desc = problem.diff_dst
+    index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
+    columns = Columns.of(problem.outputs, TileShape(1, width // lanes), lanes)
+    index[1] = Affine.of(Axis(problem.groups, "g"), problem.outputs) + columns.form
+    offset = linear_offset(desc, index)
+    return offset is not None and offset.stride(columns.lane) == 1
 
 
 def _panels(
@@ -386,7 +397,8 @@ def _walks(
         replace(ONE, src=axis.extent, dst=axis.extent)
         for axis in (channels.items, channels.blocks, channel)
     )
-    if 2 * channel.extent <= conf.blocking.tile.rows and cut.dim != 2:
+    whole = channels.items.extent == channels.blocks.extent == 1
+    if whole and 2 * channel.extent <= conf.blocking.tile.rows and cut.dim != 2:
         return (*space, line), (*taps, channel), (*pixels, one)
     places = (*taps, channels.items, channels.blocks, Axis(1, "row"), channel)
     return (*space, outer, inner, ONE, line), places, (*pixels, one, one, one, one)
