@@ -1,8 +1,8 @@
 """Training: a convolution, relu, LRN and pooling, their gradients, and an update of the weights.
 
-Each gradient takes the description of its forward pass as a hint, so that activations and their
-gradients have the same layouts. The update adds the gradient of the weights to the weights, in
-whatever layouts the two kernels want.
+Each gradient takes the primitive description of its forward pass as a hint, so that activations
+and their gradients have the same layouts. The update subtracts a multiple of the gradient from the
+weights, in whatever layouts the two implementations chose.
 """
 
 from collections.abc import Callable

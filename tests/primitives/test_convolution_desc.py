@@ -212,7 +212,7 @@ def test_gradients_have_the_sizes_of_the_forward_pass(kind: Any, gradient: str) 
         ((good[0], f32((6, 4)), good[2]), rf"^{names[1]} = \(6, 4\): expected 4 dimensions"),
         ((*good[:2], f32((2, 7, *dst[2:]))), r"^diff_dst_desc = \(2, 7, .* make 6 channels"),
         ((*good[:2], f32((3, *dst[1:]))), r"^diff_dst_desc = \(3, .*: the batch must be"),
-        ((*good[:2], f32((*dst[:3], 99))), r"^diff_dst_desc = .*: spatial dimension 1 of dst"),
+        ((*good[:2], f32((*dst[:3], 99))), r"^diff_dst_desc = .*: spatial dimension 1 of diff_dst"),
         ((*good[:2], MemoryDesc.zero()), r"^diff_dst_desc = .*: this tensor is required"),
     ]
     for descs, message in bad:

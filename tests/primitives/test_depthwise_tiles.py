@@ -10,7 +10,7 @@ from dnnl.kernels.convolution.depthwise import depthwise, planes, tiles
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.lines import conf_of, judged
-from tests.primitives.products import Window, convolution_desc
+from tests.primitives.products import Window, attr_of, convolution_desc, verify
 
 ROWS = rows.available(ENGINE.features.arch, ENGINE.features.flags)
 VECTORS = [row.name for row in ROWS if row.lanes > 1]
@@ -99,3 +99,20 @@ def test_items(size: int, items: int) -> None:
         pd = PrimitiveDesc(desc, ENGINE)
         (phase,) = pd.plan.recipe.kernel().phases[-1:]
     assert phase.count == items
+
+
+@pytest.mark.parametrize("layout", ["plain", "last"])
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window((1, 20), (5, 5), padding_l=(2, 2)),
+        Window((2, 2), (7, 7), padding_l=(3, 3)),
+        Window((20, 1), (5, 5), padding_l=(2, 2)),
+    ],
+    ids=str,
+)
+def test_images_smaller_than_their_borders(window: Window, layout: str) -> None:
+    """All tiles are near a border, and there are fewer of them than taps outside."""
+    chain = attr_of(("eltwise", "eltwise_gelu_erf"), ("eltwise", "eltwise_tanh"))
+    desc = convolution_desc(window, 2, (20, 1, 1), (layout, "any", layout))
+    verify(desc, chain, "normal")

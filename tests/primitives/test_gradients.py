@@ -264,7 +264,7 @@ def test_what_a_gradient_refuses() -> None:
     winograd = ConvolutionDesc.backward_data("convolution_winograd", *lines, 1, 0)
     refused: list[tuple[Desc, PrimitiveAttr | None, str]] = [
         (InnerProductDesc.backward_data(*matrices), relu, "unsupported attribute: post_ops"),
-        (InnerProductDesc.backward_weights(*bytes_), None, "s8; gradients are of floats"),
+        (InnerProductDesc.backward_weights(*bytes_), None, "src_desc of s8; gradients take floats"),
         (ConvolutionDesc.backward_data("convolution_direct", *lines, 1, 0), relu, "post_ops"),
         (winograd, None, "winograd: unsupported shape: 1 dimensions of space"),
     ]

@@ -252,6 +252,7 @@ def test_weights_of_another_propagation() -> None:
 AUTO = [
     ("mb16ic64ih56oc64kh3ph1", "WinogradConf"),
     ("mb16ic512ih7oc512kh3ph1", "WinogradConf"),
+    ("g4mb8ic256ih28oc256kh3ph1", "WinogradConf"),
     ("mb1ic3ih56oc64kh3ph1", "ConvolutionConf"),
     ("mb1ic64ih56oc64kh3sh2ph1", "ConvolutionConf"),
     ("mb1ic64ih56oc64kh1", "ConvolutionConf"),

@@ -89,7 +89,7 @@ class ConvolutionDesc(SlidingDesc):
                 hint = window_hint(self, images, kernel, outs)
                 raise InvalidArguments(self.field("weights"), self.weights.dims, rule, hint)
             if out != expected:
-                rule = f"spatial dimension {dim} of dst must be {expected}"
+                rule = f"spatial dimension {dim} of {self.name_of('dst')} must be {expected}"
                 hint = window_hint(self, images, kernel, outs)
                 raise InvalidArguments(self.field("dst"), self.dst.dims, rule, hint)
 

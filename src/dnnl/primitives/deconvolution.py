@@ -56,7 +56,7 @@ class DeconvolutionDesc(SlidingDesc):
             if places(out, taps, stride, padding, self.dilations[dim]) != size:
                 reach = window_reach(taps, self.dilations[dim])
                 least = max(0, (size - 1) * stride + reach - padding) if size else 0
-                rule = f"spatial dimension {dim} of dst must be {least}"
+                rule = f"spatial dimension {dim} of {self.name_of('dst')} must be {least}"
                 if stride > 1:
                     rule += f", or up to {stride - 1} more"
                 hint = window_hint(self, outs, kernel, images)

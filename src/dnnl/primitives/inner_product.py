@@ -126,7 +126,7 @@ class InnerProductDesc(WeightedDesc):
             rule = "expected (N, IC) and up to 3 spatial sizes"
             raise InvalidArguments(self.field("src"), src, rule)
         if weights[1:] != src[1:]:
-            rule = f"after the output channels it must be as src, {src[1:]}"
+            rule = f"after the output channels it must be as {self.name_of('src')}, {src[1:]}"
             raise InvalidArguments(self.field("weights"), weights, rule)
         out = src[0], weights[0]
         hint = order_hint(self.dst, self.bias, out)

@@ -160,7 +160,7 @@ class SlidingDesc(WeightedDesc):
             rule = "expected (N, C, W), (N, C, H, W) or (N, C, D, H, W)"
             raise InvalidArguments(self.field("src"), self.src.dims, rule)
         if self.dst.ndims != ndims:
-            rule = f"expected {ndims} dimensions, as src has"
+            rule = f"expected {ndims} dimensions, as {self.name_of('src')} has"
             hint = order_hint(self.dst, self.bias, ())
             raise InvalidArguments(self.field("dst"), self.dst.dims, rule, hint)
         if self.weights.ndims not in (ndims, ndims + 1):
@@ -169,17 +169,23 @@ class SlidingDesc(WeightedDesc):
 
     def _check_channels(self) -> None:
         groups, outputs, channels = self.channels
+        weights = self.name_of("weights")
         if self.src.dims[1] != groups * channels:
-            rule = f"weights {self.weights.dims} take {groups * channels} channels"
+            rule = f"{weights} {self.weights.dims} take {groups * channels} channels"
             raise InvalidArguments(self.field("src"), self.src.dims, rule, self._hint_of_groups())
         if self.dst.dims[1] != groups * outputs:
-            rule = f"weights {self.weights.dims} make {groups * outputs} channels"
+            rule = f"{weights} {self.weights.dims} make {groups * outputs} channels"
             raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
         if self.dst.dims[0] != self.src.dims[0]:
-            rule = f"the batch must be that of src, which is {self.src.dims[0]}"
+            rule = f"the batch must be that of {self.name_of('src')}, which is {self.src.dims[0]}"
             raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
         if not self.bias.is_zero:
-            check_dims(self.field("bias"), self.bias, (groups * outputs,), "the channels of dst")
+            check_dims(
+                self.field("bias"),
+                self.bias,
+                (groups * outputs,),
+                f"the channels of {self.name_of('dst')}",
+            )
 
     def _hint_of_groups(self) -> str:
         """What to do with weights that have groups, but no dimension for them."""

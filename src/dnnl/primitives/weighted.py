@@ -46,6 +46,10 @@ class WeightedDesc(Desc):
         prefix = "diff_" if tensor in _OF_PASS.get(self.propagation, ()) else ""
         return f"{prefix}{tensor}_desc"
 
+    def name_of(self, tensor: str) -> str:
+        """What messages call a tensor, or its gradient: ``dst`` or ``diff_dst``."""
+        return self.field(tensor).removesuffix("_desc")
+
     def _either(self, tensor: str) -> MemoryDesc:
         desc: MemoryDesc = getattr(self, self.field(tensor))
         return desc
@@ -75,7 +79,8 @@ def refuse_gradient(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:
     """Why no kernel computes a gradient of these types, or with these attributes, or None."""
     for tensor in desc.tensors:
         if not tensor.desc.data_type.is_float:
-            return Refusal(Reason.DATA_TYPE, f"{tensor.desc.data_type}; gradients are of floats")
+            detail = f"{tensor.field} of {tensor.desc.data_type}; gradients take floats, as f32"
+            return Refusal(Reason.DATA_TYPE, detail)
     return refuse_attr(attr)
 
 

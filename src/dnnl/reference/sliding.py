@@ -17,6 +17,7 @@ from dnnl.reference.specification import Description, Values
 from dnnl.reference.tolerance import Tolerance
 from dnnl.reference.windows import Window
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, PropKind
 
 
@@ -134,7 +135,7 @@ WINOGRAD_SUM = Tolerance(ulps=48, growth=4, floor=None)
 larger than the result."""
 
 _WINOGRAD = 2e-5
-_INEXACT = (Alg.convolution_winograd, Alg.convolution_auto, Alg.deconvolution_winograd)
+_INEXACT = (Alg.convolution_winograd, Alg.deconvolution_winograd)
 
 
 class SlidingSpecification(ProductSpecification):
@@ -160,7 +161,11 @@ class SlidingSpecification(ProductSpecification):
         """Equality. Winograd's algorithm, which the library may choose too, has errors of the size
         of the largest result."""
         exact = super().rule(desc, argument, values, post_ops)
-        if desc.alg_kind not in _INEXACT or desc.propagation is PropKind.backward_weights:
+        kind = desc.desc_of(argument).data_type
+        chosen = desc.alg_kind is Alg.convolution_auto and kind is DataType.f32
+        if desc.propagation is PropKind.backward_weights or not (
+            chosen or desc.alg_kind in _INEXACT
+        ):
             return exact
         largest = float(np.abs(self.product(desc, values)).max(initial=0.0))
         return replace(exact, threshold=_WINOGRAD, relative=_WINOGRAD, before=_WINOGRAD * largest)

@@ -1,4 +1,4 @@
-"""Tensors of several buffers: sparse matrices, and matrices that are parts of one tensor.
+"""How tensors without strides are stored, in one buffer or several.
 
     csr      values[nnz], column of each [nnz], where each row begins [rows + 1]
     coo      values[nnz], row of each [nnz], column of each [nnz]; sorted by rows
@@ -244,7 +244,8 @@ class Winograd(Encoding):
             rule = "expected 2 for F(2x2, 3x3) or 4 for F(4x4, 3x3)"
             raise InvalidArguments("tile", self.tile, rule)
         if self.columns < 1:
-            raise InvalidArguments("columns", self.columns, "expected the columns of a panel")
+            rule = "the columns of a panel must be at least 1, for example 32"
+            raise InvalidArguments("columns", self.columns, rule)
 
     def check(self, dims: tuple[int, ...]) -> None:
         """Weights of 3x3 taps, with or without groups."""

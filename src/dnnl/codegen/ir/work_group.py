@@ -85,6 +85,7 @@ class WorkGroup:
             found.linkage = "internal"
             found.align = max(vector.bits(element) // 8, self.groups.bank)
             found.type = ir.PointerType(addrspace=self.groups.memory)
+        assert found.value_type.count == count, "an array has one size"
         return found
 
     def place(self, array: ir.GlobalVariable, index: ir.Value) -> ir.Value:

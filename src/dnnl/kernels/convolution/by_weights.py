@@ -4,9 +4,9 @@ Its rows are channels of src, at one tap or at several, its columns are the chan
 
     diff_weights[tap, i, o] = sum over n, p of src[n, p * stride + tap, i] * diff_dst[n, p, o]
 
-What a tap is to a convolution, a pixel of diff_dst is here, and the other way round: the strides
-are those of taps, the dilations those of pixels. Sums are long and results are few. A work item
-holds the sums of some channels and all taps, and goes through the images rows by rows, so that both
+What a tap is to a convolution, a pixel of diff_dst is here, and vice versa: the strides are those
+of taps, the dilations those of pixels. Sums are long and results are few. A work item holds the
+sums of some channels and all taps, and goes through the images a few rows at a time, so that both
 operands come from memory once. If there are too few results for all threads, images are divided
 into parts whose sums are added up at the end.
 """
@@ -19,7 +19,7 @@ from math import prod
 
 from dnnl.codegen.epilogue.product_epilogue import Depth, core_type
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Operand
@@ -51,12 +51,10 @@ from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
-__all__ = ["WeightsGradient", "WeightsGradientConf", "build", "configure", "resolve"]
-
 _LINE = LINE // 4  # f32
 _USES = 42
-"""The products of each element of diff_dst, for each row of a tile, from which a copy in panels
-pays off: panels are read in one stream, rows at a stride of all channels."""
+"""diff_dst is copied into panels if each of its elements is used at least so many times for each
+row of a tile. Panels are read in one stream, rows at a stride of all channels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +81,8 @@ class WeightsGradientConf(ProductConf):
 
 
 def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
-    """Decide the layouts that are ``any``: f32 in blocks of a cache line of channels, whose pixels
-    follow each other; others with channels last. Output channels are last in weights."""
+    """Decide the layouts that are ``any``: f32 in blocks of a cache line of channels (nChw16c);
+    others with channels last. Output channels are last in weights."""
 
     def decided(desc: MemoryDesc, tag: str) -> MemoryDesc:
         return desc.with_tag(FormatTag(tag)) if desc.format_kind is FormatKind.any else desc
@@ -110,11 +108,8 @@ def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
 
 def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refusal:
     """Plan a gradient whose layouts are all decided (see :func:`resolve`)."""
-    src, diff_dst, diff_weights = problem.src, problem.diff_dst, problem.diff_weights
-    refusal = refuse_tensors(src, diff_dst, problem.diff_bias, diff_weights)
-    if refusal is None and not (src.data_type.is_float and diff_dst.data_type.is_float):
-        detail = f"gradients of {src.data_type} by {diff_dst.data_type}; floats have gradients"
-        refusal = Refusal(Reason.DATA_TYPE, detail)
+    src, diff_dst = problem.src, problem.diff_dst
+    refusal = refuse_tensors(src, diff_dst, problem.diff_bias, problem.diff_weights)
     if refusal is not None:
         return refusal
     dot = dot_of(isa, src.data_type, diff_dst.data_type, problem.narrow)

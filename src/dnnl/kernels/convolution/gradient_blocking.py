@@ -81,7 +81,8 @@ def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply,
     images, space = -(-problem.src.dims[0] // dot.group), problem.space
     dim = next((dim for dim, own in enumerate(space) if own.dst > 1), 2)
     own = space[dim]
-    # The sums of a block know only where padding begins, and the last pixels of their own rows.
+    # Rows are divided only if there is padding in front or none at all: one block cannot see
+    # padding behind the image.
     rows = own.dst if dim < 2 and (own.padding > 0 or not own.padded) else 1
     width = tile.vectors * isa.lanes
     panels, channels = -(-problem.outputs // width), problem.channels

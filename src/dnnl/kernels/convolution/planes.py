@@ -36,14 +36,17 @@ _LINE_NDIMS = 3
 def refuse(isa: Isa, problem: ConvolutionProblem) -> Refusal | None:
     """Why the convolution is no product of such matrices, or not a faster one."""
     if isa.lanes == 1 or _OF * max_rows(isa, _VECTORS) > _FILLED * isa.lanes:
-        return Refusal(Reason.ISA, f"tiles of {isa.name} fill the vectors of planes")
+        detail = f"{isa.name}, whose tiles of pixels fill vectors: brgemm is as fast"
+        return Refusal(Reason.ISA, detail)
     for desc in (problem.src, problem.weights):
         if desc.data_type is not DataType.f32:
             return Refusal(Reason.DATA_TYPE, f"{desc.data_type}; it takes f32")
     if problem.quantization != NONE:
         return Refusal(Reason.ATTRIBUTE, "scales and zero points")
     if FormatKind.any in (problem.src.format_kind, problem.dst.format_kind):
-        return Refusal(Reason.LAYOUT, "src or dst any; it takes planes, as nchw")
+        return Refusal(
+            Reason.LAYOUT, "src or dst with the layout any; it takes plain ones, as nchw"
+        )
     if _matrices(resolve(problem, isa)) is None:
         pixels = f"of {_LEAST_PIXELS} pixels and more"
         return Refusal(Reason.SHAPE, f"it takes 1x1 kernels, stride 1, planes {pixels}")

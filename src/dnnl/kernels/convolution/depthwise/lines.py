@@ -58,7 +58,8 @@ class Line:
         pairs = product(range(outputs), range(self.space.kernel))
         found = [pixel for pair in pairs if (pixel := self.reached(*pair)) is not None]
         least, most, step = min(found, default=0), max(found, default=0), self.advance(outputs)
-        first = max(0, -((least + self.start) // step))
+        count = -(-self.space.dst // outputs)
+        first = min(max(0, -((least + self.start) // step)), count)
         last = (self.space.src - 1 - self.start - most) // step + 1
         return first, max(first, min(last, self.space.dst // outputs))
 

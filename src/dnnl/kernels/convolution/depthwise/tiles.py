@@ -1,4 +1,4 @@
-"""Depthwise convolution in f32, several outputs of a row at a time.
+"""Depthwise convolution of channels in vectors, several outputs of a row at a time.
 
 A tile is a vector of channels of consecutive outputs. For each row of taps it loads the weights,
 then one pixel after the other, each of which contributes to several outputs::

@@ -32,7 +32,7 @@ def pays_off(problem: ConvolutionProblem, isa: Isa) -> bool:
     """Whether Winograd's algorithm takes less than the direct one."""
     pixels = problem.dst.dims[0] * prod(own.dst for own in problem.space)
     taps = problem.weights.nelems()
-    direct = pixels * taps // problem.groups + _far(taps, isa)
+    direct = pixels * taps + _far(taps, isa)
     return _cost(problem, best_tiling(problem, isa), isa) < direct
 
 

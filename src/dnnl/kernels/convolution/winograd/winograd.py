@@ -139,7 +139,7 @@ def _refuse_encoding(problem: ConvolutionProblem) -> Refusal | None:
     wanted = (problem.transposed, False)
     if isinstance(encoding, Winograd) and (encoding.rotated, encoding.exchanged) == wanted:
         return None
-    rule = "weights that were transformed for another propagation can be reordered"
+    rule = "a reorder to the weights_desc of this propagation transforms them"
     return Refusal(Reason.LAYOUT, f"{problem.weights}; {rule}")
 
 

@@ -31,9 +31,9 @@ class Product:
     ``taps`` has the axis of the kernel for each of them. Sums go over ``around``, then the taps,
     then ``inside``; the first axis of ``inside`` goes over ``segments``, if there are any.
 
-    A work item goes ``through`` all of some outer places. It sums one part after the other if sums
-    are ``cut``: along axes that a part has one iteration of. Taps are then those of a part, and
-    ``begins`` has for each dimension what the cut adds to the position in src.
+    A work item loops over the places ``through``. With ``cut`` it adds one part of K at a time: one
+    iteration of these axes. ``taps`` are then those of a part, and ``begins`` is the offset of the
+    part in src, for each dimension.
 
     Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
     ``k_stride`` is the stride between the k of a K group of weights, in elements; 0 if they are

@@ -18,8 +18,8 @@ from dnnl.kernels.product.unit.tiles import UnitTile
 
 @dataclass(frozen=True, eq=False)
 class KBlocks:
-    """``count`` blocks: one for each iteration of the axes ``cut``, or ``steps`` steps each of the
-    outermost level of ``line``, which has no taps; 0 steps are all."""
+    """Either one block for each iteration of the axes ``cut``, or blocks of ``steps`` iterations of
+    the outermost loop of ``line``; with 0 steps one block has all of K. There are ``count``."""
 
     cut: tuple[Axis, ...]
     line: list[Level]
@@ -33,6 +33,7 @@ class KBlocks:
         line = sums.merged([walk.level(axis) for axis in axes])
         whole = KBlocks(problem.cut, line, 0, prod(axis.extent for axis in problem.cut))
         wanted = problem.blocking.steps
+        assert not (wanted and problem.cut), "sums are cut along axes, or in steps"
         if not wanted:
             return whole
         steps, count = max(1, wanted // whole.k_groups_per_step), line[0].count or 0
