@@ -9,6 +9,7 @@ import random
 import shutil
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -20,7 +21,7 @@ import pytest
 import dnnl
 from dnnl import Arg, config, forks
 from dnnl.primitives import primitive as primitives
-from dnnl.primitives.cache import Cache
+from dnnl.primitives.cache import Cache, _Key
 from tests.forking import DONE, forked
 
 ENGINE = dnnl.Engine("cpu")
@@ -236,6 +237,34 @@ def test_a_bad_limit_is_an_error_every_time() -> None:
     for _ in range(3):
         with pytest.raises(dnnl.InvalidArguments):
             cache.get("key", lambda: 7)
+
+
+def test_an_interrupt_while_a_key_is_hashed_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A dictionary asks for the hash in the middle of a change."""
+    plain = _Key.__hash__
+    for number in range(12):
+        cache: Cache[int] = Cache(lambda: 3, lambda: 100, lambda value: value)
+        for key in (1, 2, 3):
+            cache.get(key, partial(int, key))
+        left = iter(range(number + 1))
+
+        def interrupted(self: _Key) -> int:
+            own = sys._getframe(1).f_code in (Cache.get.__code__, Cache._store.__code__)
+            if own and next(left, 0) == number:  # noqa: B023 - used in this iteration alone
+                raise KeyboardInterrupt
+            return plain(self)
+
+        monkeypatch.setattr(_Key, "__hash__", interrupted)
+        with suppress(KeyboardInterrupt):
+            cache.get(1, lambda: 1)
+            cache.get(4, lambda: 4)
+            cache.get(5, lambda: 5)
+        monkeypatch.setattr(_Key, "__hash__", plain)
+        for key in (6, 7, 1):
+            assert cache.get(key, partial(int, key))[0] == key
+        assert len(cache) == 3
 
 
 def test_an_interrupt_at_any_point_leaves_the_cache_to_others() -> None:

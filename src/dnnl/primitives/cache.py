@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from math import inf
 from threading import RLock
@@ -48,8 +47,9 @@ class Cache(Generic[V]):
     stored, of at most ``limit()`` bytes in all if ``size`` gives those of each; both are asked at
     each build. A child of a fork has what is complete.
 
-    Signals may come between any two lines. So locks are held by ``with`` alone, and nothing has to
-    be put in order behind them.
+    Signals may come between any two lines, and while a key is hashed. So locks are held by ``with``
+    alone, and nothing has to be put in order behind them: a dict changes at once, where an
+    OrderedDict that is interrupted by the hash of a key has keys without values.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Cache(Generic[V]):
     ) -> None:
         self._capacity, self._limit, self._size = capacity, limit, size
         self._lock = forks.Lock()
-        self._values: OrderedDict[_Key, V] = OrderedDict()  # the least recently used first
+        self._values: dict[_Key, V] = {}  # the least recently used first
         self._builds: WeakValueDictionary[_Key, _Build[V]] = WeakValueDictionary()
         forks.renew(self)
 
@@ -69,8 +69,8 @@ class Cache(Generic[V]):
         own = _Key(key)
         with self._lock.own:
             if own in self._values:
-                self._values.move_to_end(own)
-                return self._values[own], True
+                value = self._values[own] = self._values.pop(own)
+                return value, True
             found = self._builds.get(own)
             current: _Build[V] = _Build() if found is None else found
             self._builds[own] = current
@@ -87,10 +87,12 @@ class Cache(Generic[V]):
         capacity, limit, size = self._capacity(), self._limit(), self._size
         with self._lock.own:
             self._values[key] = value
-            total = 0 if size is None else sum(map(size, self._values.values()))
-            while self._values and (len(self._values) > capacity or total > limit):
-                _, dropped = self._values.popitem(last=False)
-                total -= 0 if size is None else size(dropped)
+            total = 0 if size is None else sum(map(size, tuple(self._values.values())))
+            for oldest in tuple(self._values):
+                if len(self._values) <= capacity and total <= limit:
+                    break
+                dropped = self._values.pop(oldest, None)
+                total -= 0 if size is None or dropped is None else size(dropped)
 
     def after_fork(self) -> None:
         """In a child of a fork: nobody is there any more to finish a build."""
