@@ -125,7 +125,7 @@ def test_wrong_descriptors() -> None:
     taps = (20, 18, 3, 3)
     for dims, kind, form, message in (
         (taps, "f32", (3, 16), r"tile = 3: expected 2 for F\(2x2, 3x3\) or 4"),
-        (taps, "f32", (4, 0), r"columns = 0: expected the columns of a panel"),
+        (taps, "f32", (4, 0), r"columns = 0: the columns of a panel must be at least 1"),
         (taps, "bf16", (4, 16), r"data_type = .*bf16.*: weights that Winograd's .* are f32"),
         ((20, 18, 5, 5), "f32", (4, 16), r"dims = .*: the encoding winograd is for weights"),
         ((20, 3, 3), "f32", (4, 16), r"dims = .*: the encoding winograd is for weights"),
