@@ -31,3 +31,14 @@ def test_sectors_are_filled(line: str, loads: tuple[int, int], stores: tuple[int
         own = found[kind].per_kib
         assert own[0] == pytest.approx(requests), found
         assert own[1] == pytest.approx(sectors, rel=0.05), found
+
+
+@pytest.mark.parametrize("skipped", [(4, 0), (0, 4), (8, 12)])
+def test_wide_accesses_are_aligned(skipped: tuple[int, int]) -> None:
+    """Tensors may begin at any element, and kernels must notice: processors would not mind."""
+    for line in (
+        "--reorder --stag=ab --dtag=ba 64x96",
+        "--reorder --stag=abcd --dtag=acdb 2x64x8x8",
+    ):
+        found = traffic(line, 256, skipped)
+        assert {kind: own.misaligned for kind, own in found.items()} == {"load": 0, "store": 0}

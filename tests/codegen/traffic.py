@@ -10,13 +10,12 @@ from __future__ import annotations
 import ctypes
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from llvmlite import binding as llvm
 
-from dnnl.codegen.ir.kernel import Kernel
 from dnnl.runtime.image import Phase
 from tests.replay.generate import recipe
 
@@ -39,11 +38,13 @@ _Note = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
 
 @dataclass(frozen=True)
 class Traffic:
-    """The requests of some items, the sectors that they touch, and the bytes that they want."""
+    """The requests of some items, the sectors that they touch, and the bytes that they want;
+    accesses at no multiple of their size are ``misaligned``."""
 
     requests: int
     sectors: int
     nbytes: int
+    misaligned: int
 
     @property
     def per_kib(self) -> tuple[float, float]:
@@ -59,15 +60,17 @@ class _Access:
     nbytes: int
 
 
-def traffic(line: str, items: int = 512) -> dict[str, Traffic]:
-    """The loads and stores of the first invocations of a case's first phase."""
+def traffic(line: str, items: int = 512, skipped: Sequence[int] = ()) -> dict[str, Traffic]:
+    """The loads and stores of the first invocations of a case's first phase, whose tensors begin so
+    many bytes behind an aligned address; by default none."""
     kernel = recipe(ROW, line).kernel()
     phase = kernel.phases[0]
     text, accesses = _noting(str(llvm.parse_assembly(str(kernel.module))))
     requests: Counter[str] = Counter()
     sectors: Counter[str] = Counter()
     nbytes: Counter[str] = Counter()
-    for together in _runs(text, kernel, phase, items):
+    misaligned: Counter[str] = Counter()
+    for together in _runs(text, phase, items, skipped or (0,) * len(phase.slots)):
         for (number, _), places in together.items():
             access = accesses[number]
             touched = {
@@ -78,7 +81,9 @@ def traffic(line: str, items: int = 512) -> dict[str, Traffic]:
             requests[access.kind] += 1
             sectors[access.kind] += len(touched)
             nbytes[access.kind] += access.nbytes * len(places)
-    return {kind: Traffic(requests[kind], sectors[kind], nbytes[kind]) for kind in requests}
+            misaligned[access.kind] += sum(place % access.nbytes != 0 for place in places)
+    counts = requests, sectors, nbytes, misaligned
+    return {kind: Traffic(*(count[kind] for count in counts)) for kind in requests}
 
 
 def _noting(text: str) -> tuple[str, list[_Access]]:
@@ -95,6 +100,7 @@ def _noting(text: str) -> tuple[str, list[_Access]]:
         lines.append(line)
     text = re.sub(r'target triple = ".*"', "", "\n".join(lines))
     text = re.sub(r" addrspace\(\d\)|spir_kernel |spir_func |convergent", "", text)
+    text = re.sub(r"align \d+", "align 1", text)  # what is misaligned is counted
     text = re.sub(r"attributes #\d+ = \{ *\}", "", text)
     for function, variable in _NUMBERS.items():
         body = f"{{ %value = load i64, ptr @{variable}\n ret i64 %value }}"
@@ -106,7 +112,7 @@ def _noting(text: str) -> tuple[str, list[_Access]]:
 
 
 def _runs(
-    text: str, kernel: Kernel, phase: Phase, items: int
+    text: str, phase: Phase, items: int, skipped: Sequence[int]
 ) -> Iterator[dict[tuple[int, int], list[int]]]:
     """The addresses of each request: of an access, and how often it came before in an item."""
     noted: list[tuple[int, int]] = []
@@ -124,7 +130,10 @@ def _runs(
     pointers = [ctypes.c_void_p] * len(phase.slots)
     run = ctypes.CFUNCTYPE(None, *pointers)(engine.get_function_address(phase.symbol))
     tensors = [np.zeros(2**27, np.uint8) for _ in phase.slots]
-    places = [-(-tensor.ctypes.data // _ALIGNMENT) * _ALIGNMENT for tensor in tensors]
+    places = [
+        -(-tensor.ctypes.data // _ALIGNMENT) * _ALIGNMENT + nbytes
+        for tensor, nbytes in zip(tensors, skipped, strict=True)
+    ]
     for first in range(0, items, TOGETHER):
         requests: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for item in range(first, first + TOGETHER):

@@ -9,6 +9,7 @@ import random
 import shutil
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -244,19 +245,21 @@ def test_an_interrupt_while_a_key_is_hashed_breaks_nothing(
 ) -> None:
     """A dictionary asks for the hash in the middle of a change."""
     plain = _Key.__hash__
+
+    def interrupted(left: Iterator[int]) -> Callable[[_Key], int]:
+        def of(self: _Key) -> int:
+            own = sys._getframe(1).f_code in (Cache.get.__code__, Cache._store.__code__)
+            if own and not next(left, 1):
+                raise KeyboardInterrupt
+            return plain(self)
+
+        return of
+
     for number in range(12):
         cache: Cache[int] = Cache(lambda: 3, lambda: 100, lambda value: value)
         for key in (1, 2, 3):
             cache.get(key, partial(int, key))
-        left = iter(range(number + 1))
-
-        def interrupted(self: _Key) -> int:
-            own = sys._getframe(1).f_code in (Cache.get.__code__, Cache._store.__code__)
-            if own and next(left, 0) == number:  # noqa: B023 - used in this iteration alone
-                raise KeyboardInterrupt
-            return plain(self)
-
-        monkeypatch.setattr(_Key, "__hash__", interrupted)
+        monkeypatch.setattr(_Key, "__hash__", interrupted(iter(range(number, -1, -1))))
         with suppress(KeyboardInterrupt):
             cache.get(1, lambda: 1)
             cache.get(4, lambda: 4)

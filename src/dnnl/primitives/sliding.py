@@ -12,6 +12,7 @@ from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
+from dnnl.kernels.convolution.direct import gradient_problem
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import ProductProblem
@@ -433,10 +434,7 @@ def _dense(bias: MemoryDesc) -> MemoryDesc:
 
 def exchanged(weights: MemoryDesc, desc: SlidingDesc) -> MemoryDesc:
     """The weights with their input channels in the place of their output channels."""
-    axes = list(range(weights.ndims))
-    first = weights.ndims - len(desc.strides) - 2
-    axes[first], axes[first + 1] = first + 1, first
-    return weights.permute_axes(axes)
+    return gradient_problem.exchanged(weights, weights.ndims - len(desc.strides) - 2)
 
 
 def decided(desc: AnySliding, problem: ProductProblem) -> AnySliding:

@@ -264,8 +264,8 @@ class Winograd(Encoding):
     @property
     def details(self) -> tuple[int, ...]:
         """The size of a tile, the columns of a panel, and what was done before if anything was."""
-        turned = (int(self.rotated), int(self.exchanged))
-        return (self.tile, self.columns, *(turned if any(turned) else ()))
+        changes = (int(self.rotated), int(self.exchanged))
+        return (self.tile, self.columns, *(changes if any(changes) else ()))
 
     def permuted(self, perm: tuple[int, ...]) -> Winograd | None:
         """Channels may be exchanged."""

@@ -30,7 +30,7 @@ from dnnl.codegen.nest.point import Point
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.direct.compute import channel_block
-from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
+from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient, exchanged
 from dnnl.kernels.convolution.gradient_blocking import Cut, cut_sums
 from dnnl.kernels.product.base.blocking import Blocking
 from dnnl.kernels.product.base.pixel_tiles import Spatial
@@ -140,7 +140,7 @@ def _plan(problem: WeightsGradient, isa: Isa, dot: Multiply) -> WeightsGradientC
     cut = cut_sums(problem, isa, tile, dot, block)
     core = core_type(dot, diff_weights.data_type, NONE, bare=True)
     dst: Argument = (of_weights, diff_weights)
-    if cut.parts > 1 or not _stores(problem, vectors * isa.lanes):
+    if cut.parts > 1 or not _stores(problem):
         kernel = (own.kernel for own in problem.space)
         dims = (cut.image_parts, cut.row_parts, problem.groups, *kernel)
         dst = scratchpad.take(MemoryDesc((*dims, problem.channels, problem.outputs), core))
@@ -178,15 +178,12 @@ def _is_pointwise(problem: WeightsGradient) -> bool:
 def _exchanged(problem: WeightsGradient) -> WeightsGradient:
     """The gradient with diff_dst as src and vice versa, as it may be for single pixels. Of operands
     in K groups src alone is always copied: that should be the smaller one."""
-    first = 1 if problem.grouped else 0
-    axes = list(range(problem.diff_weights.ndims))
-    axes[first], axes[first + 1] = first + 1, first
     of_src, of_dst, of_weights = problem.arguments
     return replace(
         problem,
         src=problem.diff_dst,
         diff_dst=problem.src,
-        diff_weights=problem.diff_weights.permute_axes(tuple(axes)),
+        diff_weights=exchanged(problem.diff_weights, 1 if problem.grouped else 0),
         arguments=(of_dst, of_src, of_weights),
         of_src=not problem.of_src,
     )
@@ -265,7 +262,7 @@ def _rows(channels: int, isa: Isa, vectors: int, dot: Multiply) -> int:
     return most if channels * 2 <= most else even_rows(channels, most)
 
 
-def _stores(problem: WeightsGradient, width: int) -> bool:
+def _stores(problem: WeightsGradient) -> bool:
     """Whether the product writes diff_weights in place, in vectors of either channels."""
     desc, first = problem.diff_weights, 1 if problem.grouped else 0
     if desc.data_type.bits < 8 or desc.inner_blocks or desc.dims != desc.padded_dims:

@@ -7,12 +7,21 @@ multiple of the stride apart, both read pixels that are apart by a constant.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from math import gcd
 
 from dnnl.codegen.ir.builder import I64, Emitter, Value, i64
 from dnnl.kernels.product.base.pixel_tiles import Span, Spatial
+
+Meets = dict[int, list[tuple[int, int]]]
+"""The outputs of a tile that each pixel contributes to, with the taps that read it there."""
+
+
+def everywhere(_pixel: int) -> bool:
+    """What is inside of src for tiles that miss no pixel."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,20 @@ class Line:
             return output * own.stride + tap * own.dilation
         pixel, between = divmod(output + own.padding - tap * own.dilation, own.stride)
         return None if between else pixel
+
+    def meets(self, outputs: int, inside: Callable[[int], bool]) -> Meets:
+        """The pixels ``inside`` that a tile of so many ``outputs`` reads."""
+        found: Meets = {}
+        for output, tap in product(range(outputs), range(self.space.kernel)):
+            pixel = self.reached(output, tap)
+            if pixel is not None and inside(pixel):
+                found.setdefault(pixel, []).append((output, tap))
+        return found
+
+    def inside(self, number: int, outputs: int) -> Callable[[int], bool]:
+        """Whether a pixel of tile ``number`` is in src, as `meets` asks."""
+        before = self.advance(number * outputs) + self.start
+        return lambda pixel: 0 <= before + pixel < self.space.src
 
     def advance(self, outputs: int) -> int:
         """The distance of the pixels that outputs read which are ``outputs`` apart, a multiple of

@@ -33,7 +33,7 @@ from dnnl.codegen.memory.place import Place
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import Tile
 from dnnl.kernels.convolution.depthwise import factors
-from dnnl.kernels.convolution.depthwise.lines import Line, Taps
+from dnnl.kernels.convolution.depthwise.lines import Line, Meets, Taps, everywhere
 from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, RowsTensors, three
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
@@ -47,9 +47,6 @@ _MOST_STRIDE = 4
 _MOST_TAPS = 64  # of a depth, all of which are unrolled
 _MOST_LINES = 2**12  # multiplications that are unrolled
 _ITEMS = 64  # at least, where there are so many bands
-
-Meets = dict[int, list[tuple[int, int]]]
-"""The (output, tap) pairs of each pixel of a line that a tile reads."""
 
 
 @dataclass(frozen=True)
@@ -238,32 +235,21 @@ class _PlanesWriter:
     def _part(self, dim: int, number: int, outputs: int) -> _Part:
         """A tile at a known position."""
         line = self.lines[dim]
-        before = line.advance(number * outputs) + line.start
-        count = min(outputs, line.space.dst - number * outputs)
-
-        def inside(pixel: int) -> bool:
-            return 0 <= before + pixel < line.space.src
-
+        count, inside = (
+            min(outputs, line.space.dst - number * outputs),
+            line.inside(number, outputs),
+        )
         return _Part(i64(number), count, self._meets(dim, count, inside), inside)
 
     def _inner_part(self, dim: int, number: Value, outputs: int) -> _Part:
         """A full tile that misses no pixel."""
-
-        def inside(_pixel: int) -> bool:
-            return True
-
-        return _Part(number, outputs, self._meets(dim, outputs, inside), inside)
+        return _Part(number, outputs, self._meets(dim, outputs, everywhere), everywhere)
 
     def _meets(self, dim: int, outputs: int, inside: Callable[[int], bool]) -> Meets:
         """What the rows of a tile read, or the first lanes of its vectors."""
-        line, meets = self.lines[dim], Meets()
         if dim == 2:  # some lanes may be inside
-            outputs, inside = self.strips, lambda _pixel: True
-        for output, tap in product(range(outputs), range(line.space.kernel)):
-            pixel = line.reached(output, tap)
-            if pixel is not None and inside(pixel):
-                meets.setdefault(pixel, []).append((output, tap))
-        return meets
+            outputs, inside = self.strips, everywhere
+        return self.lines[dim].meets(outputs, inside)
 
     def _tile(self, plane: _Plane, rows: _Part, columns: _Part) -> None:
         e, zero = self.e, vector.splat_constant(self._kind(F32), 0.0)
@@ -360,14 +346,14 @@ class _PlanesWriter:
         for first in range(0, len(sums), strips):
             vectors = sums[first : first + strips]
             in_order += interleave.interleave(e, vectors) if strips > 1 else vectors
-        each, kept = len(in_order) // rows.outputs, -(-columns.outputs // lanes)
-        cells = [value for n, value in enumerate(in_order) if n % each < kept]
+        each, used = len(in_order) // rows.outputs, -(-columns.outputs // lanes)
+        cells = [value for n, value in enumerate(in_order) if n % each < used]
         begin = e.mul(rows.number, self.conf.rows)
         inside = Bound(self.across, self.lines[2].space.dst)
-        full = columns.outputs == lanes * kept
+        full = columns.outputs == lanes * used
 
         def place_of(number: Value, core: Type) -> Place:
-            row, strip = e.divmod(number, kept)
+            row, strip = e.divmod(number, used)
             here = {
                 self.height: e.add(begin, row),
                 self.vector: e.add(e.mul(columns.number, self.outputs // lanes), strip),
@@ -384,7 +370,7 @@ class _PlanesWriter:
                 core=core,
             )
 
-        self.tensors.finish.store(Tile(kept, tuple(cells)), partial(place_of))
+        self.tensors.finish.store(Tile(used, tuple(cells)), partial(place_of))
 
 
 def _element(operand: Operand) -> Type:

@@ -39,7 +39,7 @@ from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import Tile, TileShape
 from dnnl.kernels.convolution.depthwise import factors
-from dnnl.kernels.convolution.depthwise.lines import Line, Taps
+from dnnl.kernels.convolution.depthwise.lines import Line, Meets, Taps, everywhere
 from dnnl.kernels.convolution.depthwise.rows import (
     DepthwiseRowsConf,
     DepthwiseRowsWriter,
@@ -60,9 +60,6 @@ _MOST_TAPS = 16  # of a row, which is unrolled
 _MOST_BORDERS = 4  # tiles, which are unrolled
 _MOST_LINES = 2**12  # multiplications that are unrolled for them
 _ITEMS = 64  # at least, where there are so many rows of panels
-
-Meets = dict[int, list[tuple[int, int]]]
-"""The (output, tap) pairs of each pixel of a row that a tile reads."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +265,7 @@ class _TilesWriter(DepthwiseRowsWriter):
             self._at(row, number)
 
         def inner(number: Value) -> None:
-            self._tile(row, number, places, lambda _pixel: True)
+            self._tile(row, number, places, everywhere)
 
         e.loop(i64(first), i64(last), inner, unroll=False, name="tile")
         for number in range(last, count):
@@ -277,21 +274,13 @@ class _TilesWriter(DepthwiseRowsWriter):
     def _at(self, row: _Row, number: int) -> None:
         """A tile at a known position, for which it is known which taps are inside."""
         width, places, line = self.space[2], self.conf.places, self.lines[2]
-        before = line.advance(number * places) + line.start
-
-        def inside(pixel: int) -> bool:
-            return 0 <= before + pixel < width.src
-
-        self._tile(row, i64(number), min(places, width.dst - number * places), inside)
+        count = min(places, width.dst - number * places)
+        self._tile(row, i64(number), count, line.inside(number, places))
 
     def _tile(self, row: _Row, number: Value, places: int, inside: Callable[[int], bool]) -> None:
         """The outputs of a tile in all panels, with the taps of a row whose pixels are
         ``inside``."""
-        meets: Meets = {}
-        for output, tap in product(range(places), range(self.space[2].kernel)):
-            pixel = self.lines[2].reached(output, tap)
-            if pixel is not None and inside(pixel):
-                meets.setdefault(pixel, []).append((output, tap))
+        meets = self.lines[2].meets(places, inside)
 
         def of_panel(panel: _Panel) -> None:
             self._sum(row, panel, number, places, meets)

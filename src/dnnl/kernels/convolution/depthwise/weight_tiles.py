@@ -32,16 +32,13 @@ from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise import factors
-from dnnl.kernels.convolution.depthwise.lines import Line, Taps
+from dnnl.kernels.convolution.depthwise.lines import Line, Meets, Taps, everywhere
 from dnnl.kernels.convolution.depthwise.rows import three
 from dnnl.kernels.convolution.depthwise.weight_plan import Tiles
 from dnnl.kernels.convolution.direct.compute import activation_index
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.runtime.image import Phase
-
-Meets = dict[int, list[tuple[int, int]]]
-"""The (output, tap) pairs of each pixel of a row that a tile reads."""
 
 
 def emit(
@@ -320,12 +317,11 @@ class _Writer:
         first, last = line.inner(places)
 
         def at(number: int) -> Values:
-            before = line.advance(number * places) + line.start
             size = min(places, width.dst - number * places)
-            return tile(i64(number), size, lambda at: 0 <= before + at < width.src, sums)
+            return tile(i64(number), size, line.inside(number, places), sums)
 
         def inner(number: Value, *carried: Value) -> Values:
-            return tile(number, places, lambda _at: True, carried)
+            return tile(number, places, everywhere, carried)
 
         for number in range(first):
             sums = at(number)
@@ -341,11 +337,7 @@ class _Writer:
         def tile(
             number: Value, places: int, inside: Callable[[int], bool], carried: Values
         ) -> Values:
-            meets: Meets = {}
-            for output, tap in product(range(places), range(self.kernel[2])):
-                at = self.lines[2].reached(output, tap)
-                if at is not None and inside(at):
-                    meets.setdefault(at, []).append((output, tap))
+            meets = self.lines[2].meets(places, inside)
             return self._tile(row, taps, number, meets, carried)
 
         return self._each_tile(sums, tile)

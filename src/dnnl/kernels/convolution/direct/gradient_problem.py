@@ -10,6 +10,13 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 
+def exchanged(weights: MemoryDesc, first: int) -> MemoryDesc:
+    """The weights with output and input channels, dimension ``first`` and the next, exchanged."""
+    axes = list(range(weights.ndims))
+    axes[first], axes[first + 1] = first + 1, first
+    return weights.permute_axes(axes)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WeightsGradient:
     """diff_weights[o, i, k] = sum over images n and outputs p of
