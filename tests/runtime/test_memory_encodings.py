@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dnnl
-from dnnl import Engine, InvalidArguments, Memory, MemoryDesc
+from dnnl import Engine, InvalidArguments, Memory, MemoryDesc, reorder
 
 ENGINE = Engine("cpu")
 DENSE = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [5, 0, -1, 0]], np.float32)
@@ -156,3 +156,16 @@ def test_operations_that_take_no_encoding_say_so(desc: MemoryDesc) -> None:
     add = dnnl.EltwiseDesc.forward("forward_inference", "eltwise_relu", plain, plain)
     with pytest.raises(dnnl.Unimplemented, match="SRC_1 is"):
         dnnl.PrimitiveDesc(add, ENGINE, attr)
+
+
+def test_one_buffer_of_transformed_weights_has_bytes() -> None:
+    """They can be saved and loaded; elements are written by reorders alone."""
+    desc = MemoryDesc.winograd((8, 4, 3, 3), "f32", 4, 8)
+    taps = np.random.default_rng(3).standard_normal((8, 4, 3, 3), np.float32)
+    memory, again = (Memory(desc, Engine("cpu")) for _ in range(2))
+    reorder(Memory.from_numpy(taps), memory)
+    assert memory.data.shape == (desc.size,)
+    again.write(memory.read())
+    assert np.array_equal(again.numpy(), memory.numpy())
+    with pytest.raises(InvalidArguments, match="transformed or indexed; reorder from a plain one"):
+        memory.fill(taps)

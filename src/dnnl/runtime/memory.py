@@ -167,7 +167,7 @@ class Memory(Value):
 
     def _need_one_buffer(self, what: str) -> None:
         """Raise for a tensor of several buffers."""
-        if self._parts:
+        if len(self._parts) > 1:
             rule = f"this tensor has {len(self._parts)} buffers"
             raise InvalidArguments(what, str(self.desc), rule, "each of memory.parts has one")
 
@@ -215,7 +215,11 @@ class Memory(Value):
 
         They are converted to the data type as NumPy does.
         """
-        self._need_one_buffer("memory.fill()")
+        if self._parts:
+            rule = "the elements of this tensor are transformed or indexed"
+            raise InvalidArguments(
+                "memory.fill()", str(self.desc), rule, "reorder from a plain one"
+            )
         source = array_of(array)
         if source.shape != self.desc.dims or source.dtype.kind == "c":
             rule = f"expected real numbers of the shape {self.desc.dims}"
