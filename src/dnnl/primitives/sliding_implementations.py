@@ -6,7 +6,7 @@ from functools import partial
 
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.kernels.convolution import by_weights, planes
+from dnnl.kernels.convolution import by_weights, grouped, planes
 from dnnl.kernels.convolution import transposed as transposed_kernel
 from dnnl.kernels.convolution.depthwise import by_weights as depthwise_by_weights
 from dnnl.kernels.convolution.depthwise import depthwise
@@ -26,6 +26,7 @@ def sliding_implementations(*, transposed: bool) -> tuple[Implementation, ...]:
     of_weights = ("depthwise", depthwise_by_weights), ("brgemm", by_weights)
     return (
         *(Implementation("depthwise", partial(_depthwise, transposed=t), p) for p, t in passes),
+        *(Implementation("grouped", partial(_grouped, transposed=t), p) for p, t in passes),
         Implementation("planes", _planes, FORWARD | BY_DATA),
         *(Implementation("brgemm", partial(_brgemm, transposed=t), p) for p, t in passes),
         *winograd_implementations(*(_problem(transposed=t) for _, t in passes)),
@@ -60,4 +61,12 @@ def _depthwise(
 ) -> Plan | Refusal:
     build = transposed_kernel.build_depthwise if transposed else depthwise.build
     known = depthwise.resolve, depthwise.configure, build, depthwise.refuse
+    return plan(desc, attr, isa, _problem(transposed=transposed), *known)
+
+
+def _grouped(
+    desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa, *, transposed: bool
+) -> Plan | Refusal:
+    build = grouped.build_transposed if transposed else grouped.build
+    known = grouped.resolve, grouped.configure, build, partial(grouped.refuse, isa)
     return plan(desc, attr, isa, _problem(transposed=transposed), *known)

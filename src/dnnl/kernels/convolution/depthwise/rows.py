@@ -24,6 +24,7 @@ from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import TileShape
 from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.depthwise.groups import DEPTHWISE, Groups
 from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.store import Columns
@@ -50,6 +51,11 @@ class DepthwiseRowsConf(ABC):
     scratchpad: int
 
     @property
+    def groups(self) -> Groups:
+        """What the outputs in a vector read."""
+        return DEPTHWISE
+
+    @property
     def summary(self) -> PlanSummary:
         """The decisions, for `dnnl explain`."""
         return PlanSummary(self.multiply, copies_in=self.copies_in)
@@ -61,11 +67,13 @@ class DepthwiseRowsConf(ABC):
 
 @dataclass(frozen=True)
 class RowsWalk:
-    """The axes of dst: images, places and channels."""
+    """The axes of dst: images, places and channels; ``source`` are those of src that the channels
+    read, in words."""
 
     batch: Axis
     places: tuple[Axis, Axis, Axis]
     columns: Columns
+    source: Columns
 
     @staticmethod
     def of(conf: DepthwiseRowsConf, isa: Isa) -> RowsWalk:
@@ -76,7 +84,8 @@ class RowsWalk:
             for space, name in zip(problem.space, ("od", "oh", "ow"), strict=True)
         )
         columns = Columns.of(problem.groups, TileShape(1, conf.vectors), isa.lanes)
-        return RowsWalk(Axis(problem.dst.dims[0], "n"), (depth, height, width), columns)
+        source = conf.groups.source(columns)
+        return RowsWalk(Axis(problem.dst.dims[0], "n"), (depth, height, width), columns, source)
 
     @property
     def items(self) -> tuple[Axis, ...]:
@@ -101,17 +110,19 @@ class RowsTensors:
         channel: Affine,
         there: list[Affine],
         arguments: Arguments,
+        read: Affine | None = None,
     ) -> RowsTensors:
-        """The tensors of a problem at a channel of an image, dst at the pixel ``there``."""
+        """The tensors of a problem at a channel of an image, dst at the pixel ``there``, src at the
+        channel ``read`` if that is another."""
         problem, zeros = conf.problem, [ZERO] * 3
         of_src, _, of_dst = problem.arguments
 
-        def activation(arg: int, desc: MemoryDesc, at: list[Affine]) -> Operand:
-            index = activation_index(desc, image, (channel,), at)
+        def activation(arg: int, desc: MemoryDesc, c: Affine, at: list[Affine]) -> Operand:
+            index = activation_index(desc, image, (c,), at)
             return Operand(arguments.slot(arg), desc, index)
 
-        src = activation(of_src, problem.src, zeros)
-        dst = activation(of_dst, problem.dst, there)
+        src = activation(of_src, problem.src, channel if read is None else read, zeros)
+        dst = activation(of_dst, problem.dst, channel, there)
         slot, desc = conf.weights
         index = weights_index(desc, True, channel, ZERO, ZERO, zeros)
         weights = Operand(arguments.slot(slot), desc, index)
@@ -151,8 +162,9 @@ class DepthwiseRowsWriter(ABC):
         self.space = conf.problem.space
         self.walk = RowsWalk.of(conf, module.isa)
         there = list(map(Affine.of, self.walk.places))
-        image = Affine.of(self.walk.batch)
-        self.tensors = RowsTensors.of(conf, image, self.walk.columns.form, there, arguments)
+        image, read = Affine.of(self.walk.batch), self.walk.source.form * conf.groups.together
+        form = self.walk.columns.form
+        self.tensors = RowsTensors.of(conf, image, form, there, arguments, read)
         problem = conf.problem
         entry = symbol(name, (problem.src, problem.weights, problem.dst), module.isa)
         self.function = PhaseFunction.of(module, entry, self.tensors.operands)

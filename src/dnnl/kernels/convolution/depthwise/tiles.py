@@ -22,7 +22,7 @@ A transposed convolution differs in which pixels an output reads. With stride 2:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -39,6 +39,7 @@ from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import Tile, TileShape
 from dnnl.kernels.convolution.depthwise import factors
+from dnnl.kernels.convolution.depthwise.groups import DEPTHWISE, Groups
 from dnnl.kernels.convolution.depthwise.lines import Line, Meets, Taps, everywhere
 from dnnl.kernels.convolution.depthwise.rows import (
     DepthwiseRowsConf,
@@ -49,6 +50,7 @@ from dnnl.kernels.convolution.depthwise.rows import (
 )
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.store import Columns, Store
+from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
 from dnnl.runtime.image import Phase
@@ -64,16 +66,40 @@ _ITEMS = 64  # at least, where there are so many rows of panels
 
 @dataclass(frozen=True)
 class DepthwiseTilesConf(DepthwiseRowsConf):
-    """A tile has ``places`` consecutive outputs."""
+    """A tile has ``places`` consecutive outputs. Weights have one dimension of all outputs, and the
+    channels of a group as inputs."""
 
     places: int
+    shared: Groups
+
+    @property
+    def groups(self) -> Groups:
+        """What the outputs in a vector read."""
+        return self.shared
+
+    @property
+    def summary(self) -> PlanSummary:
+        """The decisions, for `dnnl explain`."""
+        channels = self.groups.channels
+        shared = f"outputs of several groups share a vector, each of {channels} channels of src"
+        cut = "" if self.groups is DEPTHWISE else shared
+        return PlanSummary(self.multiply, copies_in=self.copies_in, cut=cut)
 
     def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
         return _TilesWriter(module, name, self, arguments).phase()
 
 
-def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
-    """The configuration of a depthwise convolution, or None if it is left to nests."""
+def plan(
+    problem: ConvolutionProblem,
+    isa: Isa,
+    groups: Groups = DEPTHWISE,
+    scratchpad: Scratchpad | None = None,
+) -> DepthwiseTilesConf | None:
+    """The configuration of a depthwise convolution, or None if it is left to nests.
+
+    Each output may be a group of its own that shares its channels with others of ``groups``, and
+    has weights in vectors. ``scratchpad`` has what was copied before.
+    """
     src, weights, dst = problem.src, problem.weights, problem.dst
     if isa.lanes == 1 or dst.has_zero_dim:
         return None
@@ -85,22 +111,33 @@ def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
     ):
         return None
     width = Line(problem.space[2], problem.transposed)
-    places = _places(width, isa)
+    places = _places(width, isa, groups.words)
     if places is None or width.space.kernel > _MOST_TAPS:
         return None
-    scratchpad = Scratchpad()
+    scratchpad = scratchpad or Scratchpad()
     read: Argument = (problem.arguments[1], weights)
-    if not _in_vectors(weights, 0, isa):
+    if groups is DEPTHWISE and not in_vectors(weights, 0, isa.lanes):
         letters = "bcdefg"[: weights.ndims - 1]
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
-    if not all(_in_vectors(desc, 1, isa) and _whole(desc, isa) for desc in (src, dst)):
+    given = isa.lanes * groups.channels // groups.outputs
+    if not all(in_vectors(desc, 1, lanes) for desc, lanes in ((src, given), (dst, isa.lanes))):
         return None
-    dot = factors.multiply_of(isa, (src.data_type, weights.data_type))
+    if not (_whole(src, isa) and _whole(dst, isa)):
+        return None
+    dot = factors.multiply_of(isa, types)
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(dot, dst.data_type, problem.quantization, bare=bare)
     vectors = _vectors(problem.groups, width, places, isa)
     return DepthwiseTilesConf(
-        problem, read, dot, core, vectors, tuple(scratchpad.copies), scratchpad.size, places
+        problem,
+        read,
+        dot,
+        core,
+        vectors,
+        tuple(scratchpad.copies),
+        scratchpad.size,
+        places,
+        groups,
     )
 
 
@@ -112,7 +149,7 @@ def _vectors(channels: int, width: Line, places: int, isa: Isa) -> int:
     return 2 if wide and used < isa.registers else 1
 
 
-def _places(width: Line, isa: Isa) -> int | None:
+def _places(width: Line, isa: Isa, words: int) -> int | None:
     """The outputs of a tile, which share registers with a row of weights; None if too many tiles
     would have borders, or the stride of a transposed convolution is longer."""
     own = width.space
@@ -124,13 +161,13 @@ def _places(width: Line, isa: Isa) -> int | None:
             return None
     inner, last = width.inner(places)
     borders = inner + -(-own.dst // places) - last
-    written = (borders + 1) * places * own.kernel
+    written = (borders + 1) * places * own.kernel * words
     return places if borders <= _MOST_BORDERS and written <= _MOST_LINES else None
 
 
-def _in_vectors(desc: MemoryDesc, dim: int, isa: Isa) -> bool:
+def in_vectors(desc: MemoryDesc, dim: int, lanes: int) -> bool:
     """Whether vectors of elements along ``dim`` are contiguous, at affine offsets."""
-    columns = Columns.of(desc.dims[dim], TileShape(1, 1), isa.lanes)
+    columns = Columns.of(desc.dims[dim], TileShape(1, 1), lanes)
     index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
     index[dim] = columns.form
     form = linear_offset(desc, index)
@@ -161,11 +198,12 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel of a row: its position, the masks of lanes that are channels in its vectors, and the
-    addresses that the first tap reads in src and in weights."""
+    """A panel of a row: its position, and of src and of weights the masks of lanes that exist in
+    its vectors and the address that the first tap reads."""
 
     env: Env
-    masks: tuple[vector.Mask, ...]
+    src_masks: tuple[vector.Mask, ...]
+    weight_masks: tuple[vector.Mask, ...]
     src: Value
     weights: Value
 
@@ -195,7 +233,9 @@ class _TilesWriter(DepthwiseRowsWriter):
             banded=False,
         )
         *rows, panel = self.walk.items
-        self.in_pixels = self._form(self.tensors.src).stride(panel) == columns.width
+        self.groups = conf.groups
+        self.width = self.walk.source.width * self.groups.together
+        self.in_pixels = self._form(self.tensors.src).stride(panel) == self.width
         least = -(-_ITEMS // prod(axis.extent for axis in rows)) if self.in_pixels else panel.extent
         self.each = -(-panel.extent // min(panel.extent, least))
         self.part = Axis(-(-panel.extent // self.each), "part")
@@ -243,12 +283,13 @@ class _TilesWriter(DepthwiseRowsWriter):
 
     def _panel(self, row: _Row, number: Value, channels: int) -> _Panel:
         e, env = self.e, {**row.env, self.walk.columns.panel: number}
-        masks = self.walk.columns.masks(channels)
+        words = channels // self.groups.outputs * self.groups.words
+        masks = self.walk.source.masks(words), self.walk.columns.masks(channels)
         places = []
         for operand, more in ((self.tensors.src, row.src), (self.tensors.weights, row.weights)):
             at = e.add(self._form(operand).along(env).emit(e, env), more)
             places.append(e.element(self.pointers[operand], at, storage(operand.data_type).element))
-        return _Panel(env, masks, *places)
+        return _Panel(env, *masks, *places)
 
     @staticmethod
     def _form(operand: Operand) -> Affine:
@@ -305,7 +346,11 @@ class _TilesWriter(DepthwiseRowsWriter):
             ):
                 there = e.add(there, e.mul(tap, taps.step * step))
                 own = e.add(own, e.mul(tap, taps.tap_step * wide))
-            return self._of_taps(panel, there, own, meets, sums)
+            channel = self.conf.weights[1].strides[2]
+            for word in range(self.groups.words):
+                first = e.add(own, i64(word * channel))
+                sums = self._of_taps(panel, there, first, meets, word, sums)
+            return sums
 
         def of_depth(d: Value, *sums: Value) -> Values:
             within = partial(of_height, d)
@@ -327,7 +372,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         ahead = (space.kernel - 1) * space.dilation + space.stride
         if line.transposed:
             ahead = 1
-        element, width = storage(src.data_type).element, self.walk.columns.width
+        element, width = storage(src.data_type).element, self.width
         for pixel in range(max(1, self.lines[2].advance(places))):
             for first in range(0, width, LINE // src.data_type.size):
                 at = ahead * self.steps[1] + pixel * self.steps[2] + first
@@ -335,9 +380,10 @@ class _TilesWriter(DepthwiseRowsWriter):
                 vector.prefetch(e, place, second_level=True)
 
     def _of_taps(
-        self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values
+        self, panel: _Panel, there: Value, own: Value, meets: Meets, word: int, sums: Values
     ) -> Values:
-        """The sums with a row of taps: pixels from ``there`` on and weights from ``own`` on."""
+        """The sums with a row of taps: a word of the pixels from ``there`` on, and its weights from
+        ``own`` on. Pixels are loaded again for each word, which takes no registers."""
         e, results, vectors = self.e, list(sums), range(self.conf.vectors)
         src, weights = self.tensors.src, self.tensors.weights
         pixels, first = (
@@ -346,11 +392,10 @@ class _TilesWriter(DepthwiseRowsWriter):
         )
         taps = {tap for met in meets.values() for _, tap in met}
         loaded = {
-            tap: self._load(panel, weights, first, tap * self.weight_steps[2])
-            for tap in sorted(taps)
+            tap: self._weights(panel, first, tap * self.weight_steps[2]) for tap in sorted(taps)
         }
         for at in sorted(meets):
-            pixel = self._load(panel, src, pixels, at * self.steps[2])
+            pixel = self._pixel(panel, pixels, at * self.steps[2], word)
             if self.shift is not None:
                 pixel = [e.b.fsub(value, self.shift) for value in pixel]
             for (output, tap), v in product(meets[at], vectors):
@@ -360,14 +405,36 @@ class _TilesWriter(DepthwiseRowsWriter):
                 )
         return tuple(results)
 
-    def _load(self, panel: _Panel, operand: Operand, start: Value, offset: int) -> list[Value]:
-        """The channels of a panel as factors."""
+    def _weights(self, panel: _Panel, first: Value, offset: int) -> list[Value]:
+        """The weights of a tap as factors."""
+        lanes, operand = self.e.isa.lanes, self.tensors.weights
+        found = self._load(operand, lanes, panel.weight_masks, first, offset)
+        return [self._factor(operand, stored) for stored in found]
+
+    def _pixel(self, panel: _Panel, first: Value, offset: int, word: int) -> list[Value]:
+        """A word of a pixel as factors."""
+        lanes, operand = self.walk.source.lane.extent, self.tensors.src
+        found = self._load(operand, lanes, panel.src_masks, first, offset)
+        return [self._factor(operand, self.groups.spread(self.e, stored, word)) for stored in found]
+
+    def _load(
+        self,
+        operand: Operand,
+        lanes: int,
+        masks: tuple[vector.Mask, ...],
+        start: Value,
+        offset: int,
+    ) -> Iterator[Value]:
+        """The stored vectors of a panel."""
         step = self._form(operand).stride(self.walk.columns.vector)
-        element, found = storage(operand.data_type).element, []
-        for v, mask in enumerate(panel.masks):
-            place = self.e.element(start, i64(offset + v * step), element)
-            found.append(factors.load(self.e, self.conf.multiply, operand.data_type, place, mask))
-        return found
+        kind = vector.vector_type(self.groups.element(operand.data_type), lanes)
+        for v, mask in enumerate(masks):
+            at = i64(offset + v * step)
+            place = self.e.element(start, at, storage(operand.data_type).element)
+            yield vector.load(self.e, place, kind, mask)
+
+    def _factor(self, operand: Operand, stored: Value) -> Value:
+        return self.groups.factor(self.e, self.conf.multiply, operand.data_type, stored)
 
     def _shift(self) -> Value | None:
         """The zero point of src in all lanes, if it has one."""

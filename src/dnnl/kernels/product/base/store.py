@@ -38,6 +38,10 @@ class Columns:
         panel = Axis(-(-count // (tile.vectors * lanes)), "panel")
         return Columns(count, panel, Axis(tile.vectors, "vector"), Axis(lanes, "lane"))
 
+    def of_lanes(self, count: int, lanes: int) -> Columns:
+        """So many other columns in the same panels and vectors, ``lanes`` to a vector."""
+        return Columns(count, self.panel, self.vector, Axis(lanes, "lane"))
+
     @property
     def width(self) -> int:
         """The number of columns of a panel."""

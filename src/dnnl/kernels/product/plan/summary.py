@@ -18,8 +18,8 @@ class PlanSummary:
 
     ``pairs`` says that panels of small weights may be multiplied by pairs of bytes. ``packed_from``
     is the type of weights that threads pack into panels on the fly, None if they do not. ``cut``
-    says how sums are divided among work items, if they are. ``operations`` are the multiplications
-    and additions of the products, 0 if they are those of the operation.
+    says how sums are divided among work items, or groups among lanes, if they are. ``operations``
+    are the multiplications and additions of the products, 0 if they are those of the operation.
     """
 
     multiply: Multiply
