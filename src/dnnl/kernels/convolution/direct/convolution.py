@@ -318,22 +318,15 @@ def plan(
     read = border.copy[1] if border else src[1]
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(dot, problem.dst.data_type, problem.quantization, bare=bare)
+    panels = _panels(problem, read, dot, isa).with_data_type(dot.b)
+    if weights[1] != panels:
+        weights = scratchpad.copy(weights, panels)
     direct = _walkable(problem, problem.dst, problem.outputs) and _in_vectors(problem)
     direct &= problem.dst.data_type.bits >= 8
     if not (direct and _covered(problem, read, dot, isa)):
         computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
         copy_out = (computed, dst)
         dst = computed
-    panels = _panels(problem, read, dot, isa).with_data_type(dot.b)
-    wide = flags = None
-    if border is None and whole:
-        terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
-        products = terms * problem.dst.nelems()
-        dot = with_up_conversion(dot, read, products)
-        wide = take_up_converted(scratchpad, read) if dot.up_converted else None
-        flags = take_flags(scratchpad, isa, dot, panels, products)
-    if weights[1] != panels:
-        weights = scratchpad.copy(weights, panels)
     zero_points = dict(problem.quantization.zero_points)
     channel_sums = rows = tap_sums = columns = None
     if needs_row_sums(dot, zero_points, Arg.WEIGHTS):
@@ -344,6 +337,13 @@ def plan(
         tap_sums, columns = sums.take_column_sums(
             scratchpad, outputs, problem.space, borders=problem.borders
         )
+    wide = flags = None
+    if border is None and whole:
+        terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
+        products = terms * problem.dst.nelems()
+        dot = with_up_conversion(dot, read, products)
+        wide = take_up_converted(scratchpad, read) if dot.up_converted else None
+        flags = take_flags(scratchpad, isa, dot, panels, products)
     return ConvolutionConf(
         src=src,
         weights=weights,
