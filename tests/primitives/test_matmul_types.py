@@ -355,3 +355,17 @@ def test_zero_points_along_k_need_no_row_of_ones() -> None:
             plans.append(PrimitiveDesc(product, ENGINE, attr).plan.recipe.conf)
         scaled, shifted = plans
         assert (scaled.blocking, scaled.weights[1]) == (shifted.blocking, shifted.weights[1])
+
+
+@pytest.mark.parametrize("types", [("f32", "s8", "f32"), ("bf16", "f8_e4m3", "f32")], ids=":".join)
+def test_scales_of_src_are_applied_at_the_end(types: tuple[str, str, str]) -> None:
+    """Scales of weights that change along K, for many rows, are no reason to copy src."""
+    product = matmul((600, 32, 40), types, ("plain",) * 3, None)
+    scaled = PrimitiveAttr()
+    scaled.set_scales(Arg.WEIGHTS, 3, (8, 1))
+    conf: Any = PrimitiveDesc(product, ENGINE, scaled).plan.recipe.conf
+    before = [given for given, _ in conf.copies_in]
+    scaled.set_scales(Arg.SRC, 0)
+    conf = PrimitiveDesc(product, ENGINE, scaled).plan.recipe.conf
+    assert [given for given, _ in conf.copies_in] == before
+    verify(product, scaled, "normal")

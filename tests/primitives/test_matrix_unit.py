@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +24,7 @@ from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import caches
 from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.kernels.convolution.direct import compute
-from dnnl.kernels.convolution.direct.border import Border
+from dnnl.kernels.product.pack.border import Border
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import select_isa
@@ -61,11 +61,11 @@ each_type = pytest.mark.parametrize("types", TYPES, ids="-".join)
 def border_of(desc: Desc) -> Border | None:
     """How src of a convolution is copied with a border."""
     conf = PrimitiveDesc(desc, ENGINE).plan.recipe.conf
-    assert isinstance(conf, compute.ConvolutionConf)
+    assert isinstance(conf, ProductConf)
     return conf.border
 
 
-def conf_of(pd: PrimitiveDesc) -> ProductConf:
+def conf_of(pd: PrimitiveDesc) -> ProductConf[Any]:
     """What was planned."""
     conf = pd.plan.recipe.conf
     assert isinstance(conf, ProductConf)

@@ -40,7 +40,7 @@ LINES = {
 @each_line(LINES)
 def test_results(kind: str, line: str, level: str) -> None:
     for conf in judged(kind, line, level):
-        assert conf.weight_sums is not None
+        assert conf.compensation.columns is not None
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_results(kind: str, line: str, level: str) -> None:
 )
 def test_rows_of_ones_that_stay(why: str, line: str) -> None:
     (case,) = Interpreter().cases(["--matmul", *line.split()])
-    assert conf_of(create(case, OPERATIONS["matmul"]).pd).weight_sums is None, why
+    assert conf_of(create(case, OPERATIONS["matmul"]).pd).compensation.columns is None, why

@@ -9,7 +9,6 @@ from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.matmul import inner_product as kernel
 from dnnl.kernels.matmul import inner_product_gradients as gradients
-from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import Grammar
@@ -148,7 +147,7 @@ def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Ref
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points", "dropout")
     if refusal is not None:
         return refusal
-    open_problem = ProductProblem(
+    open_problem = kernel.InnerProductProblem(
         desc.src_desc,
         bare(desc.weights_desc),
         desc.bias_desc,

@@ -12,7 +12,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.matmul import exact, open, open_product, vector
 from dnnl.kernels.matmul import matmul as kernel
-from dnnl.kernels.product.base.problem import ProductProblem
+from dnnl.kernels.matmul.problem import MatmulProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.encodings import ENCODING, GROUPED
@@ -163,7 +163,7 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 
-def _decided(desc: MatmulDesc, problem: ProductProblem) -> MatmulDesc:
+def _decided(desc: MatmulDesc, problem: MatmulProblem) -> MatmulDesc:
     """The description with the layouts of a problem; weights retain their compensation."""
     compensated = desc.weights_desc.compensation is not None
     weights = desc.weights_desc if compensated else problem.weights
@@ -211,8 +211,8 @@ def _open_sizes(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
     return Plan(_decided(desc, problem), problem.post_ops, recipe, sizes=sizes)
 
 
-def _problem(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> ProductProblem:
-    return ProductProblem(
+def _problem(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> MatmulProblem:
+    return MatmulProblem(
         desc.src_desc,
         bare(desc.weights_desc),
         desc.bias_desc,

@@ -16,7 +16,6 @@ from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.matmul import grouped as kernel
-from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.errors import BadValue
@@ -94,7 +93,7 @@ def plan_grouped(desc: Matrices, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusa
     if bias.format_kind is FormatKind.any:
         bias = laid_out_as(bias, ())
     row = bias if bias.is_zero else bias.reshape((bias.dims[0], 1, bias.dims[1]))
-    problem = ProductProblem(
+    problem = kernel.GroupedProblem(
         _in_three(desc.src_desc),
         _in_three(desc.weights_desc),
         row,
@@ -102,9 +101,10 @@ def plan_grouped(desc: Matrices, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusa
         tuple(map(_moved, post_ops)),
         _quantization(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
+        groups=count,
     )
-    problem = kernel.resolve(problem, isa, count)
-    conf = kernel.configure(problem, isa, count, of_terms=of_terms)
+    problem = kernel.resolve(problem, isa)
+    conf = kernel.configure(problem, isa, of_terms=of_terms)
     if isinstance(conf, Refusal):
         return conf
     weights = desc.weights_desc if of_terms else problem.weights

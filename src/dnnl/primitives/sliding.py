@@ -15,8 +15,8 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct import gradient_problem
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.product.base.pixel_tiles import Spatial
-from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
+from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.primitives import parameters
 from dnnl.primitives.checks import check_dims, check_forward, spelled_size
 from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
@@ -284,7 +284,7 @@ class WeightsKernel(Protocol):
 
 
 AnySliding = TypeVar("AnySliding", bound=SlidingDesc)
-P = TypeVar("P", bound=ProductProblem)
+P = TypeVar("P", bound=Contraction)
 
 
 def sliding_parameters(prefix: str) -> tuple[Parameter, ...]:
@@ -312,8 +312,8 @@ def plan(
     desc: SlidingDesc,
     attr: PrimitiveAttr,
     isa: Isa,
-    problem_type: Callable[..., ProductProblem],
-    resolve: Callable[..., ProductProblem],
+    problem_type: Callable[..., Contraction],
+    resolve: Callable[..., Contraction],
     configure: Callable[..., _Conf | Refusal],
     build: Callable[..., Kernel],
     refuse: Callable[..., Refusal | None] = lambda _: None,
@@ -362,9 +362,11 @@ def plan_weights(
         src, dst = dst, src
     given = WeightsGradient(
         src=src[1],
-        diff_weights=weights,
+        weights=dst[1],
+        bias=MemoryDesc.zero(),
+        dst=weights,
+        post_ops=(),
         diff_bias=_dense(desc.diff_bias_desc),
-        diff_dst=dst[1],
         space=space,
         narrow=narrowed(attr, isa, src[1].data_type, dst[1].data_type),
         arguments=(src[0], dst[0], Arg.DIFF_WEIGHTS),
@@ -437,7 +439,7 @@ def exchanged(weights: MemoryDesc, desc: SlidingDesc) -> MemoryDesc:
     return gradient_problem.exchanged(weights, weights.ndims - len(desc.strides) - 2)
 
 
-def decided(desc: AnySliding, problem: ProductProblem) -> AnySliding:
+def decided(desc: AnySliding, problem: Contraction) -> AnySliding:
     """The description with the layouts of a problem."""
     if desc.propagation is PropKind.backward_data:
         return desc.laid_out(

@@ -15,32 +15,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
-from dnnl.codegen.epilogue.product_epilogue import Depth, core_type
+from dnnl.codegen.epilogue.product_epilogue import Depth
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import ZERO, Affine, Axis, linear_offset
+from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.folds import Fold, at_once, emit_fold, exact_partials_desc, sums
 from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
-from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.convolution.direct.compute import channel_block
-from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient, exchanged
-from dnnl.kernels.convolution.gradient_blocking import Cut, cut_sums
-from dnnl.kernels.product.base.blocking import Blocking
+from dnnl.kernels.convolution.direct.gradient_blocking import Cut
+from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
+from dnnl.kernels.convolution.direct.pieces import channel_block
 from dnnl.kernels.product.base.pixel_tiles import Spatial
-from dnnl.kernels.product.base.problem import LETTERS, NONE
+from dnnl.kernels.product.base.problem import LETTERS, Panels
 from dnnl.kernels.product.base.store import Columns
-from dnnl.kernels.product.base.types import dot_of, refuse_tensors
+from dnnl.kernels.product.base.types import refuse_tensors
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.loops.form import ONE, Product
 from dnnl.kernels.product.plan.conf import ProductConf
-from dnnl.kernels.product.plan.dot_kind import even_rows
+from dnnl.kernels.product.plan.dot_kind import chosen_dot
+from dnnl.kernels.product.plan.plan import plan
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import computed_in
@@ -52,32 +51,24 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 _LINE = LINE // 4  # f32
-_USES = 42
-"""diff_dst is copied into panels if each of its elements is used at least so many times for each
-row of a tile. Panels are read in one stream, rows at a stride of all channels."""
+
+GradientProduct = ProductConf[WeightsGradient]
 
 
-@dataclass(frozen=True, kw_only=True)
-class WeightsGradientConf(ProductConf):
-    """The product that computes ``problem``, whose sums are ``cut``.
+@dataclass(frozen=True)
+class WeightsGradientConf:
+    """The product, whose sums are ``cut``, and ``bias_partial``: scratchpad for parts of the bias.
+    ``scratchpad`` is in bytes."""
 
-    ``dst`` is diff_weights, or sums in the scratchpad: for parts of images, of rows, groups, taps,
-    channels of src and of diff_dst. ``bias_partial`` is scratchpad for parts of the bias.
-    """
-
-    problem: WeightsGradient
+    product: GradientProduct
     cut: Cut
-    bias_partial: Argument | None = None
+    bias_partial: Argument | None
+    scratchpad: int
 
     @property
     def summary(self) -> PlanSummary:
         """The decisions, with those about the sums."""
-        return replace(super().summary, cut=str(self.cut))
-
-    @property
-    def direct(self) -> bool:
-        """Whether the product writes diff_weights."""
-        return self.dst[0] != Arg.SCRATCHPAD
+        return replace(self.product.summary, cut=str(self.cut))
 
 
 def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
@@ -100,8 +91,8 @@ def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
     return replace(
         problem,
         src=activation(problem.src, problem.channels),
-        diff_dst=activation(problem.diff_dst, problem.outputs),
-        diff_weights=decided(problem.diff_weights, weights),
+        weights=activation(problem.diff_dst, problem.outputs),
+        dst=decided(problem.diff_weights, weights),
         diff_bias=decided(problem.diff_bias, "a"),
     )
 
@@ -112,179 +103,41 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
     refusal = refuse_tensors(src, diff_dst, problem.diff_bias, problem.diff_weights)
     if refusal is not None:
         return refusal
-    dot = dot_of(isa, src.data_type, diff_dst.data_type, problem.narrow)
+    dot = chosen_dot(problem, isa)
     assert dot is not None, "refused before"
-    if dot.group > 1 and problem.channels > problem.outputs and _is_pointwise(problem):
-        problem = _exchanged(problem)
-    return _plan(problem, isa, dot)
-
-
-def _plan(problem: WeightsGradient, isa: Isa, dot: Multiply) -> WeightsGradientConf:
-    """Plan a gradient that nothing refuses."""
-    src, diff_dst, diff_weights = problem.src, problem.diff_dst, problem.diff_weights
+    if dot.group > 1 and problem.channels > problem.outputs and problem.pointwise:
+        # Of operands in K groups src alone is always copied: that should be the smaller one.
+        problem = problem.exchanged()
     scratchpad = Scratchpad()
-    of_src, of_dst, of_weights = problem.arguments
-    read: Argument = (of_src, src)
-    if not _in_place(problem, dot):
-        read = scratchpad.copy(read, _packed(src, dot))
-    block = channel_block(read[1]) if dot.group == 1 else 0
-    step = 0 if block else read[1].strides[1] * read[1].data_type.size
-    vectors = choose_vectors(isa, problem.outputs, step, dot.span)
-    columns: Argument = (of_dst, diff_dst)
-    rows = _rows(block or problem.channels, isa, vectors, dot)
-    taps = prod(own.kernel for own in problem.space)
-    often = problem.channels * taps >= _USES * rows and not diff_dst.inner_blocks
-    if often or not _in_rows(problem, dot, vectors * isa.lanes, isa.lanes):
-        columns = _panels(problem, columns, dot, vectors * isa.lanes, scratchpad)
-    tile = TileShape(rows, vectors)
-    cut = cut_sums(problem, isa, tile, dot, block)
-    core = core_type(dot, diff_weights.data_type, NONE, bare=True)
-    dst: Argument = (of_weights, diff_weights)
-    if cut.parts > 1 or not _stores(problem):
-        kernel = (own.kernel for own in problem.space)
-        dims = (cut.image_parts, cut.row_parts, problem.groups, *kernel)
-        dst = scratchpad.take(MemoryDesc((*dims, problem.channels, problem.outputs), core))
-    conf = WeightsGradientConf(
-        src=read,
-        weights=columns,
-        dst=dst,
-        bias=MemoryDesc.zero(),
-        post_ops=(),
-        quantization=NONE,
-        dequantized=NONE,
-        factors=(int(of_src), int(of_dst)),
-        multiply=dot,
-        core=core,
-        blocking=Blocking(tile, cut.panels, block or cut.channels),
-        row_sums=None,
-        copies_in=tuple(scratchpad.copies),
-        copy_out=None,
-        scratchpad=scratchpad.size,
-        problem=problem,
-        cut=cut,
-    )
-    if problem.diff_bias.is_zero:
-        return conf
-    partial = exact_partials_desc(isa, _bias(conf, Arguments()))
-    bias = scratchpad.take(partial) if partial.nelems() else None
-    return replace(conf, bias_partial=bias, scratchpad=scratchpad.size)
-
-
-def _is_pointwise(problem: WeightsGradient) -> bool:
-    """Whether src and diff_dst have the same pixels, which meet one by one."""
-    return all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
-
-
-def _exchanged(problem: WeightsGradient) -> WeightsGradient:
-    """The gradient with diff_dst as src and vice versa, as it may be for single pixels. Of operands
-    in K groups src alone is always copied: that should be the smaller one."""
-    of_src, of_dst, of_weights = problem.arguments
-    return replace(
-        problem,
-        src=problem.diff_dst,
-        diff_dst=problem.src,
-        diff_weights=exchanged(problem.diff_weights, 1 if problem.grouped else 0),
-        arguments=(of_dst, of_src, of_weights),
-        of_src=not problem.of_src,
-    )
-
-
-def _in_place(problem: WeightsGradient, dot: Multiply) -> bool:
-    """Whether the product reads src in place: single elements at any stride, or whole blocks of
-    channels."""
-    src = problem.src
-    if src.data_type is not dot.a or dot.group > 1:
-        return False
-    return not src.inner_blocks or _in_blocks(src, problem.channels)
-
-
-def _in_blocks(desc: MemoryDesc, channels: int) -> bool:
-    """Whether the only blocks are of channels, whole ones of each group."""
-    whole = desc.dims == desc.padded_dims and len(desc.inner_blocks) == 1
-    return whole and desc.inner_blocks[0][0] == 1 and channels % channel_block(desc) == 0
-
-
-def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
-    """The layout to which src is copied. Images are summed over, so a K group is of images."""
-    spatial = LETTERS[2 : src.ndims]
-    tag = f"a{spatial}b" if dot.group == 1 else f"A{spatial}b{dot.group}a"
-    return src.with_data_type(dot.a).with_tag(FormatTag(tag))
-
-
-def _in_rows(problem: WeightsGradient, dot: Multiply, width: int, lanes: int) -> bool:
-    """Whether the product reads diff_dst in place: whole panels, in vectors of consecutive
-    channels."""
-    desc = problem.diff_dst
-    if desc.data_type is not dot.b or problem.outputs % width:
-        return False
-    if dot.group > 1:
-        whole = desc.dims[0] % dot.group == 0 and width % (dot.row_vectors * lanes) == 0
-        return whole and desc.strides[1] == 1 and not desc.inner_blocks
-    if desc.inner_blocks:
-        return _in_blocks(desc, problem.outputs) and _in_vectors(problem, width, lanes)
-    return desc.strides[1] == 1
-
-
-def _in_vectors(problem: WeightsGradient, width: int, lanes: int) -> bool:
-    """Whether the vectors of panels of ``width`` channels of diff_dst are in blocks, evenly
-    apart."""
-    desc = problem.diff_dst
-    index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
-    columns = Columns.of(problem.outputs, TileShape(1, width // lanes), lanes)
-    index[1] = Affine.of(Axis(problem.groups, "g"), problem.outputs) + columns.form
-    offset = linear_offset(desc, index)
-    return offset is not None and offset.stride(columns.lane) == 1
-
-
-def _panels(
-    problem: WeightsGradient, diff_dst: Argument, dot: Multiply, width: int, scratchpad: Scratchpad
-) -> Argument:
-    """A copy of diff_dst in panels of ``width`` channels; groups have a dimension of their own."""
-    slot, desc = diff_dst
-    spatial = LETTERS[2 : desc.ndims]
-    split = problem.groups > 1 and problem.outputs % width != 0
-    if split:
-        if desc.inner_blocks:
-            slot, desc = scratchpad.copy(diff_dst, desc.with_tag(FormatTag(f"a{spatial}b")))
-        desc = desc.reshape((desc.dims[0], problem.groups, problem.outputs, *desc.dims[2:]))
-        spatial = LETTERS[3 : desc.ndims]
-    head, channel = ("b", "c") if split else ("", "b")
-    if dot.group == 1:
-        tag = f"{head}{channel.upper()}a{spatial}{width}{channel}"
-    else:
-        tag = f"{head}{channel.upper()}A{spatial}{width}{channel}{dot.group}a"
-    return scratchpad.copy((slot, desc), desc.with_data_type(dot.b).with_tag(FormatTag(tag)))
-
-
-def _rows(channels: int, isa: Isa, vectors: int, dot: Multiply) -> int:
-    """The rows of a tile: channels, of several taps along the width if there are few."""
-    most = max_rows(isa, vectors * dot.span, dot.parts)
-    return most if channels * 2 <= most else even_rows(channels, most)
-
-
-def _stores(problem: WeightsGradient) -> bool:
-    """Whether the product writes diff_weights in place, in vectors of either channels."""
-    desc, first = problem.diff_weights, 1 if problem.grouped else 0
-    if desc.data_type.bits < 8 or desc.inner_blocks or desc.dims != desc.padded_dims:
-        return False
-    return desc.strides[first] == 1 or desc.strides[first + 1] == 1
+    product = plan(problem, isa, scratchpad=scratchpad)
+    panels = Panels(product.weights[1], product.blocking.tile.vectors)
+    cut, parts = problem.cut(isa, product.multiply, product.src[1], panels), None
+    if not problem.diff_bias.is_zero:
+        wanted = exact_partials_desc(isa, _bias(problem, Arguments()))
+        parts = scratchpad.take(wanted) if wanted.nelems() else None
+    return WeightsGradientConf(product, cut, parts, scratchpad.size)
 
 
 def build(conf: WeightsGradientConf, isa: Isa) -> Kernel:
     """The product, the sum of its parts, and the gradient of the bias."""
-    name = "convolution_by_weights"
+    name, product, problem = "convolution_by_weights", conf.product, conf.product.problem
     module, arguments = Module(name, isa), Arguments()
     found = []
-    if not conf.problem.diff_weights.has_zero_dim:
-        found += phases.emit(module, conf, arguments, _products)
-        found += () if conf.direct else _finished(module, conf, arguments)
-    if not conf.problem.diff_bias.is_zero:
-        fold, scratch = _bias(conf, arguments), (-1, MemoryDesc.zero())
+    if not problem.diff_weights.has_zero_dim:
+        found += phases.emit(module, product, arguments, partial(_products, conf.cut))
+        found += () if _is_direct(product) else _finished(module, product, arguments)
+    if not problem.diff_bias.is_zero:
+        fold, scratch = _bias(problem, arguments), (-1, MemoryDesc.zero())
         if conf.bias_partial is not None:
             scratch = arguments.slot(conf.bias_partial[0]), conf.bias_partial[1]
-        symbol = f"{name}_bias__{conf.problem.diff_bias.data_type}__{isa.lanes}x1__{isa.name}"
+        symbol = f"{name}_bias__{problem.diff_bias.data_type}__{isa.lanes}x1__{isa.name}"
         found.extend(emit_fold(module, symbol, fold, scratch))
     return Kernel(module, tuple(found), arguments.ids)
+
+
+def _is_direct(conf: GradientProduct) -> bool:
+    """Whether the product writes diff_weights, not sums in the scratchpad."""
+    return conf.dst[0] != Arg.SCRATCHPAD
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,9 +150,9 @@ class Channels:
     line: Axis
 
     @staticmethod
-    def of(conf: WeightsGradientConf) -> Channels:
-        """The channels of a configuration."""
-        channels, many = conf.problem.channels, conf.cut.channel_blocks
+    def of(conf: GradientProduct, cut: Cut) -> Channels:
+        """The channels of a product whose sums are cut."""
+        channels, many = conf.problem.channels, cut.channel_blocks
         block = channel_block(conf.src[1])
         if not block or conf.multiply.group > 1:
             return Channels(Axis(1, "items"), Axis(1, "blocks"), Axis(channels, "ic"))
@@ -314,8 +167,8 @@ class Channels:
         return outer + Affine.of(self.blocks, size) + Affine.of(self.line)
 
 
-def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iterator[Product]:
-    problem, cut, group = conf.problem, conf.cut, conf.multiply.group
+def _products(cut: Cut, conf: GradientProduct, isa: Isa, arguments: Arguments) -> Iterator[Product]:
+    problem, group = conf.problem, conf.multiply.group
     parts, blocks = cut.axes()
     g, image = Axis(problem.groups, "g"), Axis(cut.images, "n")
     taps = [Axis(own.kernel, f"k{name}") for own, name in zip(problem.space, "dhw", strict=True)]
@@ -323,7 +176,7 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
         Axis(cut.rows if dim == cut.dim else own.dst, f"o{name}")
         for dim, (own, name) in enumerate(zip(problem.space, "dhw", strict=True))
     ]
-    channels = Channels.of(conf)
+    channels = Channels.of(conf, cut)
     columns = Columns.of(problem.outputs, conf.blocking.tile, isa.lanes)
     n = (cut.first_image(parts, blocks) + Affine.of(image)) * group
     begin = cut.first_row(parts, blocks)
@@ -345,7 +198,7 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
     nothing = (ZERO,) * problem.src.ndims
     indices = phases.Indices(bias=(oc,), src=nothing, weights=nothing)
     finish = phases.finish(conf, arguments, dst, indices, Depth(terms, terms))
-    space, places, walked = _walks(conf, taps, pixels, channels)
+    space, places, walked = _walks(conf, cut, taps, pixels, channels)
     in_rows = group > 1 and not conf.weights[1].inner_blocks
     tail = (columns.inside,) if columns.inside.needed else ()
     begins = tuple(
@@ -375,11 +228,11 @@ def _products(conf: WeightsGradientConf, isa: Isa, arguments: Arguments) -> Iter
 
 
 def _walks(
-    conf: WeightsGradientConf, taps: list[Axis], pixels: list[Axis], channels: Channels
+    conf: GradientProduct, cut: Cut, taps: list[Axis], pixels: list[Axis], channels: Channels
 ) -> tuple[tuple[Spatial, ...], tuple[Axis, ...], tuple[Axis, ...]]:
     """The space, places and taps of the product. Tiles go along the channels, and along taps of the
     width too if channels are few."""
-    problem, cut = conf.problem, conf.cut
+    problem = conf.problem
     space = [
         Spatial(own.src, own.kernel, axis.extent, own.dilation, own.padding, own.stride)
         for own, axis in zip(problem.space, pixels, strict=True)
@@ -397,7 +250,7 @@ def _walks(
 
 
 def _result(
-    conf: WeightsGradientConf,
+    conf: GradientProduct,
     arguments: Arguments,
     parts: tuple[Axis, ...],
     g: Axis,
@@ -407,14 +260,14 @@ def _result(
 ) -> Operand:
     """What the product writes."""
     slot = arguments.slot(conf.dst[0])
-    if conf.direct:
+    if _is_direct(conf):
         return _weights(conf, arguments, g, taps, ic, oc)
     outer = tuple(Affine.of(axis) for axis in (*parts, g, *taps))
     return Operand(slot, conf.dst[1], (*outer, ic, oc))
 
 
 def _weights(
-    conf: WeightsGradientConf,
+    conf: GradientProduct,
     arguments: Arguments,
     g: Axis,
     taps: list[Axis],
@@ -429,7 +282,7 @@ def _weights(
     return Operand(arguments.slot(problem.arguments[2]), problem.diff_weights, index)
 
 
-def _finished(module: Module, conf: WeightsGradientConf, arguments: Arguments) -> tuple[Phase, ...]:
+def _finished(module: Module, conf: GradientProduct, arguments: Arguments) -> tuple[Phase, ...]:
     """Add up the parts, and store them as diff_weights."""
     image, row, groups, *taps, channels, outputs = conf.dst[1].dims
     parts, g = (Axis(image, "images"), Axis(row, "rows")), Axis(groups, "g")
@@ -438,15 +291,14 @@ def _finished(module: Module, conf: WeightsGradientConf, arguments: Arguments) -
     given = (parts, g, of_taps, Affine.of(ic), Affine.of(oc))
     read = _result(conf, arguments, *given)
     written = _weights(conf, arguments, *given[1:])
-    fold = _sum(conf, (g, oc, ic, *of_taps), parts, read, written)
+    fold = _sum(conf.problem, (g, oc, ic, *of_taps), parts, read, written)
     problem, isa = conf.problem, module.isa
     symbol = f"{module.ir.name}_sum__{problem.diff_weights.data_type}__{isa.lanes}x1__{isa.name}"
     return (emit_nest(module, symbol, at_once(fold)),)
 
 
-def _bias(conf: WeightsGradientConf, arguments: Arguments) -> Fold:
+def _bias(problem: WeightsGradient, arguments: Arguments) -> Fold:
     """The sum of diff_dst, or of src, over images and pixels."""
-    problem = conf.problem
     slot, desc = problem.arguments[1], problem.diff_dst
     if problem.of_src:
         slot, desc = problem.arguments[0], problem.src
@@ -454,18 +306,18 @@ def _bias(conf: WeightsGradientConf, arguments: Arguments) -> Fold:
     index = tuple(Affine.of(axis) for axis in axes)
     read = Operand(arguments.slot(slot), desc, index)
     bias = Operand(arguments.slot(Arg.DIFF_BIAS), problem.diff_bias, (index[1],))
-    return _sum(conf, (axes[1],), (axes[0], *axes[2:]), read, bias)
+    return _sum(problem, (axes[1],), (axes[0], *axes[2:]), read, bias)
 
 
 def _sum(
-    conf: WeightsGradientConf,
+    problem: WeightsGradient,
     parallel: tuple[Axis, ...],
     reduced: tuple[Axis, ...],
     read: Operand,
     written: Operand,
 ) -> Fold:
     """The sum of one operand over ``reduced``."""
-    held = computed_in(conf.problem.diff_weights, conf.problem.diff_dst)
+    held = computed_in(problem.diff_weights, problem.diff_dst)
     reduction = sums(lambda p, total: (p.e.b.fadd(total, p.load(read)),), 1, held)
 
     def store(point: Point, values: tuple[object, ...]) -> None:

@@ -20,7 +20,8 @@ from dnnl.kernels.convolution.direct import convolution
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_quantization
 from dnnl.kernels.product.loops import phases as product_phases
-from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan.plan import plan
+from dnnl.kernels.product.plan.refusals import refuse_problem
 from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
@@ -103,8 +104,7 @@ def resolve(chain: Chain, isa: Isa) -> Chain:
 
 def configure(chain: Chain, isa: Isa) -> ChainConf | Refusal:
     """Plan a chain whose layouts are all decided."""
-    refusal = product_conf.refuse_problem(chain.first)
-    refusal = refusal or refuse_quantization(chain.first)
+    refusal = refuse_problem(chain.first) or refuse_quantization(chain.first)
     if refusal is not None:
         return refusal
     second = depthwise.configure(chain.second, isa)
@@ -113,7 +113,7 @@ def configure(chain: Chain, isa: Isa) -> ChainConf | Refusal:
     bands = plan_bands(chain.first, chain.second, isa)
     if bands is not None:
         return ChainConf(chain, bands, None, 0)
-    first = convolution.plan(convolution.flatten(chain.first), isa)
+    first = plan(convolution.flatten(chain.first), isa)
     scratchpad = Scratchpad(first.scratchpad)
     between = scratchpad.take(chain.first.dst)
     _, last = first.dst if first.copy_out is None else first.copy_out[1]
@@ -148,9 +148,7 @@ def build(conf: ChainConf, isa: Isa) -> Kernel:
         )
         return Kernel(module, (phase,), arguments.ids)
     assert conf.first is not None
-    phases = product_phases.emit(
-        module, conf.first, arguments, products, convolution.before_products
-    )
+    phases = product_phases.emit(module, conf.first, arguments, products)
     own = _OfSecond(chain, arguments)
     last = depthwise.emit(module, "depthwise", chain.second, own)
     return Kernel(module, (*phases, last), arguments.ids)

@@ -48,6 +48,7 @@ from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.pixel_tiles import Spatial, runs_by_key
 from dnnl.kernels.product.loops.loops import emit_product
+from dnnl.kernels.product.plan.plan import plan
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
@@ -122,7 +123,7 @@ def plan_bands(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) 
     part = _part(first, channels, most)
     if len(runs) == 1:  # the pixels of an image form one line
         part = convolution.flatten(part)
-    conf = convolution.plan(part, isa, whole=False)
+    conf = plan(part, isa, whole=False)
     if conf.scratchpad or conf.copy_out is not None:
         return None
     blocking = replace(conf.blocking, panels=0, single_rows=len(runs) > 1)

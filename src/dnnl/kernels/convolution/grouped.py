@@ -19,7 +19,7 @@ from dnnl.kernels.convolution.depthwise.rows import build_rows
 from dnnl.kernels.convolution.depthwise.tiles import DepthwiseTilesConf
 from dnnl.kernels.convolution.direct.convolution import resolve_activations
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_quantization
-from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan.refusals import refuse_problem
 from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.kernels.shared.types import BYTES, FLOATS, refuse_types
 from dnnl.types.dtype import DataType
@@ -62,7 +62,7 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Refusal:
     """Plan a convolution that `refuse` does not refuse."""
-    refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
+    refusal = refuse_problem(problem) or refuse_quantization(problem)
     if refusal is not None:
         return refusal
     scratchpad, groups = Scratchpad(), _groups(problem, isa)

@@ -18,9 +18,10 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct.convolution import flatten
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.matmul import matmul
-from dnnl.kernels.product.base.problem import NONE, ProductProblem, plain
+from dnnl.kernels.matmul.matmul import MatmulConf
+from dnnl.kernels.matmul.problem import MatmulProblem
+from dnnl.kernels.product.base.problem import NONE, plain
 from dnnl.kernels.product.loops import phases
-from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -60,19 +61,19 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     return replace(problem, weights=plain(problem.weights))
 
 
-def configure(problem: ConvolutionProblem, isa: Isa) -> ProductConf | Refusal:
+def configure(problem: ConvolutionProblem, isa: Isa) -> MatmulConf | Refusal:
     """Plan a convolution that `refuse` does not refuse."""
     matrices = _matrices(problem)
     assert matrices is not None, "refused before"
     return matmul.configure(matrices, isa)
 
 
-def build(conf: ProductConf, isa: Isa) -> Kernel:
+def build(conf: MatmulConf, isa: Isa) -> Kernel:
     """One product, with the images as its batch."""
     return phases.build("convolution", conf, isa, matmul.products)
 
 
-def _matrices(problem: ConvolutionProblem) -> ProductProblem | None:
+def _matrices(problem: ConvolutionProblem) -> MatmulProblem | None:
     """The product that computes ``problem``, if the layouts allow it."""
     line = flatten(problem)
     _, _, pixels = line.space
@@ -89,7 +90,7 @@ def _matrices(problem: ConvolutionProblem) -> ProductProblem | None:
         return None
     bias = line.bias if line.bias.is_zero else line.bias.reshape((1, line.outputs, 1))
     of_src, of_weights, of_dst = problem.arguments
-    return ProductProblem(
+    return MatmulProblem(
         weights,
         line.src,
         bias,

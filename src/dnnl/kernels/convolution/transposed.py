@@ -17,7 +17,8 @@ from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.depthwise.depthwise import Walk
 from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, build_rows
 from dnnl.kernels.convolution.direct import convolution
-from dnnl.kernels.convolution.direct.compute import ConvolutionConf, Piece, products
+from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
+from dnnl.kernels.convolution.direct.pieces import Piece
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.convolution.direct.residues import parts
 from dnnl.kernels.product.base.pixel_tiles import Spatial
@@ -53,7 +54,7 @@ class DeconvolutionProblem(ConvolutionProblem):
         return True
 
 
-def resolve(problem: DeconvolutionProblem, isa: Isa) -> ConvolutionProblem:
+def resolve(problem: DeconvolutionProblem, isa: Isa) -> DeconvolutionProblem:
     """Decide the layouts that are ``any`` as a convolution does."""
     return convolution.resolve(problem, isa)
 
@@ -65,7 +66,7 @@ def configure(problem: DeconvolutionProblem, isa: Isa) -> ConvolutionConf | Refu
 
 def build(conf: ConvolutionConf, isa: Isa) -> Kernel:
     """A product for each piece of dst, with the sums that compensate them."""
-    return phases.build("convolution_transposed", conf, isa, products, convolution.before_products)
+    return phases.build("convolution_transposed", conf, isa, products)
 
 
 def build_depthwise(conf: depthwise.DepthwiseConf | DepthwiseRowsConf, isa: Isa) -> Kernel:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 from dnnl.codegen.epilogue.product_epilogue import Depth, ProductEpilogue
 from dnnl.codegen.ir.builder import I32, I64, Module, Value, i64
@@ -34,17 +33,55 @@ from dnnl.codegen.product.brgemm import (
     registers,
 )
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.matmul import matmul
-from dnnl.kernels.product.base.problem import Panels, ProductProblem, Shape
+from dnnl.kernels.matmul.problem import MatmulProblem, panels_for
+from dnnl.kernels.product.base.problem import Panels
 from dnnl.kernels.product.base.store import Columns, Store
 from dnnl.kernels.product.loops import phases as product_phases
-from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan import plan as planner
 from dnnl.kernels.product.plan.conf import ProductConf
+from dnnl.kernels.product.plan.plan import plan
+from dnnl.kernels.product.plan.refusals import refuse_matrices
 from dnnl.kernels.shared.copies import emit_copies
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedProblem(MatmulProblem):
+    """A product whose rows, or terms, belong to ``groups``. src, weights, bias and dst have three
+    dimensions; the first is 1 if groups are stored one behind the other."""
+
+    groups: int
+
+    @property
+    def simple(self) -> bool:
+        """The loops have no work inside of a sum."""
+        return True
+
+    def takes_unit(self, isa: Isa) -> bool:
+        """Groups of any number of rows are multiplied by vectors, not by a matrix unit."""
+        return False
+
+    def panels(
+        self, isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, *, ones: bool = False
+    ) -> Panels:
+        """Row-major weights are read in place if they consist of whole panels and most groups are
+        one tile: each row of a panel is in a cache line of its own, and few of these stay in a
+        cache."""
+        shared = weights.dims[0] == 1
+        average = src.dims[-2] if shared else -(-src.dims[-2] // self.groups)
+        vectors = max(2, dot.group)
+        _, k, n = weights.dims
+        whole = k % dot.group == 0 and n % (vectors * isa.lanes) == 0 and isa.lanes > 1
+        plain = weights.is_plain and weights.data_type is dot.b and weights.strides[-1] == 1
+        lowest = registers(1, vectors, dot.parts, ones=ones)
+        few = average <= max_rows(isa, vectors, dot.parts, ones=ones) and dot.span == 1
+        if whole and plain and few and lowest <= isa.registers:
+            return Panels(weights, vectors)
+        rows = MemoryDesc((1, max(1, average), k), src.data_type)
+        return panels_for(isa, rows, weights, dot, ones=ones)
 
 
 @dataclass(frozen=True)
@@ -53,7 +90,7 @@ class GroupedMatmulConf:
     all groups share. ``groups`` is the number of groups: of rows, or of terms of the sums if
     ``of_terms``."""
 
-    product: ProductConf
+    product: ProductConf[GroupedProblem]
     groups: int
     of_terms: bool
 
@@ -63,17 +100,14 @@ class GroupedMatmulConf:
         return self.product.scratchpad
 
 
-def resolve(problem: ProductProblem, isa: Isa, groups: int) -> ProductProblem:
+def resolve(problem: GroupedProblem, isa: Isa) -> GroupedProblem:
     """Decide the layouts that are ``any``: weights in panels."""
-    return product_conf.resolve(problem, isa, _shape(isa, problem, groups))
+    return planner.resolve(problem, isa)
 
 
-def configure(
-    problem: ProductProblem, isa: Isa, groups: int, *, of_terms: bool
-) -> GroupedMatmulConf | Refusal:
-    """Plan a product whose layouts are all decided. src, weights, bias and dst have three
-    dimensions; the first is 1 if groups are stored one behind the other."""
-    refusal = product_conf.refuse_matrices(problem)
+def configure(problem: GroupedProblem, isa: Isa, *, of_terms: bool) -> GroupedMatmulConf | Refusal:
+    """Plan a product whose layouts are all decided."""
+    refusal = refuse_matrices(problem)
     if refusal is not None:
         return refusal
     src, weights = (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights)
@@ -83,43 +117,17 @@ def configure(
         if problem.src.data_type is not DataType.f64:  # a group may begin within a K group
             wide = {n: getattr(problem, n).with_data_type("f32") for n in ("src", "weights")}
             problem = replace(problem, **wide, narrow=DataType.f32)
-    terms = problem.src.dims[-1]
-    product = product_conf.plan(problem, isa, src, weights, terms, _shape(isa, problem, groups))
+    product = plan(problem, isa, src=src, weights=weights, whole=False)
     if product.copy_out is not None:
         return Refusal(Reason.LAYOUT, f"dst {problem.dst}; it takes rows of whole bytes")
-    return GroupedMatmulConf(product, groups, of_terms)
-
-
-def _shape(isa: Isa, problem: ProductProblem, groups: int) -> Shape:
-    shared = problem.weights.dims[0] == 1
-    average = problem.src.dims[-2] if shared else -(-problem.src.dims[-2] // groups)
-    panels = partial(_panels, isa, average)
-    # Groups of any number of rows are multiplied by vectors, not by a matrix unit.
-    return replace(matmul.shape(isa), panels=panels, line=lambda _: 0, simple=True)
-
-
-def _panels(
-    isa: Isa, average: int, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, ones: bool
-) -> Panels:
-    """Row-major weights are read in place if they consist of whole panels and most groups are one
-    tile: each row of a panel is in a cache line of its own, and few of these stay in a cache."""
-    vectors = max(2, dot.group)
-    _, k, n = weights.dims
-    whole = k % dot.group == 0 and n % (vectors * isa.lanes) == 0 and isa.lanes > 1
-    plain = weights.is_plain and weights.data_type is dot.b and weights.strides[-1] == 1
-    lowest = registers(1, vectors, dot.parts, ones=ones)
-    few = average <= max_rows(isa, vectors, dot.parts, ones=ones) and dot.span == 1
-    if whole and plain and few and lowest <= isa.registers:
-        return Panels(weights, vectors)
-    rows = MemoryDesc((1, max(1, average), k), src.data_type)
-    return matmul.shape(isa).panels(rows, weights, dot, ones)
+    return GroupedMatmulConf(product, problem.groups, of_terms)
 
 
 def build(conf: GroupedMatmulConf, isa: Isa) -> Kernel:
     """The copies in, the sums that compensate bytes, the products."""
     arguments, module, product = Arguments(), Module("matmul", isa), conf.product
     phases = emit_copies(module, "matmul", product.copies_in, arguments, product.dequantized)
-    phases.extend(product_phases.emit_sums(module, product, arguments))
+    phases.extend(product.compensation.emit(module, arguments))
     phases.append(_GroupedWriter(module, conf, arguments).phase())
     return Kernel(module, tuple(phases), arguments.ids)
 

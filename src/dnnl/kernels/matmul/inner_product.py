@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from math import prod
 
 from dnnl.codegen.epilogue.product_epilogue import Depth
@@ -12,27 +12,100 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries
 from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import LETTERS, Panels, ProductProblem, Shape, plain
+from dnnl.kernels.product.base.problem import LETTERS, Panels, plain
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.loops.form import Product, along_line
-from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan import plan as planner
 from dnnl.kernels.product.plan.conf import ProductConf
+from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.kernels.product.plan.dot_kind import panel_vectors
+from dnnl.kernels.product.plan.plan import plan
+from dnnl.kernels.product.plan.refusals import refuse_matrices
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 
-def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
+@dataclass(frozen=True)
+class InnerProductProblem(Contraction):
+    """dst[n, o] = sum over i of src[n, i] * weights[o, i], with one index i for all dimensions but
+    the first ones: dst is (N, OC), bias (OC), weights have the dimensions of src with OC for N."""
+
+    @property
+    def terms(self) -> int:
+        """Channels and pixels."""
+        return prod(self.src.dims[1:])
+
+    @property
+    def summed(self) -> tuple[slice, slice]:
+        """All but the batch, and the output channels."""
+        return slice(1, None), slice(1, None)
+
+    def reads(self, src: MemoryDesc, dot: Multiply) -> bool:
+        """Whether all offsets are affine, blocks are of channels only and belong to src as a whole,
+        and contiguous elements are whole K groups."""
+        sizes = block_boundaries(src, 1)
+        whole = not sizes or src.padded_dims[1] % sizes[-1] == 0
+        if not (len(src.inner_blocks) == len(sizes) <= 1 and whole):
+            return False
+        if dot.group == 1:
+            return True
+        inner = _innermost(src)
+        line, step = (sizes[-1], 1) if sizes else (src.dims[inner], src.strides[inner])
+        return step == 1 and line % dot.group == 0
+
+    def packed(self, src: MemoryDesc, dot: Multiply) -> MemoryDesc:
+        """Row-major, or channels in K groups."""
+        src = src.with_data_type(dot.a)
+        if dot.group == 1:
+            return plain(src)
+        return src.with_tag(FormatTag(f"a{LETTERS[2 : src.ndims]}B{dot.group}b"))
+
+    def panels(
+        self, isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, *, ones: bool = False
+    ) -> Panels:
+        """Panels of a tile's output channels, each with all of K in one stream."""
+        if isinstance(dot, PackedMultiply) and dot.column_stride:
+            return Panels(weights, 1)
+        step = src.strides[0] * src.data_type.size
+        vectors = panel_vectors(isa, dot, weights, 0, src.dims[0], step)
+        group, block, inner = dot.group, _block(src), _innermost(src)
+        cut = bool(block) or group > 1
+        names = "".join(
+            LETTERS[dim].upper() if cut and dim == inner else LETTERS[dim] for dim in _order(src)
+        )
+        groups = f"{block // group}{LETTERS[inner]}" if block > group else ""
+        k_group = f"{group}{LETTERS[inner]}" if group > 1 else ""
+        tag = FormatTag(f"A{names}{groups}{vectors * isa.lanes}a{k_group}")
+        return Panels(weights.with_data_type(dot.b).with_tag(tag), vectors)
+
+    def stores(self, width: int) -> bool:
+        """Whether dst has neither blocks nor padding."""
+        return _is_plain(self.dst)
+
+    def column_stride(self, weights: MemoryDesc) -> int:
+        """The stride of output channels in weights that are contiguous along K, else 0."""
+        plain = weights.format_kind is FormatKind.blocked and _is_plain(weights)
+        if not plain or weights.ndims != 2 or weights.strides[1] != 1:
+            return 0
+        return weights.strides[0] if weights.strides[0] > 1 else 0
+
+    def line(self, dot: Multiply) -> int:
+        """The contiguous elements of src, or of its copy."""
+        src = self.as_read(dot)
+        block = _block(src)
+        if block and src.strides[1] == block:
+            return src.padded_dims[1]
+        return block or src.dims[_innermost(src)]
+
+
+InnerProductConf = ProductConf[InnerProductProblem]
+
+
+def resolve(problem: InnerProductProblem, isa: Isa) -> InnerProductProblem:
     """Decide the layouts that are ``any``: activations plain, weights in panels in src's order."""
-    return product_conf.resolve(problem, isa, _shape(isa))
-
-
-def _shape(isa: Isa) -> Shape:
-    summed = slice(1, None)
-    both = summed, summed
-    return Shape(_walkable, _packed, partial(_panels, isa), _plain, both, _column_stride, _line)
+    return planner.resolve(problem, isa)
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
@@ -54,85 +127,22 @@ def _innermost(src: MemoryDesc) -> int:
     return 1 if _block(src) else _order(src)[-1]
 
 
-def _line(src: MemoryDesc) -> int:
-    """The number of contiguous elements of a sum."""
-    block = _block(src)
-    if block and src.strides[1] == block:
-        return src.padded_dims[1]
-    return block or src.dims[_innermost(src)]
+def _is_plain(desc: MemoryDesc) -> bool:
+    """Whether a tensor has neither blocks nor padding."""
+    return not desc.inner_blocks and desc.dims == desc.padded_dims
 
 
-def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, _: bool) -> Panels:
-    """Panels of a tile's output channels, each with all of K in one stream."""
-    if isinstance(dot, PackedMultiply) and dot.column_stride:
-        return Panels(weights, 1)
-    step = src.strides[0] * src.data_type.size
-    vectors = panel_vectors(isa, dot, weights, 0, src.dims[0], step)
-    group, block, inner = dot.group, _block(src), _innermost(src)
-    cut = bool(block) or group > 1
-    names = "".join(
-        LETTERS[dim].upper() if cut and dim == inner else LETTERS[dim] for dim in _order(src)
-    )
-    groups = f"{block // group}{LETTERS[inner]}" if block > group else ""
-    k_group = f"{group}{LETTERS[inner]}" if group > 1 else ""
-    tag = FormatTag(f"A{names}{groups}{vectors * isa.lanes}a{k_group}")
-    return Panels(weights.with_data_type(dot.b).with_tag(tag), vectors)
+def configure(problem: InnerProductProblem, isa: Isa) -> InnerProductConf | Refusal:
+    """Plan an inner product whose layouts are all decided (see :func:`resolve`)."""
+    return refuse_matrices(problem) or plan(problem, isa)
 
 
-def _walkable(src: MemoryDesc, dot: Multiply) -> bool:
-    """Whether src can be read in place: all offsets are affine, blocks are of channels only and
-    belong to src as a whole, and contiguous elements are whole K groups."""
-    sizes = block_boundaries(src, 1)
-    whole = not sizes or src.padded_dims[1] % sizes[-1] == 0
-    if not (len(src.inner_blocks) == len(sizes) <= 1 and whole):
-        return False
-    if dot.group == 1:
-        return True
-    inner = _innermost(src)
-    line, step = (sizes[-1], 1) if sizes else (src.dims[inner], src.strides[inner])
-    return step == 1 and line % dot.group == 0
-
-
-def _packed(src: MemoryDesc, dot: Multiply) -> MemoryDesc:
-    """Row-major, or channels in K groups."""
-    src = src.with_data_type(dot.a)
-    if dot.group == 1:
-        return plain(src)
-    return src.with_tag(FormatTag(f"a{LETTERS[2 : src.ndims]}B{dot.group}b"))
-
-
-def _plain(dst: MemoryDesc) -> bool:
-    """Whether dst has neither blocks nor padding."""
-    return not dst.inner_blocks and dst.dims == dst.padded_dims
-
-
-def _column_stride(weights: MemoryDesc) -> int:
-    """The stride of output channels in weights that are contiguous along K, else 0."""
-    plain = weights.format_kind is FormatKind.blocked and _plain(weights) and weights.ndims == 2
-    if not plain or weights.strides[1] != 1:
-        return 0
-    return weights.strides[0] if weights.strides[0] > 1 else 0
-
-
-def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
-    """Plan an inner product whose layouts are all decided (see :func:`resolve`): dst is (N, OC),
-    bias (OC), weights have the dimensions of src with OC for N."""
-    return product_conf.refuse_matrices(problem) or product_conf.plan(
-        problem,
-        isa,
-        (problem.arguments[0], problem.src),
-        (problem.arguments[1], problem.weights),
-        prod(problem.src.dims[1:]),
-        _shape(isa),
-    )
-
-
-def build(conf: ProductConf, isa: Isa) -> Kernel:
+def build(conf: InnerProductConf, isa: Isa) -> Kernel:
     """One product."""
     return phases.build("inner_product", conf, isa, _products)
 
 
-def _products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Product]:
+def _products(conf: InnerProductConf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     src, weights = conf.src[1], conf.weights[1]
     group, block, inner = conf.multiply.group, _block(src), _innermost(src)
     row = Axis(src.dims[0], "n")

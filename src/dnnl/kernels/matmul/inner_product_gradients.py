@@ -24,10 +24,11 @@ from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc, sums
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.matmul import matmul
-from dnnl.kernels.product.base.problem import ProductProblem, plain
+from dnnl.kernels.matmul.matmul import MatmulConf
+from dnnl.kernels.matmul.problem import MatmulProblem
+from dnnl.kernels.product.base.problem import plain
 from dnnl.kernels.product.base.types import refuse_tensors
 from dnnl.kernels.product.loops import phases
-from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import computed_in
@@ -69,7 +70,7 @@ class InnerProductGradientConf:
     """The product, and the sum of ``diff_dst`` to ``diff_bias``, of whose parts ``partial`` are in
     the ``scratchpad``, which is in bytes."""
 
-    product: ProductConf
+    product: MatmulConf
     diff_dst: MemoryDesc
     diff_bias: MemoryDesc
     partial: MemoryDesc
@@ -117,7 +118,7 @@ def _panels(problem: InnerProductGradient, isa: Isa) -> FormatTag:
     order, sizes = _order(problem.result), problem.factor.dims
     outputs, inputs = sizes[0], prod(sizes[1:])
     result = problem.result.data_type
-    one = ProductProblem(
+    one = MatmulProblem(
         problem.diff_dst,
         MemoryDesc((outputs, inputs), problem.factor.data_type, "any"),
         _NONE,
@@ -152,7 +153,7 @@ def configure(problem: InnerProductGradient, isa: Isa) -> InnerProductGradientCo
     slot, second, third = _matrices(factor, result[1], scratchpad)
     rows = dst[1].permute_axes((1, 0)) if problem.of_weights else dst[1]
     product = matmul.configure(
-        ProductProblem(
+        MatmulProblem(
             rows.reshape((*[1] * (second.ndims - 2), *rows.dims)),
             second,
             _NONE,

@@ -27,12 +27,18 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, broadcast
 from dnnl.codegen.product.brgemm import choose_vectors
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.matmul.matmul import column_major, panels_of, transposed, transposed_desc
 from dnnl.kernels.matmul.open_blocks import Extents, ThreadScratch, choose_blocks
 from dnnl.kernels.matmul.open_pack import Order
-from dnnl.kernels.product.base.problem import ProductProblem, plain, with_plain_layouts
+from dnnl.kernels.matmul.problem import (
+    MatmulProblem,
+    column_major,
+    panels_of,
+    transposed,
+    transposed_desc,
+)
+from dnnl.kernels.product.base.problem import plain, with_plain_layouts
 from dnnl.kernels.product.base.types import dot_of, multiplies_integers
-from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan.refusals import refuse_matrices
 from dnnl.kernels.shared.open_nests import refuse_groups, refuse_open, with_operands
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.arg import Arg
@@ -105,7 +111,7 @@ class Tensors:
         return self.finish.operands
 
 
-def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
+def resolve(problem: MatmulProblem, isa: Isa) -> MatmulProblem:
     """Decide the layouts that are ``any``: weights of known sizes get panels if dst is row-major;
     all others are row-major."""
     weights = problem.weights
@@ -119,14 +125,14 @@ def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
     return replace(problem, weights=found.with_data_type(weights.data_type))
 
 
-def _dot(problem: ProductProblem, isa: Isa) -> Multiply | None:
+def _dot(problem: MatmulProblem, isa: Isa) -> Multiply | None:
     """The dot-product kind on vectors. A matrix unit takes fixed sizes only; beside one, vectors
     are slower with pairs of bf16 than with f32."""
     types = problem.src.data_type, problem.weights.data_type
     return dot_of(isa, *types, problem.narrow, grouped=isa.matrix is None)
 
 
-def configure(problem: ProductProblem, isa: Isa) -> OpenMatmulConf | Refusal:
+def configure(problem: MatmulProblem, isa: Isa) -> OpenMatmulConf | Refusal:
     """Accept a product whose layouts are decided (see `resolve`) and plain, except for weights."""
     refusal = _refuse(problem, isa)
     if refusal is not None:
@@ -160,8 +166,8 @@ def configure(problem: ProductProblem, isa: Isa) -> OpenMatmulConf | Refusal:
     )
 
 
-def _refuse(problem: ProductProblem, isa: Isa) -> Refusal | None:
-    refusal = product_conf.refuse_matrices(problem) or refuse_groups(problem.quantization)
+def _refuse(problem: MatmulProblem, isa: Isa) -> Refusal | None:
+    refusal = refuse_matrices(problem) or refuse_groups(problem.quantization)
     if refusal is not None:
         return refusal
     if problem.quantization.computed is not None:
@@ -172,7 +178,7 @@ def _refuse(problem: ProductProblem, isa: Isa) -> Refusal | None:
     return refuse_open(plain, (problem.weights,))
 
 
-def _refuse_sums(problem: ProductProblem, factors: tuple[int, int]) -> Refusal | None:
+def _refuse_sums(problem: MatmulProblem, factors: tuple[int, int]) -> Refusal | None:
     """A refusal of scales and zero points that cannot be applied at the end of a sum."""
     given = problem.quantization.of_arguments(factors)
     if given.zero_points and not multiplies_integers(

@@ -22,8 +22,8 @@ from dnnl.codegen.nest.windows import tap_number
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise import depthwise, weight_plan, weight_tiles
 from dnnl.kernels.convolution.depthwise.weight_plan import Shape, Tiles
-from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
+from dnnl.kernels.convolution.direct.pieces import activation_index, weights_index
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.copies import emit_copies
@@ -80,9 +80,9 @@ def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
     return replace(
         problem,
         src=forward.src,
-        diff_weights=forward.weights,
+        weights=forward.dst,
+        dst=forward.weights,
         diff_bias=bias,
-        diff_dst=forward.dst,
     )
 
 

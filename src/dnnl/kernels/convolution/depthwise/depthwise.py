@@ -24,11 +24,11 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise import bytes as convolution_depthwise_bytes
 from dnnl.kernels.convolution.depthwise import planes, tiles
 from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, build_rows
-from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
 from dnnl.kernels.convolution.direct.convolution import resolve_activations
+from dnnl.kernels.convolution.direct.pieces import activation_index, weights_index
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_quantization
 from dnnl.kernels.product.base.pixel_tiles import Spatial
-from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan.refusals import refuse_problem
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.types import BYTES, core_of
 from dnnl.runtime.image import Phase
@@ -94,7 +94,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseConf | Depthwis
     if problem.src.data_type in BYTES and taps > _MOST_EXACT:
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
         return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
-    refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
+    refusal = refuse_problem(problem) or refuse_quantization(problem)
     if refusal is not None:
         return refusal
     return _in_rows(problem, isa) or DepthwiseConf(problem)

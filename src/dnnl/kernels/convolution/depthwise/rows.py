@@ -25,7 +25,7 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import TileShape
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise.groups import DEPTHWISE, Groups
-from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
+from dnnl.kernels.convolution.direct.pieces import activation_index, weights_index
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.plan.summary import PlanSummary

@@ -35,8 +35,8 @@ from dnnl.kernels.convolution.depthwise import factors
 from dnnl.kernels.convolution.depthwise.lines import Line, Meets, Taps, everywhere
 from dnnl.kernels.convolution.depthwise.rows import three
 from dnnl.kernels.convolution.depthwise.weight_plan import Tiles
-from dnnl.kernels.convolution.direct.compute import activation_index
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
+from dnnl.kernels.convolution.direct.pieces import activation_index
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.runtime.image import Phase
 

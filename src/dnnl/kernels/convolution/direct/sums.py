@@ -15,7 +15,7 @@ differ between residues.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
 from dnnl.codegen.ir.builder import Module, Value
@@ -23,131 +23,159 @@ from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Bound, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.convolution.direct.compute import ConvolutionConf, Piece, Space, walk
+from dnnl.kernels.convolution.direct.pieces import Geometry, Piece, src_index, walk, weights_index
+from dnnl.kernels.product.compensation.compensation import Compensation
 from dnnl.kernels.product.compensation.integer_sums import emit_sums
+from dnnl.kernels.product.compensation.rows import RowSums
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 
 
-def take_row_sums(
-    scratchpad: Scratchpad, batch: int, groups: int, space: Space
-) -> tuple[Argument, Argument]:
-    """Scratchpad for the channel sums and the row sums."""
-    before = (batch, groups, *(s.src for s in space))
-    after = (batch, groups, *(s.dst for s in space))
-    return scratchpad.take(MemoryDesc(before, "s32")), scratchpad.take(MemoryDesc(after, "s32"))
+@dataclass(frozen=True, kw_only=True)
+class PixelSums(Compensation):
+    """Row sums and sums for each place of dst of ``problem``, from ``channels`` and ``taps``: the
+    channel sums of ``src`` and the tap sums of ``weights`` as the product reads them.
 
+    Sums for places are the same for all pixels unless the problem has borders.
+    """
 
-def take_column_sums(
-    scratchpad: Scratchpad, outputs: int, space: Space, *, borders: bool
-) -> tuple[Argument, Argument]:
-    """Scratchpad for the tap sums and the column sums of ``outputs`` output channels; column sums
-    vary with pixels if there are ``borders``."""
-    taps = (*(s.kernel for s in space), outputs)
-    pixels = (*(s.dst if borders else 1 for s in space), outputs)
-    return scratchpad.take(MemoryDesc(taps, "s32")), scratchpad.take(MemoryDesc(pixels, "s32"))
+    problem: Geometry
+    src: Argument
+    weights: Argument
+    channels: Argument | None
+    taps: Argument | None
 
-
-def emit(module: Module, conf: ConvolutionConf, arguments: Arguments) -> Iterator[Phase]:
-    """Write the phases that ``conf`` needs."""
-    isa = module.isa
-
-    def symbol(name: str, part: Argument, number: int = 0) -> str:
-        return (
-            f"convolution_{name}{number or ''}__{part[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
+    @staticmethod
+    def take(
+        problem: Geometry,
+        src: Argument,
+        weights: Argument,
+        scratchpad: Scratchpad,
+        *,
+        of_rows: bool,
+        of_columns: bool,
+    ) -> PixelSums:
+        """The sums of rows and of columns that are needed, in the scratchpad."""
+        space, channels, rows, taps, places = problem.space, None, None, None, None
+        if of_rows:
+            head = src[1].dims[0], problem.groups
+            before, after = (*head, *(s.src for s in space)), (*head, *(s.dst for s in space))
+            channels = scratchpad.take(MemoryDesc(before, "s32"))
+            rows = RowSums(scratchpad.take(MemoryDesc(after, "s32")), None, 0)
+        if of_columns:
+            outputs, borders = problem.groups * problem.outputs, problem.borders
+            pixels = (s.dst if borders else 1 for s in space)
+            taps = scratchpad.take(MemoryDesc((*(s.kernel for s in space), outputs), "s32"))
+            places = scratchpad.take(MemoryDesc((*pixels, outputs), "s32"))
+        return PixelSums(
+            rows=rows,
+            places=places,
+            problem=problem,
+            src=src,
+            weights=weights,
+            channels=channels,
+            taps=taps,
         )
 
-    if conf.channel_sums is not None and conf.row_sums is not None:
-        yield _channel_sums(module, symbol("channel_sums", conf.src), conf, arguments)
-        for number, piece in enumerate(conf.pieces):
-            name = symbol("row_sums", conf.row_sums.sums, number)
-            yield _row_sums(module, name, conf, piece, arguments)
-    if conf.tap_sums is not None and conf.column_sums is not None:
-        yield _tap_sums(module, symbol("tap_sums", conf.weights), conf, arguments)
-        for number, piece in enumerate(conf.pieces if conf.borders else conf.pieces[:1]):
-            name = symbol("column_sums", conf.column_sums, number)
-            yield _column_sums(module, name, conf, piece, arguments)
+    def emit(self, module: Module, arguments: Arguments) -> Iterator[Phase]:
+        """Write the phases that are needed."""
+        isa, pieces = module.isa, self.problem.pieces
+
+        def symbol(name: str, part: Argument, number: int = 0) -> str:
+            types = f"{part[1].data_type}_s32"
+            return f"convolution_{name}{number or ''}__{types}__{isa.lanes}x1__{isa.name}"
+
+        if self.channels is not None and self.rows is not None:
+            yield self._channel_sums(module, symbol("channel_sums", self.src), arguments)
+            for number, piece in enumerate(pieces):
+                name = symbol("row_sums", self.rows.sums, number)
+                yield self._row_sums(module, name, piece, arguments)
+        if self.taps is not None and self.places is not None:
+            yield self._tap_sums(module, symbol("tap_sums", self.weights), arguments)
+            for number, piece in enumerate(pieces if self.problem.borders else pieces[:1]):
+                name = symbol("column_sums", self.places, number)
+                yield self._column_sums(module, name, piece, arguments)
+
+    def _channel_sums(self, module: Module, symbol: str, arguments: Arguments) -> Phase:
+        problem = self.problem
+        n, g = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "g")
+        assert self.channels is not None
+        at = [Axis(size, "pixel") for size in self.channels[1].dims[2:]]
+        c = Axis(problem.channels, "ic")
+        batch, group, *pixel = (Affine.of(axis) for axis in (n, g, *at))
+        src = _operand(
+            self.src, src_index(problem, self.src[1], batch, group, Affine.of(c), pixel), arguments
+        )
+        total = _operand(self.channels, (batch, group, *pixel), arguments)
+        axes = (n, g, *at), (c,)
+        return emit_sums(module, symbol, axes, (src,), total, lambda point: point.load(src))
+
+    def _row_sums(self, module: Module, symbol: str, piece: Piece, arguments: Arguments) -> Phase:
+        problem = self.problem
+        n, g = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "g")
+        here, batch, group = walk(piece), Affine.of(n), Affine.of(g)
+        sums = _operand(self.channels, (batch, group, *here.src_pixel), arguments)
+        assert self.rows is not None
+        total = _operand(self.rows.sums, (batch, group, *here.at), arguments)
+        axes = (n, g, *here.residues, *here.places), here.taps
+        return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
+
+    def _tap_sums(self, module: Module, symbol: str, arguments: Arguments) -> Phase:
+        problem = self.problem
+        assert self.taps is not None
+        taps, g = [Axis(size, "tap") for size in self.taps[1].dims[:-1]], Axis(problem.groups, "g")
+        o, c = Axis(problem.outputs, "oc"), Axis(problem.channels, "ic")
+        offsets = [Affine.of(axis) for axis in taps]
+        group, output, channel = Affine.of(g), Affine.of(o), Affine.of(c)
+        index = weights_index(self.weights[1], problem.grouped, group, output, channel, offsets)
+        weights = _operand(self.weights, index, arguments)
+        number = group * problem.outputs + output
+        total = _operand(self.taps, (*offsets, number), arguments)
+        # The zero points of src as given, with all channels in one dimension.
+        spatial = problem.dst.ndims - 2
+        pixel = MemoryDesc((1, problem.groups * problem.channels, *[1] * spatial), "u8")
+        src = Operand(0, pixel, (ZERO, group * problem.channels + channel, *[ZERO] * spatial))
+        source, factor = problem.arguments[:2]
+        quantizer = Quantizer(
+            Quantization(zero_points=problem.quantization.zero_points).of_arguments(
+                problem.arguments[:2]
+            ),
+            {source: src, factor: weights},
+            arguments,
+        )
+        zero, shift = quantizer.zero_point(source), quantizer.zero_point(factor)
+        assert zero is not None, "there is nothing to compensate"
+
+        def term(point: Point) -> Value:
+            value = point.load(weights)
+            if shift is not None:
+                value = point.e.b.sub(value, point.load(shift))
+            return point.e.b.mul(value, point.load(zero))
+
+        inputs = (weights, *quantizer.operands)
+        return emit_sums(module, symbol, ((*taps, g, o), (c,)), inputs, total, term)
+
+    def _column_sums(
+        self, module: Module, symbol: str, piece: Piece, arguments: Arguments
+    ) -> Phase:
+        problem = self.problem
+        here, o = walk(piece), Axis(problem.groups * problem.outputs, "oc")
+        output = Affine.of(o)
+        places = (*here.residues, *here.places) if problem.borders else ()
+        at = here.at if problem.borders else [ZERO] * 3
+        inside = tuple(
+            Bound(form, s.src)
+            for form, s in zip(here.src_pixel, piece.space, strict=True)
+            if problem.borders and s.padded
+        )
+        sums = _operand(self.taps, (*here.offsets, output), arguments)
+        sums = replace(sums, inside=inside)
+        total = _operand(self.places, (*at, output), arguments)
+        axes = (*places, o), here.taps
+        return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
 
 
 def _operand(part: Argument | None, index: tuple[Affine, ...], arguments: Arguments) -> Operand:
     assert part is not None
     return Operand(arguments.slot(part[0]), part[1], index)
-
-
-def _channel_sums(
-    module: Module, symbol: str, conf: ConvolutionConf, arguments: Arguments
-) -> Phase:
-    n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
-    assert conf.channel_sums is not None
-    at = [Axis(size, "pixel") for size in conf.channel_sums[1].dims[2:]]
-    c = Axis(conf.channels, "ic")
-    batch, group, *pixel = (Affine.of(axis) for axis in (n, g, *at))
-    src = _operand(conf.src, conf.src_index(batch, group, Affine.of(c), pixel), arguments)
-    total = _operand(conf.channel_sums, (batch, group, *pixel), arguments)
-    axes = (n, g, *at), (c,)
-    return emit_sums(module, symbol, axes, (src,), total, lambda point: point.load(src))
-
-
-def _row_sums(
-    module: Module, symbol: str, conf: ConvolutionConf, piece: Piece, arguments: Arguments
-) -> Phase:
-    n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
-    here, batch, group = walk(piece), Affine.of(n), Affine.of(g)
-    sums = _operand(conf.channel_sums, (batch, group, *here.src_pixel), arguments)
-    assert conf.row_sums is not None
-    total = _operand(conf.row_sums.sums, (batch, group, *here.at), arguments)
-    axes = (n, g, *here.residues, *here.places), here.taps
-    return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
-
-
-def _tap_sums(module: Module, symbol: str, conf: ConvolutionConf, arguments: Arguments) -> Phase:
-    assert conf.tap_sums is not None
-    taps, g = [Axis(size, "tap") for size in conf.tap_sums[1].dims[:-1]], Axis(conf.groups, "g")
-    o, c = Axis(conf.outputs, "oc"), Axis(conf.channels, "ic")
-    offsets = [Affine.of(axis) for axis in taps]
-    group, output, channel = Affine.of(g), Affine.of(o), Affine.of(c)
-    index = conf.weights_index(group, output, channel, offsets)
-    weights = _operand(conf.weights, index, arguments)
-    number = group * conf.outputs + output
-    total = _operand(conf.tap_sums, (*offsets, number), arguments)
-    # The zero points of src as given, with all channels in one dimension.
-    spatial = conf.dst[1].ndims - 2
-    pixel = MemoryDesc((1, conf.groups * conf.channels, *[1] * spatial), "u8")
-    src = Operand(0, pixel, (ZERO, group * conf.channels + channel, *[ZERO] * spatial))
-    source, factor = conf.factors
-    quantizer = Quantizer(
-        Quantization(zero_points=conf.quantization.zero_points).of_arguments(conf.factors),
-        {source: src, factor: weights},
-        arguments,
-    )
-    zero, shift = quantizer.zero_point(source), quantizer.zero_point(factor)
-    assert zero is not None, "there is nothing to compensate"
-
-    def term(point: Point) -> Value:
-        value = point.load(weights)
-        if shift is not None:
-            value = point.e.b.sub(value, point.load(shift))
-        return point.e.b.mul(value, point.load(zero))
-
-    inputs = (weights, *quantizer.operands)
-    return emit_sums(module, symbol, ((*taps, g, o), (c,)), inputs, total, term)
-
-
-def _column_sums(
-    module: Module, symbol: str, conf: ConvolutionConf, piece: Piece, arguments: Arguments
-) -> Phase:
-    here, o = walk(piece), Axis(conf.groups * conf.outputs, "oc")
-    output = Affine.of(o)
-    places = (*here.residues, *here.places) if conf.borders else ()
-    at = here.at if conf.borders else [ZERO] * 3
-    inside = tuple(
-        Bound(form, s.src)
-        for form, s in zip(here.src_pixel, piece.space, strict=True)
-        if conf.borders and s.padded
-    )
-    sums = _operand(conf.tap_sums, (*here.offsets, output), arguments)
-    sums = replace(sums, inside=inside)
-    total = _operand(conf.column_sums, (*at, output), arguments)
-    axes = (*places, o), here.taps
-    return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.winograd.tiling import Tiling
-from dnnl.kernels.product.plan.conf import ProductConf
+from dnnl.kernels.matmul.matmul import MatmulConf
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.reorder.winograd import Filters
 from dnnl.kernels.shared.scratchpad import Argument, Relayout
@@ -45,7 +45,7 @@ class WinogradConf:
     given: Filters
     filters: Filters
     pixels: Argument
-    product: ProductConf
+    product: MatmulConf
     sums: Argument
     results: Results
     in_items: bool

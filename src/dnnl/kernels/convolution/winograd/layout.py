@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS
-from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
+from dnnl.codegen.product.brgemm import choose_vectors
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.convolution.winograd.tiling import Tiling
-from dnnl.kernels.product.base.blocking import Size, choose_blocking
-from dnnl.kernels.product.base.problem import NONE
-from dnnl.kernels.product.plan.conf import ProductConf
-from dnnl.kernels.product.plan.dot_kind import even_rows
+from dnnl.kernels.matmul.matmul import MatmulConf
+from dnnl.kernels.matmul.problem import MatmulProblem
+from dnnl.kernels.product.base.problem import Panels
+from dnnl.kernels.product.plan.plan import plan
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.cook_toom import TAPS
-from dnnl.types.dtype import DataType
 from dnnl.types.encoding import Winograd
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -28,7 +26,17 @@ _NEAR, _FAR = 6, 10
 """Reading so many bytes of weights takes as long as moving a byte of V or M from phase to phase,
 through the last-level cache or beyond it. Phases read the weights once, items each time."""
 _F32 = 4  # bytes
-_FLOATS = Multiply(DataType.f32, DataType.f32, 1, FLOATS)
+
+
+class _TileProducts(MatmulProblem):
+    """A product for each place in a tile, by weights that are in panels."""
+
+    def panels(
+        self, isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, *, ones: bool = False
+    ) -> Panels:
+        """The weights as they are."""
+        ((_, width),) = weights.inner_blocks or ((3, 1),)
+        return Panels(weights, width // isa.lanes)
 
 
 @dataclass(frozen=True)
@@ -68,31 +76,17 @@ class WinogradLayout:
         """V or M, with so many channels."""
         return MemoryDesc((self.tiling.products, self.tiles, channels), "f32")
 
-    def product(self, pixels: Argument, weights: Argument, sums: Argument, isa: Isa) -> ProductConf:
+    def product(self, pixels: Argument, weights: Argument, sums: Argument, isa: Isa) -> MatmulConf:
         """The product of matrices for each group and each place in a tile."""
-        problem, src, dst = self.problem, pixels[1], sums[1]
-        ((_, width),) = weights[1].inner_blocks or ((3, 1),)
-        vectors = width // isa.lanes
-        tile = TileShape(even_rows(self.tiles, max_rows(isa, vectors)), vectors)
-        panels = -(-problem.outputs // width)
-        size = Size(self.tiles, panels, problem.channels, _F32, _F32 * width)
-        return ProductConf(
-            src=(pixels[0], self._matrices(src, problem.channels)),
-            weights=weights,
-            dst=(sums[0], self._matrices(dst, problem.outputs)),
-            bias=MemoryDesc.zero(),
-            post_ops=(),
-            quantization=NONE,
-            dequantized=NONE,
-            factors=(pixels[0], weights[0]),
-            multiply=_FLOATS,
-            core=DataType.f32,
-            blocking=choose_blocking(isa, tile, size),
-            row_sums=None,
-            copies_in=(),
-            copy_out=None,
-            scratchpad=0,
+        problem = _TileProducts(
+            self._matrices(pixels[1], self.problem.channels),
+            weights[1],
+            MemoryDesc.zero(),
+            self._matrices(sums[1], self.problem.outputs),
+            (),
+            arguments=(pixels[0], weights[0], sums[0]),
         )
+        return plan(problem, isa)
 
     def _matrices(self, dense: MemoryDesc, channels: int) -> MemoryDesc:
         """V or M with the channels of each group as a matrix."""

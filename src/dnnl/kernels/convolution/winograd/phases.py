@@ -20,13 +20,13 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.calls import PhaseCalls
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.kernels.convolution.direct.border import NOWHERE
 from dnnl.kernels.convolution.winograd.conf import WinogradConf
 from dnnl.kernels.convolution.winograd.dst import DstTransform
 from dnnl.kernels.convolution.winograd.src import SrcTransform
 from dnnl.kernels.convolution.winograd.transform import Pointers, TileTransform
 from dnnl.kernels.matmul import matmul
 from dnnl.kernels.product.loops import phases
+from dnnl.kernels.product.pack.border import NOWHERE
 from dnnl.runtime.image import Phase
 
 _LINE = 64

@@ -27,7 +27,7 @@ from dnnl.kernels.convolution.winograd.layout import WinogradLayout
 from dnnl.kernels.convolution.winograd.phases import emit_items, emit_phases
 from dnnl.kernels.convolution.winograd.tiling import Tiling
 from dnnl.kernels.product.base.problem import LETTERS, NONE
-from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan.refusals import refuse_problem
 from dnnl.kernels.reorder.winograd import Filters, emit_filters
 from dnnl.kernels.shared.copies import emit_copies, emit_copy
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
@@ -76,7 +76,7 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> WinogradConf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
-    refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
+    refusal = refuse_problem(problem) or refuse_quantization(problem)
     refusal = refusal or _refuse_encoding(problem)
     if refusal is not None:
         return refusal

@@ -130,3 +130,8 @@ def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < work_items.FEW_ITEMS:
         panels = -(-panels // 2)
     return Blocking(tile, panels, places, steps)
+
+
+def even_rows(rows: int, most: int) -> int:
+    """The rows of a tile: as few tiles as possible, of about the same height."""
+    return most if rows <= most else -(-rows // -(-rows // most))

@@ -79,6 +79,10 @@ class Spatial:
         return low, min(max(high, low), self.dst)
 
 
+Space = tuple[Spatial, Spatial, Spatial]
+"""Depth, height and width; a missing one has size 1."""
+
+
 @dataclass(frozen=True)
 class TileRun:
     """``count`` consecutive tiles of ``width`` pixels whose pixels miss the same taps.

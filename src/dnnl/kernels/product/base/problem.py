@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from dnnl.codegen.epilogue.quantization import Quantization
+from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.shared.types import FLOATS
 from dnnl.types.arg import Arg
@@ -20,15 +22,27 @@ from dnnl.types.tag import FormatTag
 LETTERS = "abcdefghijkl"
 NONE = Quantization()
 
+AnyDefinition = TypeVar("AnyDefinition", bound="ProductProblem")
+
 
 @dataclass(frozen=True)
-class ProductProblem:
+class Panels:
+    """Weights as a product reads them: their layout, and the width of a panel in vectors."""
+
+    desc: MemoryDesc
+    vectors: int
+
+
+@dataclass(frozen=True)
+class ProductProblem(ABC):
     """dst = post_ops(dropout(bias + src * weights)) of quantized tensors.
 
     ``bias`` may be the zero descriptor. f32 operands may be multiplied as ``narrow``. With
     ``stochastic`` dst is rounded stochastically. ``reductions`` describes precomputed sums of the
     rows of src, if the user gives them. ``arguments`` are src, weights and dst at execution: in a
     gradient, these are other tensors.
+
+    A subclass is an operation. Its methods say which layouts its loops take.
     """
 
     src: MemoryDesc
@@ -43,39 +57,57 @@ class ProductProblem:
     reductions: ScaleSpec | None = None
     arguments: tuple[int, int, int] = (Arg.SRC, Arg.WEIGHTS, Arg.DST)
 
+    @property
+    @abstractmethod
+    def terms(self) -> int:
+        """The number of terms of a sum (K)."""
 
-@dataclass(frozen=True)
-class Panels:
-    """Weights as a product reads them: their layout, and the width of a panel in vectors."""
+    @property
+    @abstractmethod
+    def summed(self) -> tuple[slice, slice]:
+        """The dimensions of src and of weights that are summed over."""
 
-    desc: MemoryDesc
-    vectors: int
+    @property
+    def rows(self) -> int:
+        """The rows that a tile may have (M): those of a matrix, the pixels of an image."""
+        return self.dst.dims[-2]
 
+    @property
+    def simple(self) -> bool:
+        """Whether there is no work inside of a sum: weights of 4 bits, and weights whose
+        quantization changes within a sum, are copied as floats."""
+        return False
 
-@dataclass(frozen=True)
-class Shape:
-    """What an operation tells `plan` about its tensors.
+    @abstractmethod
+    def reads(self, src: MemoryDesc, dot: Multiply) -> bool:
+        """Whether the product reads ``src``, of the type that it multiplies, in place."""
 
-    ``walkable(src, dot)`` says whether the product can read src in place with a dot-product kind;
-    ``packed(src, dot)`` is the layout to which it is copied otherwise. ``panels(src, weights, dot,
-    ones)`` are the panels of the weights; ``ones`` says that tiles have a row of ones besides those
-    of src. ``summed`` are the dimensions of src and of weights that are summed over; in src these
-    are the last ones. ``column_stride`` is the stride of columns of weights that are contiguous
-    along k, 0 for other weights. ``line`` is the number of consecutive elements of a sum that are
-    contiguous in src.
+    @abstractmethod
+    def packed(self, src: MemoryDesc, dot: Multiply) -> MemoryDesc:
+        """The layout to which ``src`` is copied otherwise."""
 
-    A ``simple`` operation has its own loops without work inside of a sum: weights of 4 bits, and
-    weights whose quantization changes within a sum, are copied as floats, and src is read in place.
-    """
+    @abstractmethod
+    def panels(
+        self, isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, *, ones: bool = False
+    ) -> Panels:
+        """The panels of ``weights`` for a ``src`` as it is read; ``ones`` says that tiles have a
+        row of ones besides those of src."""
 
-    walkable: Callable[[MemoryDesc, Multiply], bool]
-    packed: Callable[[MemoryDesc, Multiply], MemoryDesc]
-    panels: Callable[[MemoryDesc, MemoryDesc, Multiply, bool], Panels]
-    dst_walkable: Callable[[MemoryDesc], bool]
-    summed: tuple[slice, slice]
-    column_stride: Callable[[MemoryDesc], int]
-    line: Callable[[MemoryDesc], int]
-    simple: bool = False
+    def column_stride(self, weights: MemoryDesc) -> int:
+        """The stride of columns of weights that are contiguous along K, 0 for other weights."""
+        return 0
+
+    @abstractmethod
+    def line(self, dot: Multiply) -> int:
+        """The number of consecutive elements of a sum that are contiguous in src, or in its
+        copy."""
+
+    def as_read(self, dot: Multiply) -> MemoryDesc:
+        """src as the product reads it: in place or packed."""
+        src = self.src
+        if src.data_type is dot.a and self.reads(src, dot):
+            return src
+        return self.packed(src, dot)
 
 
 def plain(desc: MemoryDesc) -> MemoryDesc:
@@ -83,7 +115,7 @@ def plain(desc: MemoryDesc) -> MemoryDesc:
     return desc.with_tag(FormatTag(LETTERS[: desc.ndims]))
 
 
-def with_plain_layouts(problem: ProductProblem) -> ProductProblem:
+def with_plain_layouts(problem: AnyDefinition) -> AnyDefinition:
     """The problem with row-major layouts for src, bias and dst where these are ``any``."""
 
     def decided(desc: MemoryDesc) -> MemoryDesc:
@@ -91,13 +123,6 @@ def with_plain_layouts(problem: ProductProblem) -> ProductProblem:
 
     src, bias, dst = map(decided, (problem.src, problem.bias, problem.dst))
     return replace(problem, src=src, bias=bias, dst=dst)
-
-
-def as_read(src: MemoryDesc, dot: Multiply, shape: Shape) -> MemoryDesc:
-    """src as the product reads it: in place or packed."""
-    if src.data_type is dot.a and shape.walkable(src, dot):
-        return src
-    return shape.packed(src, dot)
 
 
 def becomes_floats(problem: ProductProblem) -> bool:

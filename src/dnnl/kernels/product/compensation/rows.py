@@ -6,13 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, broadcast
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.errors import InvalidArguments
-from dnnl.kernels.product.base.problem import ProductProblem
-from dnnl.kernels.product.base.types import multiplies_integers
 from dnnl.kernels.product.compensation.integer_sums import emit_row_sums, emit_segment_sums
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
@@ -68,36 +65,3 @@ class RowSums:
         if not self.segment:
             return [emit_row_sums(*given, arguments)]
         return [emit_segment_sums(*given, self.segment, arguments)]
-
-
-def refuse_reductions(problem: ProductProblem) -> Refusal | None:
-    """Why given sums of src cannot be used, or None.
-
-    Raises InvalidArguments if they do not vary along all dimensions, or span several scales or zero
-    points.
-    """
-    given, src = problem.reductions, problem.src
-    if given is None:
-        return None
-    every = (1 << src.ndims) - 1
-    if given.mask != every:
-        rule = f"sums of the rows of src vary along every dimension: {every}"
-        raise InvalidArguments("mask", given.mask, rule)
-    sizes = given.group_sizes(src.ndims)
-    given.shape(src.dims)
-    if sizes[-2] != 1:
-        raise InvalidArguments("groups", given.groups, "a sum belongs to one row", "(1, K)")
-    quantization = problem.quantization
-    for specs in (quantization.scales, quantization.zero_points):
-        for argument, spec in specs:
-            depth = {Arg.SRC: src.ndims - 1, Arg.WEIGHTS: src.ndims - 2}.get(Arg(argument))
-            if depth is None or not spec.mask >> depth & 1:
-                continue
-            if spec.group_sizes(src.ndims)[depth] % sizes[-1]:
-                rule = f"{sizes[-1]} neighbours do not share all scales and zero points: {spec}"
-                raise InvalidArguments("groups", given.groups, rule)
-    integers = multiplies_integers(src.data_type, problem.weights.data_type)
-    if not (integers and Arg.WEIGHTS in dict(quantization.zero_points)):
-        rule = "precomputed reductions without zero points of weights and a src of u8 or s8"
-        return Refusal(Reason.ATTRIBUTE, rule)
-    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.epilogue.post_ops import Epilogue
@@ -34,7 +34,8 @@ from dnnl.types.dtype import DataType
 SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
 """The representation of scaled sums of segments: f32."""
 
-AnyConf = TypeVar("AnyConf", bound=ProductConf)
+AnyProduct = ProductConf[Any]
+AnyConf = TypeVar("AnyConf", bound=AnyProduct)
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,14 @@ class Indices:
 
 
 def finish(
-    conf: ProductConf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth
+    conf: AnyProduct, arguments: Arguments, dst: Operand, at: Indices, depth: Depth
 ) -> ProductEpilogue:
     """The epilogue that computes ``dst`` from sums of this depth."""
-    here = conf.copy_out is None
-    post_ops = conf.post_ops if here or conf.quantization.computed is not None else ()
+    here, given, sums = conf.copy_out is None, conf.problem.bias, conf.compensation
+    post_ops = conf.problem.post_ops if here or conf.quantization.computed is not None else ()
     bias = None
-    if not conf.bias.is_zero:
-        bias = Operand(arguments.slot(Arg.BIAS), conf.bias, broadcast(conf.bias, at.bias))
+    if not given.is_zero:
+        bias = Operand(arguments.slot(Arg.BIAS), given, broadcast(given, at.bias))
     tensors = {
         conf.factors[0]: Operand(0, conf.src[1], at.src),
         conf.factors[1]: Operand(0, conf.weights[1], at.weights),
@@ -65,20 +66,15 @@ def finish(
     }
     quantization = conf.quantization.of_arguments(tensors if here else conf.factors)
     whole = conf.segment == 0
-    if conf.column_sums is not None:
+    row_sums = column_sums = weight_sums = None
+    if sums.places is not None:
         quantization = quantization.without_zero_points(conf.factors[0])
-
-    columns = conf.column_sums
-    column_sums = None
-    if columns is not None:
-        index = broadcast(columns[1], at.column_sums)
-        column_sums = Operand(arguments.slot(columns[0]), columns[1], index)
-    row_sums = None
-    if conf.row_sums is not None and whole:
-        row_sums = conf.row_sums.operand(arguments, at.row_sums)
-    weight_sums = None
-    if conf.weight_sums is not None:
-        weight_sums = conf.weight_sums.operand(arguments, at.weights)
+        slot, desc = sums.places
+        column_sums = Operand(arguments.slot(slot), desc, broadcast(desc, at.column_sums))
+    if sums.rows is not None and whole:
+        row_sums = sums.rows.operand(arguments, at.row_sums)
+    if sums.columns is not None:
+        weight_sums = sums.columns.operand(arguments, at.weights)
     return ProductEpilogue(
         conf.multiply if whole else SCALED_SUMS,
         conf.core,
@@ -95,7 +91,7 @@ def finish(
 
 
 def segments(
-    conf: ProductConf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
+    conf: AnyProduct, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
 ) -> Segments | None:
     """The segments along ``axis``, each of this depth, of a product that has some; else None."""
     if not conf.segment:
@@ -104,7 +100,8 @@ def segments(
         conf.factors[0]: Operand(0, conf.src[1], at.src),
         conf.factors[1]: Operand(0, conf.weights[1], at.weights),
     }
-    sums = None if conf.row_sums is None else conf.row_sums.operand(arguments, at.row_sums)
+    rows = conf.compensation.rows
+    sums = None if rows is None else rows.operand(arguments, at.row_sums)
     end = ProductEpilogue(
         conf.multiply,
         DataType.f32,
@@ -119,23 +116,15 @@ def segments(
     return Segments(axis, end)
 
 
-def packing(conf: ProductConf, arguments: Arguments, at: IndexOf) -> BoundPacking | None:
+def packing(conf: AnyProduct, arguments: Arguments, at: IndexOf) -> BoundPacking | None:
     """The on-the-fly packing of weights at these indices, or None."""
     return None if conf.packing is None else conf.packing.bound(arguments, at)
 
 
-def narrow_path(conf: ProductConf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
+def narrow_path(conf: AnyProduct, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
     """The path for panels of small weights through a product that reads ``src``, or None."""
     given = conf.flags, conf.src, conf.weights[1], src, conf.multiply
     return narrow(*given, arguments, isa)
-
-
-def emit_sums(module: Module, conf: ProductConf, arguments: Arguments) -> Iterable[Phase]:
-    """Write the phases for the row and column sums that a matrix product needs."""
-    if conf.row_sums is not None:
-        yield from conf.row_sums.emit(module, arguments)
-    if conf.weight_sums is not None:
-        yield conf.weight_sums.emit(module, arguments)
 
 
 def build(
@@ -143,11 +132,10 @@ def build(
     conf: AnyConf,
     isa: Isa,
     products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
-    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
 ) -> Kernel:
     """The kernel with the phases of `emit`."""
     module, arguments = Module(name, isa), Arguments()
-    phases = emit(module, conf, arguments, products, sums)
+    phases = emit(module, conf, arguments, products)
     return Kernel(module, tuple(phases), arguments.ids)
 
 
@@ -156,15 +144,17 @@ def emit(
     conf: AnyConf,
     arguments: Arguments,
     products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
-    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
 ) -> list[Phase]:
-    """Write the copies in, the ``sums``, the products with their epilogues, and the copy out."""
+    """Write the copies in, the sums that compensate products, the products with their epilogues,
+    and the copy out."""
     name, isa = module.ir.name, module.isa
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
     if conf.decoded is not None:
         symbol = f"{name}_decoded__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
         phases.append(conf.decoded.emit(module, symbol, conf.weights, arguments))
-    phases.extend(sums(module, conf, arguments))
+    phases.extend(conf.compensation.emit(module, arguments))
+    if conf.border is not None and not conf.border.in_bands:
+        phases.append(conf.border.emit(module, arguments))
     if conf.flags is not None:
         symbol = f"{name}_flags__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
         phases.append(emit_flags(module, symbol, conf.weights, conf.flags, arguments))
@@ -184,7 +174,8 @@ def emit(
         phases.append(emit_product(module, symbol, product))
     if conf.copy_out is not None:
         given, dst = conf.copy_out
-        post_ops, computed = conf.post_ops, conf.quantization.computed
+        problem, computed = conf.problem, conf.quantization.computed
+        post_ops = problem.post_ops
         if computed is not None:
             entry = f"{name}_scales__{computed.data_type}__{isa.lanes}x1__{isa.name}"
             phases.append(emit_scales(module, entry, given, dst[1].data_type, computed, arguments))
@@ -200,8 +191,8 @@ def emit(
                 post_ops,
                 conf.quantization.of_arguments((Arg.DST,)),
                 storage(conf.core).element,
-                conf.dropout,
-                stochastic=conf.stochastic,
+                problem.dropout,
+                stochastic=problem.stochastic,
                 requantizes=True,
             )
         )

@@ -27,7 +27,7 @@ from dnnl.codegen.memory.place import Place
 from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE
 from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import Panels, Shape
+from dnnl.kernels.product.base.problem import Panels, ProductProblem
 from dnnl.kernels.product.compensation.segments import cut
 from dnnl.kernels.product.pack.on_the_fly import (
     BoundPacking,
@@ -70,14 +70,13 @@ def plan_decompressed(
     dot: Multiply,
     wanted: Panels,
     quantization: Quantization,
-    terms: int,
-    shape: Shape,
+    problem: ProductProblem,
 ) -> DecompressedPacking | None:
     """How threads pack the ``wanted`` panels of weights for a product of ``src``. None if the
     weights have another layout, or if their quantization changes within a K group."""
     _, desc = weights
-    summed = shape.summed[1]
-    if shape.simple or dot.tiles is None or len(desc.dims[summed]) != 1:
+    summed = problem.summed[1]
+    if problem.simple or dot.tiles is None or len(desc.dims[summed]) != 1:
         return None
     if desc.data_type.bits > 8 or not in_one_stream(wanted.desc, range(desc.ndims)[summed]):
         return None
@@ -87,12 +86,16 @@ def plan_decompressed(
         if k_groups is None:
             return None
         loads = k_groups
-    parts = cut(quantization, {weights[0]: (desc, summed)}, terms)
-    panels = shape.panels(src, desc, loads, False)
+    parts = cut(quantization, {weights[0]: (desc, summed)}, problem.terms)
+    panels = problem.panels(isa, src, desc, loads)
     if parts is None or panels != Panels(desc, wanted.vectors):
         return None
     whole = parts.size % lcm(loads.group, dot.group) == 0
-    return DecompressedPacking(weights, terms, loads, parts.size, quantization) if whole else None
+    return (
+        DecompressedPacking(weights, problem.terms, loads, parts.size, quantization)
+        if whole
+        else None
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.pairs import Pairs
-from dnnl.kernels.product.base.problem import Panels, Shape
+from dnnl.kernels.product.base.problem import Panels, ProductProblem
 from dnnl.kernels.product.pack.on_the_fly import (
     BoundPacking,
     IndexOf,
@@ -71,19 +71,18 @@ def plan_repacked(
     weights: Argument,
     dot: Multiply,
     wanted: Panels,
-    terms: int,
-    shape: Shape,
+    problem: ProductProblem,
 ) -> RepackedPacking | None:
     """How threads pack the ``wanted`` panels of weights for a product of ``src``. None if the
     weights are neither row-major nor column-major, K groups have no 32 bits, panels are examined
     before (`pairs`) or are blocked like src, or src does not stay in a cache so that panels would
     be packed several times."""
     _, desc = weights
-    summed = range(desc.ndims)[shape.summed[1]]
-    rows = src.dims[-2]
+    summed = range(desc.ndims)[problem.summed[1]]
+    rows, terms = src.dims[-2], problem.terms
     if rows > _MOST_ROWS or rows * terms * src.data_type.size > isa.caches.l2 // 2:
         return None
-    if shape.simple or terms == 0 or isa.lanes < _PIECE:
+    if problem.simple or terms == 0 or isa.lanes < _PIECE:
         return None
     if dot.b.bits < 8 or dot.group * dot.b.bits != _GROUP_BITS:
         return None

@@ -18,7 +18,7 @@ from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.pairs import Pairs
-from dnnl.kernels.product.base.problem import Panels, Shape
+from dnnl.kernels.product.base.problem import Panels, ProductProblem
 from dnnl.kernels.product.pack.on_the_fly import (
     BoundPacking,
     IndexOf,
@@ -50,16 +50,16 @@ class UnpackedPacking(PanelPacking):
 
 
 def plan_unpacked(
-    isa: Isa, weights: Argument, dot: Multiply, wanted: Panels, terms: int, shape: Shape
+    isa: Isa, weights: Argument, dot: Multiply, wanted: Panels, problem: ProductProblem
 ) -> UnpackedPacking | None:
     """How threads unpack weights into the ``wanted`` panels. None if the weights have another
     layout, or panels are examined before (`pairs`)."""
-    _, desc = weights
-    if shape.simple or terms == 0 or dot.group != _GROUP or Pairs.of(isa, dot) is not None:
+    (_, desc), terms = weights, problem.terms
+    if problem.simple or terms == 0 or dot.group != _GROUP or Pairs.of(isa, dot) is not None:
         return None
     if dot.b not in _BYTES.get(desc.data_type, ()):
         return None
-    summed = range(desc.ndims)[shape.summed[1]]
+    summed = range(desc.ndims)[problem.summed[1]]
     if len(summed) != 1 or not in_one_stream(wanted.desc, summed):
         return None
     alike = wanted.desc.with_data_type(desc.data_type) == desc

@@ -19,7 +19,7 @@ from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.product.base.problem import ProductProblem
+from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.kernels.shared.types import SMALL_FLOATS
 from dnnl.runtime.image import Phase
@@ -32,7 +32,7 @@ from dnnl.types.scales import ScaleSpec
 _SCALED = SMALL_FLOATS | {DataType.f4_e2m1, DataType.s8}
 
 
-def refuse_computed(spec: ScaleSpec, problem: ProductProblem) -> Refusal | None:
+def refuse_computed(spec: ScaleSpec, problem: Contraction) -> Refusal | None:
     """Why no scales can be computed for dst, or None.
 
     Raises InvalidArguments if they do not vary along all dimensions.

@@ -11,16 +11,10 @@ from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.product.brgemm import choose_vectors, max_rows
 from dnnl.codegen.product.decompress import PackedMultiply, PairedGroups
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import (
-    NONE,
-    ProductProblem,
-    Shape,
-    as_read,
-    becomes_floats,
-    plain,
-)
+from dnnl.kernels.product.base.problem import becomes_floats, plain
 from dnnl.kernels.product.base.types import dot_of, multiplies_integers
-from dnnl.kernels.product.compensation.segments import Cut, cut
+from dnnl.kernels.product.compensation.segments import Cut, Summed, cut
+from dnnl.kernels.product.plan.contraction import AnyContraction, Contraction
 from dnnl.kernels.product.unit import tiles as product_tiles
 from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
 from dnnl.types.arg import Arg
@@ -38,45 +32,49 @@ FEW_ROWS, FEWER_ROWS, FEW_ROWS_OF_PAIRS = 511, 31, 255
 LEAST_PACKED_ROWS = 6
 
 
-def usual_dot(problem: ProductProblem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
+def chosen_dot(problem: Contraction, isa: Isa) -> Multiply | None:
+    """The dot-product kind of a product. A matrix unit may turn out not to fit its panels."""
+    direct = direct_dot(problem, isa)
+    return direct or usual_dot(problem, isa, tiled=problem.takes_unit(isa))
+
+
+def usual_dot(problem: Contraction, isa: Isa, *, tiled: bool = True) -> Multiply | None:
     """The dot-product kind of the types of src and weights."""
     types = problem.src.data_type, problem.weights.data_type
     return dot_of(isa, *types, problem.narrow, tiled=tiled)
 
 
-def decompresses_4_bits(problem: ProductProblem) -> bool:
+def decompresses_4_bits(problem: Contraction) -> bool:
     """Whether weights of 4 bits are multiplied by f32, or by a type that is converted to it."""
     return becomes_floats(problem) and problem.weights.data_type.bits == 4
 
 
-def packed_dot(problem: ProductProblem, isa: Isa, shape: Shape) -> Multiply | None:
+def packed_dot(problem: Contraction, isa: Isa) -> Multiply | None:
     """The dot-product kind that determines the panels of weights, if it differs from the one for
     large M."""
-    if shape.simple or not becomes_floats(problem):
+    if problem.simple or not becomes_floats(problem):
         return None
     if problem.weights.data_type in SMALL_FLOATS:
         return Multiply(DataType.f32, problem.weights.data_type, 1, FLOAT_PRODUCTS)
     return PackedMultiply.of(isa, problem.weights.data_type)
 
 
-def direct_dot(problem: ProductProblem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
+def direct_dot(problem: Contraction, isa: Isa) -> Multiply | None:
     """The dot-product kind of a src of floats with weights that are converted to f32 or bf16 as
     they are loaded, without a copy; None if M is too large for it."""
-    if problem.src.data_type not in FLOATS or shape.simple:
+    if problem.src.data_type not in FLOATS or problem.simple:
         return None
     rows = prod(problem.dst.dims[:-1])
-    dot = _loaded_dot(problem, isa, terms, shape, rows)
+    dot = _loaded_dot(problem, isa, rows)
     return dot if rows <= _most_rows(problem, dot) else None
 
 
-def _loaded_dot(
-    problem: ProductProblem, isa: Isa, terms: int, shape: Shape, rows: int
-) -> Multiply | None:
+def _loaded_dot(problem: Contraction, isa: Isa, rows: int) -> Multiply | None:
     """`direct_dot` for any number of rows."""
-    src, weights = problem.src, problem.weights
-    apart = shape.column_stride(weights)
+    src, weights, terms = problem.src, problem.weights, problem.terms
+    apart = problem.column_stride(weights)
     in_columns = PackedMultiply.in_columns(isa, weights.data_type, apart) if apart else None
-    if weights.data_type is src.data_type and _packs_faster(problem, isa, terms, rows, apart):
+    if weights.data_type is src.data_type and _packs_faster(problem, isa, rows, apart):
         return None
     if in_columns is not None and rows <= max_rows(isa, 1, in_columns.parts):
         whole = terms % in_columns.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
@@ -88,20 +86,19 @@ def _loaded_dot(
         return None
     in_rows = PackedMultiply.of(isa, weights.data_type, rows=True)
     if in_rows is not None:
-        read = as_read(src, in_rows, shape)
-        panels = shape.panels(read, weights, in_rows, False)
+        panels = problem.panels(isa, problem.as_read(in_rows), weights, in_rows)
         if panels.desc == weights and panels.vectors % in_rows.row_vectors == 0:
             return in_rows
     return _paired(problem, isa) or PackedMultiply.of(isa, weights.data_type)
 
 
-def _packs_faster(problem: ProductProblem, isa: Isa, terms: int, rows: int, apart: int) -> bool:
+def _packs_faster(problem: Contraction, isa: Isa, rows: int, apart: int) -> bool:
     """Whether packing panels is faster than reading columns with the stride ``apart`` directly, for
     weights of the type of src: if an instruction multiplies more than two f32 at a time, or if
     columns evict each other from the first-level cache, of whose lines a square in registers uses a
     part."""
     usual, size = usual_dot(problem, isa), problem.weights.data_type.size
-    if usual is None or rows * terms * size > isa.caches.l2 // 2:
+    if usual is None or rows * problem.terms * size > isa.caches.l2 // 2:
         return False
     if usual.tiles is not None:
         return rows >= LEAST_PACKED_ROWS
@@ -109,7 +106,7 @@ def _packs_faster(problem: ProductProblem, isa: Isa, terms: int, rows: int, apar
     return usual.group > 1 or (rows > 1 and evicted)
 
 
-def _paired(problem: ProductProblem, isa: Isa) -> PairedGroups | None:
+def _paired(problem: Contraction, isa: Isa) -> PairedGroups | None:
     """The dot-product kind of a src of bf16, or rounded to it, with 4-bit weights in panels, if
     an instruction multiplies bf16. Processors with a matrix unit execute it at half the rate of
     f32."""
@@ -118,7 +115,7 @@ def _paired(problem: ProductProblem, isa: Isa) -> PairedGroups | None:
     return PairedGroups.for_bf16(isa, problem.weights.data_type)
 
 
-def _most_rows(problem: ProductProblem, dot: Multiply | None) -> int:
+def _most_rows(problem: Contraction, dot: Multiply | None) -> int:
     """The largest M for which it pays to decompress weights again in each tile."""
     if problem.narrow is DataType.f32:
         return FEW_ROWS
@@ -131,18 +128,15 @@ def _aligned(weights: MemoryDesc) -> bool:
     return weights.data_type.bits >= 8 or whole
 
 
-def in_bf16(
-    problem: ProductProblem, factors: tuple[int, int], isa: Isa, shape: Shape, *, changing: bool
-) -> ProductProblem | None:
+def in_bf16(problem: AnyContraction, isa: Isa) -> AnyContraction | None:
     """The product with compressed weights as bf16, if an instruction multiplies bf16 faster than
     f32; else None.
 
-    Weights without scales are exact in bf16. ``changing`` says that scales or zero points change
-    along K: unless these are powers of two, dequantized weights are rounded, which the attributes
-    must allow.
+    Weights without scales are exact in bf16. If scales or zero points change along K, dequantized
+    weights are rounded unless these are powers of two, which the attributes must allow.
     """
-    src, weights = problem.src.data_type, problem.weights
-    given = problem.quantization.of_arguments(factors)
+    src, weights, changing = problem.src.data_type, problem.weights, bool(to_dequantize(problem))
+    given = problem.quantization.of_arguments(problem.arguments[:2])
     powers = all(spec.data_type is DataType.e8m0 for _, spec in given.scales)
     exact = not changing or (powers and not given.zero_points)
     held = src if exact and src is DataType.bf16 else problem.narrow
@@ -151,67 +145,61 @@ def in_bf16(
         return None
     if changing and given.adjust != 1:  # packing applies scales alone
         return None
-    if weights.data_type.bits > 8 or shape.simple or problem.dst.dims[-2] < LEAST_PACKED_ROWS:
+    if weights.data_type.bits > 8 or problem.simple or problem.rows < LEAST_PACKED_ROWS:
         return None
     if changing:
-        problem = of_floats(replace(problem, narrow=held), factors)
+        problem = of_floats(replace(problem, narrow=held))
     return replace(problem, weights=MemoryDesc(weights.dims, held, "any"))
 
 
-def segments_of(
-    problem: ProductProblem,
-    factors: tuple[int, int],
-    shape: Shape,
-    terms: int,
-    dot: Multiply | None,
-) -> Cut | None:
+def segments_of(problem: Contraction, dot: Multiply | None) -> Cut | None:
     """The segments within which quantization is constant, if the product can sum by them; else
     None."""
     in_registers = dot is not None and (dot.a is DataType.f32 or isinstance(dot, PackedMultiply))
-    if dot is None or not (dot.is_integer or in_registers) or shape.simple:
+    if dot is None or not (dot.is_integer or in_registers) or problem.simple:
         return None
     if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem, dot):
         return None
-    tensors = (problem.src, problem.weights)
-    summed = dict(zip(factors, zip(tensors, shape.summed, strict=True), strict=True))
-    parts = cut(problem.quantization, summed, terms)
-    if parts is None or parts.size == terms:
+    parts = cut(problem.quantization, _summed(problem), problem.terms)
+    if parts is None or parts.size == problem.terms:
         return parts
     return None if parts.size % dot.group or problem.src.inner_blocks else parts
 
 
-def needs_floats(problem: ProductProblem, factors: tuple[int, int], shape: Shape) -> bool:
-    """Whether scales or zero points of an operand cannot be applied at the end of the sums: they
-    change along K, or zero points apply to floats."""
-    tensors = {
-        arg: (desc, summed)
-        for arg, desc, summed in zip(
-            factors, (problem.src, problem.weights), shape.summed, strict=True
-        )
-    }
-    given = problem.quantization.of_arguments(factors)
-    types = problem.src.data_type, problem.weights.data_type
-    if given.zero_points and not multiplies_integers(*types):
-        return True
-    return any(
-        prod(spec.shape(tensors[arg][0].dims)[tensors[arg][1]]) != 1
-        for arg, spec in (*given.scales, *given.zero_points)
-    )
+def _summed(problem: Contraction) -> Summed:
+    tensors = zip((problem.src, problem.weights), problem.summed, strict=True)
+    return dict(zip(problem.arguments[:2], tensors, strict=True))
 
 
-def of_floats(problem: ProductProblem, factors: tuple[int, int]) -> ProductProblem:
-    """The product of the dequantized operands; only dst stays quantized."""
+def to_dequantize(problem: Contraction) -> tuple[int, ...]:
+    """The operands, as arguments, whose scales or zero points cannot be applied at the end of the
+    sums: they change along K, or zero points apply to floats, which all operands become if values
+    change along K."""
+    given, summed = problem.quantization.of_arguments(problem.arguments[:2]), _summed(problem)
+    found = set()
+    for arg, spec in (*given.scales, *given.zero_points):
+        desc, dims = summed[arg]
+        if prod(spec.shape(desc.dims)[dims]) != 1:
+            found.add(arg)
+    if found or not multiplies_integers(problem.src.data_type, problem.weights.data_type):
+        found.update(arg for arg, _ in given.zero_points)
+    return tuple(arg for arg in problem.arguments[:2] if arg in found)
+
+
+def of_floats(problem: AnyContraction) -> AnyContraction:
+    """The product with the operands `to_dequantize` as floats."""
     wide = DataType.f64 if problem.src.data_type is DataType.f64 else problem.narrow
+    floats = to_dequantize(problem)
 
-    def meant(factor: int, desc: MemoryDesc) -> MemoryDesc:
-        own = problem.quantization.of_arguments((factor,))
-        return desc if own == NONE else plain(desc.with_data_type(wide))
+    def meant(argument: int, desc: MemoryDesc) -> MemoryDesc:
+        return plain(desc.with_data_type(wide)) if argument in floats else desc
 
+    others = tuple(arg for arg in (*problem.arguments[:2], int(Arg.DST)) if arg not in floats)
     return replace(
         problem,
-        src=meant(factors[0], problem.src),
-        weights=meant(factors[1], problem.weights),
-        quantization=problem.quantization.of_arguments((Arg.DST,)),
+        src=meant(problem.arguments[0], problem.src),
+        weights=meant(problem.arguments[1], problem.weights),
+        quantization=problem.quantization.of_arguments(others),
     )
 
 
@@ -235,8 +223,3 @@ def panel_vectors(
         return PANEL_OF_K_GROUPS
     far = prod(weights.dims) * weights.data_type.bits // 8 > isa.caches.l2
     return choose_vectors(isa, weights.dims[column], row_step, dot.span, rows, far=far)
-
-
-def even_rows(rows: int, most: int) -> int:
-    """The rows of a tile: as few tiles as possible, of about the same height."""
-    return most if rows <= most else -(-rows // -(-rows // most))

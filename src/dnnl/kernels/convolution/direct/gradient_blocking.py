@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
+from typing import Protocol
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest import work_items
 from dnnl.codegen.product.brgemm import TileShape
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
+from dnnl.kernels.product.base.pixel_tiles import Space
+from dnnl.types.memory_desc import MemoryDesc
 
 _SUMS = 4
 """The sums of a work item fill at most this fraction of the second-level cache."""
@@ -75,7 +77,35 @@ class Cut:
         return form + Affine.of(blocks[1], self.rows) if blocks else form
 
 
-def cut_sums(problem: WeightsGradient, isa: Isa, tile: TileShape, dot: Multiply, block: int) -> Cut:
+class Sizes(Protocol):
+    """The sizes of a gradient of weights."""
+
+    @property
+    def src(self) -> MemoryDesc:
+        """The first operand."""
+
+    @property
+    def space(self) -> Space:
+        """Depth, height and width."""
+
+    @property
+    def diff_weights(self) -> MemoryDesc:
+        """The result."""
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+
+    @property
+    def outputs(self) -> int:
+        """The channels of diff_dst in a group."""
+
+    @property
+    def channels(self) -> int:
+        """The channels of src in a group."""
+
+
+def cut_sums(problem: Sizes, isa: Isa, tile: TileShape, dot: Multiply, block: int) -> Cut:
     """Choose the cut of a gradient whose register tiles have the shape ``tile``, and whose src has
     blocks of ``block`` channels unless that is 0."""
     images, space = -(-problem.src.dims[0] // dot.group), problem.space

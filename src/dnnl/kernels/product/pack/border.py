@@ -18,14 +18,10 @@ from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.product.base.border_rows import Rows
-from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.pixel_tiles import Space
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
-
-Space = tuple[Spatial, Spatial, Spatial]
-"""Depth, height and width; a missing one has size 1."""
-
 
 NOWHERE = -1
 """The argument id of what is no argument."""
@@ -54,8 +50,29 @@ class Border:
         )
         return d, h, w
 
+    def emit(self, module: Module, arguments: Arguments) -> Phase:
+        """Write the phase that makes the padded copy."""
+        isa, (slot, desc) = module.isa, self.copy
+        symbol = f"{module.ir.name}_border__{desc.data_type}__{isa.lanes}x1__{isa.name}"
+        if self.rows is not None:
+            src, copy = arguments.slot(self.src[0]), arguments.slot(slot)
+            return self.rows.emit(module, symbol, src, copy, desc.offset0 * desc.data_type.size)
+        axes = letters(desc.dims)
+        index = [Affine.of(axis) for axis in axes]
+        pixels = self.pixels
+        shifts = (*[0] * (desc.ndims - pixels), *self.before[3 - pixels :])
+        shifted = tuple(form + -shift for form, shift in zip(index, shifts, strict=True))
+        source = Operand(arguments.slot(self.src[0]), self.src[1], shifted)
+        padded = Operand(arguments.slot(slot), desc, tuple(index))
 
-def take(
+        def body(point: Point) -> None:
+            point.store(padded, point.load_or_zero(source))
+
+        core = bare_core(self.src[1].data_type, desc.data_type)
+        return emit_nest(module, symbol, Nest(axes, (), (source,), (padded,), body, core=core))
+
+
+def take_border(
     scratchpad: Scratchpad,
     src: Argument,
     layout: MemoryDesc,
@@ -82,25 +99,3 @@ def take(
         one = MemoryDesc((1, *desc.dims[1:]), desc.data_type, desc.tag)
         return Border(src, (NOWHERE, one), before, sizes, pixels, rows, in_bands=True)
     return Border(src, scratchpad.take(desc), before, sizes, pixels, rows, in_bands=False)
-
-
-def emit(module: Module, border: Border, arguments: Arguments) -> Phase:
-    """Write the phase that makes the padded copy."""
-    isa, (slot, desc) = module.isa, border.copy
-    symbol = f"{module.ir.name}_border__{desc.data_type}__{isa.lanes}x1__{isa.name}"
-    if border.rows is not None:
-        src, copy = arguments.slot(border.src[0]), arguments.slot(slot)
-        return border.rows.emit(module, symbol, src, copy, desc.offset0 * desc.data_type.size)
-    axes = letters(desc.dims)
-    index = [Affine.of(axis) for axis in axes]
-    pixels = border.pixels
-    shifts = (*[0] * (desc.ndims - pixels), *border.before[3 - pixels :])
-    shifted = tuple(form + -shift for form, shift in zip(index, shifts, strict=True))
-    source = Operand(arguments.slot(border.src[0]), border.src[1], shifted)
-    padded = Operand(arguments.slot(slot), desc, tuple(index))
-
-    def body(point: Point) -> None:
-        point.store(padded, point.load_or_zero(source))
-
-    core = bare_core(border.src[1].data_type, desc.data_type)
-    return emit_nest(module, symbol, Nest(axes, (), (source,), (padded,), body, core=core))
