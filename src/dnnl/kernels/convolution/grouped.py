@@ -49,10 +49,16 @@ def refuse(isa: Isa, problem: ConvolutionProblem) -> Refusal | None:
 
 
 def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
-    """Decide the layouts that are ``any``: activations as those of a depthwise convolution, since
-    blocks of a vector do not cut groups, and weights as the tiles read them."""
-    src, dst = (_of_few(desc, isa) for desc in (problem.src, problem.dst))
-    single = _of_outputs(replace(problem, src=src, dst=dst), problem.weights)
+    """Decide the layouts that are ``any``: weights as the tiles read them, and activations as those
+    of a depthwise convolution, since blocks of a vector do not cut groups. They are channels-last
+    if src has fewer channels than dst, of which a vector reads a part of a block, or fewer than a
+    vector."""
+    src, dst = problem.src, problem.dst
+    if problem.channels < problem.outputs or problem.groups * problem.outputs < isa.lanes:
+        src, dst = _channels_last(src), _channels_last(dst)
+    outputs, (_, _, *rest) = problem.groups * problem.outputs, problem.weights.dims
+    weights = MemoryDesc((outputs, 1, *rest), problem.weights.data_type, "any")
+    single = replace(problem, src=src, dst=dst, weights=weights)
     activations = resolve_activations(single, isa)
     problem = replace(problem, src=activations.src, dst=activations.dst)
     if problem.weights.format_kind is FormatKind.any:
@@ -63,6 +69,9 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Refusal:
     """Plan a convolution that `refuse` does not refuse."""
     refusal = refuse_problem(problem) or refuse_quantization(problem)
+    if refusal is None and problem.narrow is not DataType.f32 and problem.channels == isa.lanes:
+        detail = f"groups that fill a vector; products in {problem.narrow} are faster"
+        refusal = Refusal(Reason.ATTRIBUTE, detail)
     if refusal is not None:
         return refusal
     scratchpad, groups = Scratchpad(), _groups(problem, isa)
@@ -73,7 +82,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Ref
         view = _view(weights[1], problem, isa)
         assert view is not None, "packed weights"
     of_src, _, of_dst = problem.arguments
-    single = replace(_of_outputs(problem, view), arguments=(of_src, weights[0], of_dst))
+    single = replace(problem, weights=view, arguments=(of_src, weights[0], of_dst))
     planned = tiles.plan(single, isa, groups, scratchpad)
     if planned is None:
         rule = "it takes contiguous channels, and rows with few tiles at borders"
@@ -91,32 +100,24 @@ def build_transposed(conf: DepthwiseTilesConf, isa: Isa) -> Kernel:
     return build_rows("grouped_transposed", conf, isa)
 
 
-def _of_few(desc: MemoryDesc, isa: Isa) -> MemoryDesc:
-    """An activation of too few channels for a vector is channels-last, if that is to be decided."""
-    if desc.format_kind is not FormatKind.any or desc.dims[1] >= isa.lanes:
+def _channels_last(desc: MemoryDesc) -> MemoryDesc:
+    """An activation in that layout if its own is to be decided."""
+    if desc.format_kind is not FormatKind.any:
         return desc
     return desc.with_tag(FormatTag(f"a{'cde'[: desc.ndims - 2]}b"))
 
 
 def _groups(problem: ConvolutionProblem, isa: Isa) -> Groups:
     dot = factors.multiply_of(isa, {problem.src.data_type, problem.weights.data_type})
-    together = 1 if problem.channels % dot.group else dot.group
-    return Groups(problem.channels, problem.outputs, together)
-
-
-def _of_outputs(problem: ConvolutionProblem, weights: MemoryDesc) -> ConvolutionProblem:
-    """Each output as a group of its own; ``weights`` in any layout with as many dimensions."""
-    outputs, (_, _, channels, *taps) = problem.groups * problem.outputs, problem.weights.dims
-    if weights.dims[0] != outputs:
-        weights = MemoryDesc((outputs, 1, channels, *taps), weights.data_type, "any")
-    return replace(problem, weights=weights)
+    k_group = 1 if problem.channels % dot.group else dot.group
+    return Groups(problem.channels, problem.outputs, k_group)
 
 
 def _packed(problem: ConvolutionProblem, isa: Isa) -> FormatTag:
     """The layout of weights that tiles read in one stream: vectors of the outputs of some groups,
-    for each word and tap."""
-    taps, together = _TAPS[: problem.weights.ndims - 3], _groups(problem, isa).together
-    sizes = {"a": isa.lanes // problem.outputs, "b": problem.outputs, "c": together}
+    for each K group and tap."""
+    taps, k_group = _TAPS[: problem.weights.ndims - 3], _groups(problem, isa).k_group
+    sizes = {"a": isa.lanes // problem.outputs, "b": problem.outputs, "c": k_group}
     blocks = "".join(f"{size}{letter}" for letter, size in sizes.items() if size > 1)
     a, b, c = (letter.upper() if size > 1 else letter for letter, size in sizes.items())
     return FormatTag(f"{a}{b}{taps}{c}{blocks}")
@@ -125,13 +126,13 @@ def _packed(problem: ConvolutionProblem, isa: Isa) -> FormatTag:
 def _view(weights: MemoryDesc, problem: ConvolutionProblem, isa: Isa) -> MemoryDesc | None:
     """The same memory with one dimension of outputs, or None if it has no vectors of them."""
     dims = (problem.groups * problem.outputs, 1, *weights.dims[2:])
-    together = _groups(problem, isa).together
+    k_group = _groups(problem, isa).k_group
     if weights.matches_tag(_packed(problem, isa)):
-        pairs = f"{together}c" if together > 1 else ""
+        pairs = f"{k_group}c" if k_group > 1 else ""
         tag = f"Ab{_TAPS[: len(dims) - 3]}{'C' if pairs else 'c'}{isa.lanes}a{pairs}"
         return MemoryDesc(dims, weights.data_type, tag, offset0=weights.offset0)
     try:
         view = weights.reshape(dims)
     except InvalidArguments:
         return None
-    return view if together == 1 and tiles.in_vectors(view, 0, isa.lanes) else None
+    return view if k_group == 1 and tiles.in_vectors(view, 0, isa.lanes) else None

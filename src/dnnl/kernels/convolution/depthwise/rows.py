@@ -68,7 +68,7 @@ class DepthwiseRowsConf(ABC):
 @dataclass(frozen=True)
 class RowsWalk:
     """The axes of dst: images, places and channels; ``source`` are those of src that the channels
-    read, in words."""
+    read, in K groups."""
 
     batch: Axis
     places: tuple[Axis, Axis, Axis]
@@ -162,7 +162,7 @@ class DepthwiseRowsWriter(ABC):
         self.space = conf.problem.space
         self.walk = RowsWalk.of(conf, module.isa)
         there = list(map(Affine.of, self.walk.places))
-        image, read = Affine.of(self.walk.batch), self.walk.source.form * conf.groups.together
+        image, read = Affine.of(self.walk.batch), self.walk.source.form * conf.groups.k_group
         form = self.walk.columns.form
         self.tensors = RowsTensors.of(conf, image, form, there, arguments, read)
         problem = conf.problem

@@ -111,7 +111,7 @@ def plan(
     ):
         return None
     width = Line(problem.space[2], problem.transposed)
-    places = _places(width, isa, groups.words)
+    places = _places(width, isa, groups.k_groups)
     if places is None or width.space.kernel > _MOST_TAPS:
         return None
     scratchpad = scratchpad or Scratchpad()
@@ -149,7 +149,7 @@ def _vectors(channels: int, width: Line, places: int, isa: Isa) -> int:
     return 2 if wide and used < isa.registers else 1
 
 
-def _places(width: Line, isa: Isa, words: int) -> int | None:
+def _places(width: Line, isa: Isa, k_groups: int) -> int | None:
     """The outputs of a tile, which share registers with a row of weights; None if too many tiles
     would have borders, or the stride of a transposed convolution is longer."""
     own = width.space
@@ -161,7 +161,7 @@ def _places(width: Line, isa: Isa, words: int) -> int | None:
             return None
     inner, last = width.inner(places)
     borders = inner + -(-own.dst // places) - last
-    written = (borders + 1) * places * own.kernel * words
+    written = (borders + 1) * places * own.kernel * k_groups
     return places if borders <= _MOST_BORDERS and written <= _MOST_LINES else None
 
 
@@ -234,7 +234,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         )
         *rows, panel = self.walk.items
         self.groups = conf.groups
-        self.width = self.walk.source.width * self.groups.together
+        self.width = self.walk.source.width * self.groups.k_group
         self.in_pixels = self._form(self.tensors.src).stride(panel) == self.width
         least = -(-_ITEMS // prod(axis.extent for axis in rows)) if self.in_pixels else panel.extent
         self.each = -(-panel.extent // min(panel.extent, least))
@@ -283,8 +283,8 @@ class _TilesWriter(DepthwiseRowsWriter):
 
     def _panel(self, row: _Row, number: Value, channels: int) -> _Panel:
         e, env = self.e, {**row.env, self.walk.columns.panel: number}
-        words = channels // self.groups.outputs * self.groups.words
-        masks = self.walk.source.masks(words), self.walk.columns.masks(channels)
+        given = channels // self.groups.outputs * self.groups.k_groups
+        masks = self.walk.source.masks(given), self.walk.columns.masks(channels)
         places = []
         for operand, more in ((self.tensors.src, row.src), (self.tensors.weights, row.weights)):
             at = e.add(self._form(operand).along(env).emit(e, env), more)
@@ -346,11 +346,7 @@ class _TilesWriter(DepthwiseRowsWriter):
             ):
                 there = e.add(there, e.mul(tap, taps.step * step))
                 own = e.add(own, e.mul(tap, taps.tap_step * wide))
-            channel = self.conf.weights[1].strides[2]
-            for word in range(self.groups.words):
-                first = e.add(own, i64(word * channel))
-                sums = self._of_taps(panel, there, first, meets, word, sums)
-            return sums
+            return self._of_k_groups(panel, there, own, meets, sums)
 
         def of_depth(d: Value, *sums: Value) -> Values:
             within = partial(of_height, d)
@@ -379,11 +375,29 @@ class _TilesWriter(DepthwiseRowsWriter):
                 place = e.element(panel.src, e.add(column, i64(at)), element)
                 vector.prefetch(e, place, second_level=True)
 
-    def _of_taps(
-        self, panel: _Panel, there: Value, own: Value, meets: Meets, word: int, sums: Values
+    def _of_k_groups(
+        self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values
     ) -> Values:
-        """The sums with a row of taps: a word of the pixels from ``there`` on, and its weights from
-        ``own`` on. Pixels are loaded again for each word, which takes no registers."""
+        """The sums with all K groups of a row of taps: pixels from ``there`` on and weights from
+        ``own`` on."""
+        e, groups, channel = self.e, self.groups, self.conf.weights[1].strides[2]
+        if not groups.looped:
+            for k in range(groups.k_groups):
+                first = e.add(own, i64(k * channel))
+                sums = self._of_taps(panel, there, first, meets, k, sums)
+            return sums
+
+        def of_one(k: Value, *carried: Value) -> Values:
+            at, first = e.add(there, e.mul(k, groups.k_group)), e.mul(k, channel)
+            return self._of_taps(panel, at, e.add(own, first), meets, 0, carried)
+
+        return e.loop(i64(0), i64(groups.k_groups), of_one, sums, unroll=False, name="k")
+
+    def _of_taps(
+        self, panel: _Panel, there: Value, own: Value, meets: Meets, k: int, sums: Values
+    ) -> Values:
+        """The sums with a row of taps: K group ``k`` of the pixels from ``there`` on, and its
+        weights from ``own`` on. Pixels are loaded again for each, which takes no registers."""
         e, results, vectors = self.e, list(sums), range(self.conf.vectors)
         src, weights = self.tensors.src, self.tensors.weights
         pixels, first = (
@@ -395,7 +409,7 @@ class _TilesWriter(DepthwiseRowsWriter):
             tap: self._weights(panel, first, tap * self.weight_steps[2]) for tap in sorted(taps)
         }
         for at in sorted(meets):
-            pixel = self._pixel(panel, pixels, at * self.steps[2], word)
+            pixel = self._pixel(panel, pixels, at * self.steps[2], k)
             if self.shift is not None:
                 pixel = [e.b.fsub(value, self.shift) for value in pixel]
             for (output, tap), v in product(meets[at], vectors):
@@ -407,31 +421,30 @@ class _TilesWriter(DepthwiseRowsWriter):
 
     def _weights(self, panel: _Panel, first: Value, offset: int) -> list[Value]:
         """The weights of a tap as factors."""
-        lanes, operand = self.e.isa.lanes, self.tensors.weights
-        found = self._load(operand, lanes, panel.weight_masks, first, offset)
+        e, operand = self.e, self.tensors.weights
+        kind = vector.vector_type(self.groups.element(operand.data_type), e.isa.lanes)
+        places = self._places(operand, first, offset)
+        return [
+            self._factor(operand, vector.load(e, place, kind, mask))
+            for place, mask in zip(places, panel.weight_masks, strict=True)
+        ]
+
+    def _pixel(self, panel: _Panel, first: Value, offset: int, k: int) -> list[Value]:
+        """A K group of a pixel as factors."""
+        e, groups, operand = self.e, self.groups, self.tensors.src
+        places = self._places(operand, first, offset)
+        found = [
+            groups.load(e, operand.data_type, place, mask, k)
+            for place, mask in zip(places, panel.src_masks, strict=True)
+        ]
         return [self._factor(operand, stored) for stored in found]
 
-    def _pixel(self, panel: _Panel, first: Value, offset: int, word: int) -> list[Value]:
-        """A word of a pixel as factors."""
-        lanes, operand = self.walk.source.lane.extent, self.tensors.src
-        found = self._load(operand, lanes, panel.src_masks, first, offset)
-        return [self._factor(operand, self.groups.spread(self.e, stored, word)) for stored in found]
-
-    def _load(
-        self,
-        operand: Operand,
-        lanes: int,
-        masks: tuple[vector.Mask, ...],
-        start: Value,
-        offset: int,
-    ) -> Iterator[Value]:
-        """The stored vectors of a panel."""
+    def _places(self, operand: Operand, start: Value, offset: int) -> Iterator[Value]:
+        """The addresses of the vectors of a panel."""
         step = self._form(operand).stride(self.walk.columns.vector)
-        kind = vector.vector_type(self.groups.element(operand.data_type), lanes)
-        for v, mask in enumerate(masks):
-            at = i64(offset + v * step)
-            place = self.e.element(start, at, storage(operand.data_type).element)
-            yield vector.load(self.e, place, kind, mask)
+        element = storage(operand.data_type).element
+        for v in range(self.conf.vectors):
+            yield self.e.element(start, i64(offset + v * step), element)
 
     def _factor(self, operand: Operand, stored: Value) -> Value:
         return self.groups.factor(self.e, self.conf.multiply, operand.data_type, stored)
