@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import prod
 
 from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
-from dnnl.codegen.memory.access import Bound, Operand
+from dnnl.codegen.memory.access import Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.product.brgemm import Level
 from dnnl.codegen.product.multiply import Multiply
@@ -15,6 +16,7 @@ from dnnl.kernels.product.base.border_bands import Bands
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.base.sums import Segments
+from dnnl.kernels.product.loops.run_time import RunTimeRange
 from dnnl.kernels.product.pack.on_the_fly import BoundPacking
 from dnnl.kernels.product.pack.pairs import Narrow
 
@@ -34,6 +36,9 @@ class Product:
     A work item loops over the places ``through``. With ``cut`` it adds one part of K at a time: one
     iteration of these axes. ``taps`` are then those of a part, and ``begins`` is the offset of the
     part in src, for each dimension.
+
+    ``ranges`` of rows (the last of ``places``), or of the only axis of a sum, are known at
+    execution only.
 
     Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
     ``k_stride`` is the stride between the k of a K group of weights, in elements; 0 if they are
@@ -63,6 +68,7 @@ class Product:
     through: tuple[Axis, ...] = ()
     cut: tuple[Axis, ...] = ()
     begins: tuple[Affine, ...] = ()
+    ranges: tuple[RunTimeRange, ...] = ()
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -71,7 +77,12 @@ class Product:
         narrow = () if self.narrow is None else (self.narrow.src, self.narrow.flags)
         src = self.src if self.bands is None else self.bands.src
         weights = (self.weights,) if self.packing is None else self.packing.operands
-        return (src, *weights, *narrow, *self.finish.operands, *ends)
+        bounds = [operand for own in self.ranges for operand in own.operands]
+        return (src, *weights, *narrow, *self.finish.operands, *ends, *bounds)
+
+    def range_of(self, axis: Axis) -> RunTimeRange | None:
+        """The range of an axis, if that is known at execution only."""
+        return next((own for own in self.ranges if own.axis is axis), None)
 
     @property
     def multiply_adds(self) -> int:
@@ -98,6 +109,7 @@ class Walk:
 
     a: Affine
     b: Affine
+    ranges: Mapping[Axis, RunTimeRange] = field(default_factory=dict)
 
     @staticmethod
     def of(problem: Product) -> Walk:
@@ -106,14 +118,17 @@ class Walk:
         b = problem.weights.offset(problem.weights.index)
         assert a is not None, "configure admits only affine layouts"
         assert b is not None, "panels are affine"
-        return Walk(a, b.in_units(problem.unit))
+        ranges = {own.axis: own for own in problem.ranges}
+        return Walk(a, b.in_units(problem.unit), ranges)
 
     def steps(self, axis: Axis) -> tuple[int, int]:
         """The strides of an axis in A and in B."""
         return self.a.stride(axis), self.b.stride(axis)
 
-    def level(self, axis: Axis) -> Level:
-        """The loop over all of an axis."""
+    def level(self, axis: Axis, env: Env | None = None) -> Level:
+        """The loop over all of an axis; over its range in ``env`` if it has one."""
+        if env is not None and axis in self.ranges:
+            return Level(*self.ranges[axis].span(env), *self.steps(axis))
         return Level.over(axis.extent, *self.steps(axis))
 
 

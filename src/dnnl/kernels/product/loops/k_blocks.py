@@ -13,25 +13,30 @@ from dnnl.codegen.memory.address import Axis, decode
 from dnnl.codegen.product.brgemm import Level
 from dnnl.kernels.product.base.sums import Sums
 from dnnl.kernels.product.loops.form import Product, Walk
+from dnnl.kernels.product.loops.run_time import RunTimeRange
+from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, Span
 from dnnl.kernels.product.unit.tiles import UnitTile
 
 
 @dataclass(frozen=True, eq=False)
 class KBlocks:
     """Either one block for each iteration of the axes ``cut``, or blocks of ``steps`` iterations of
-    the outermost loop of ``line``; with 0 steps one block has all of K. There are ``count``."""
+    the outermost loop of ``line``; with 0 steps one block has all of K. There are ``count``, or up
+    to as many if the loop has a ``range``."""
 
     cut: tuple[Axis, ...]
     line: list[Level]
     steps: int
     count: int
+    range: RunTimeRange | None = None
 
     @staticmethod
     def of(problem: Product, walk: Walk, sums: Sums, unit: UnitTile | None) -> KBlocks:
         """The blocks that ``problem`` asks for."""
         axes = (*problem.around, *problem.inside)
         line = sums.merged([walk.level(axis) for axis in axes])
-        whole = KBlocks(problem.cut, line, 0, prod(axis.extent for axis in problem.cut))
+        own = next((found for axis in axes if (found := problem.range_of(axis))), None)
+        whole = KBlocks(problem.cut, line, 0, prod(axis.extent for axis in problem.cut), own)
         wanted = problem.blocking.steps
         assert not (wanted and problem.cut), "sums are cut along axes, or in steps"
         if not wanted:
@@ -44,7 +49,7 @@ class KBlocks:
         if unit is not None and len(line) == 1:
             multiple, count = lcm(multiple, unit.line.block), unit.line.blocked
         steps = max(1, steps // multiple) * multiple
-        return KBlocks((), line, steps, -(-count // steps)) if steps < count else whole
+        return KBlocks((), line, steps, -(-count // steps), own) if steps < count else whole
 
     @property
     def k_groups_per_step(self) -> int:
@@ -64,13 +69,38 @@ class KBlocks:
         """Whether nothing has been summed before."""
         return e.b.icmp_signed("==", block, i64(0))
 
-    def is_last(self, e: Emitter, block: Value) -> Value:
+    def is_last(self, e: Emitter, env: Env, block: Value) -> Value:
         """Whether the sums are complete behind it."""
-        return e.b.icmp_signed("==", block, i64(self.count - 1))
+        return e.b.icmp_signed("==", block, e.add(self.number(e, env), i64(-1)))
 
-    def levels(self, e: Emitter, block: Value, levels: Sequence[Level]) -> list[Level]:
+    def number(self, e: Emitter, env: Env) -> Value:
+        """The number of blocks: at least one, as an empty sum has an epilogue too."""
+        if self.range is None or not self.steps:
+            return i64(self.count)
+        whole = e.add(self.range.count(e, env), i64(self.steps - 1))
+        return e.larger(i64(1), e.b.sdiv(whole, i64(self.steps)))
+
+    def levels(self, e: Emitter, env: Env, block: Value, levels: Sequence[Level]) -> list[Level]:
         """The part of ``levels`` that a block of the line computes."""
         outer, *rest = levels
-        begin = e.mul(block, self.steps)
-        end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
+        begin, end = self._part(e, env, block, outer.end)
         return [replace(outer, begin=begin, end=end), *rest]
+
+    def _part(self, e: Emitter, env: Env, block: Value, end: Value) -> Span:
+        """The iterations of the outermost loop in a block."""
+        begin = e.mul(block, self.steps)
+        if self.range is not None:
+            first, end = self.range.span(env)
+            begin = e.add(first, begin)
+        return begin, e.smaller(e.add(begin, i64(self.steps)), end) if self.steps else end
+
+    def packed(self, e: Emitter, env: Env, block: Value, buffer: PanelBuffer) -> Span:
+        """The K groups that are packed for a block of the line."""
+        packing, dot = buffer.packing, buffer.dot
+        whole = i64(packing.k_groups(dot))
+        if self.range is not None:
+            assert packing.least_k_groups(dot) == 1, "a range may begin within a square"
+            return self._part(e, env, block, whole)
+        begin, last = e.mul(block, self.k_groups), self.is_last(e, env, block)
+        following = e.add(begin, i64(self.k_groups)) if self.count > 1 else whole
+        return begin, e.b.select(last, whole, following) if self.count > 1 else whole

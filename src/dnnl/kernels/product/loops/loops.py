@@ -15,32 +15,25 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from math import prod
 
 from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import I8, Emitter, Module, Value, Values, i64
+from dnnl.codegen.ir.builder import I8, Module, Value, Values, i64
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, decode
-from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import Factors, Level, Prefetch, Tile
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.border_bands import BandWriter
-from dnnl.kernels.product.base.pixel_tiles import (
-    BandRun,
-    TileRun,
-    band_runs,
-    rows_per_band,
-    tile_runs,
-)
+from dnnl.kernels.product.base.pixel_tiles import BandRun, TileRun, rows_per_band
 from dnnl.kernels.product.base.store import End, Store
 from dnnl.kernels.product.base.sums import Sums
 from dnnl.kernels.product.loops.form import Product, Walk
 from dnnl.kernels.product.loops.k_blocks import KBlocks
 from dnnl.kernels.product.loops.prefetch import Prefetching
 from dnnl.kernels.product.loops.taps import Taps
+from dnnl.kernels.product.loops.work import Band, Work
 from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, PanelPacker
 from dnnl.kernels.product.unit.deferred_epilogue import DeferredEpilogue, tile_bytes
 from dnnl.kernels.product.unit.tiles import Part, UnitTile
@@ -52,14 +45,10 @@ def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     phase = PhaseFunction.of(module, symbol, problem.operands)
     writer = _ProductWriter(phase, problem)
     with writer.unit.configured() if writer.unit else nullcontext():
-        phase.each_item(writer.items, writer.item)
+        phase.each_item(writer.work.count, writer.item)
         if writer.deferred is not None:
             writer.deferred.finish_rest()
-    return phase.end(writer.items)
-
-
-Band = tuple[BandRun, tuple[TileRun, ...]]
-"""Bands with the same shape, and their tiles."""
+    return phase.end(writer.work.count)
 
 
 class _ProductWriter:
@@ -71,27 +60,21 @@ class _ProductWriter:
         self.bands_of_src: BandWriter | None = None
         self.packer: PanelPacker | None = None
         self.walk = Walk.of(problem)
-        *_, h, w = problem.space
         tile = problem.blocking.tile
         # Integer epilogues take longest to compile, and integer additions have a latency of one
         # cycle.
         multiply, single = problem.multiply, problem.blocking.single_rows
         sums = 0 if multiply.is_integer else tile.vectors * multiply.span
         self.band_rows = 1 if single else rows_per_band(problem.space, tile, sums)
-        self.bands = [
-            (run, tile_runs(w, tile.rows, run.rows))
-            for run in band_runs(h, self.band_rows, w.kernel)
-        ]
+        self.work = Work.of(problem, self.e.isa, self.band_rows)
         self.store = self._store(problem.finish)
         segments = problem.segments
         ends = None if segments is None else self._store(segments.end)
         self.sums = Sums(problem.multiply, segments, ends, problem.columns.vector.extent)
         self.unit = self._unit()
-        self._share_out()
         self._cut_sums(phase)
         self.deferred = self._deferred_epilogue()
-        tiles = self.chunk if problem.blocking.places else self.per_band * self.band.extent
-        self.prefetching = Prefetching(self.e, problem, self.walk, self.blocks, tiles)
+        self.prefetching = Prefetching(self.e, problem, self.walk, self.blocks, self.work.meets)
         self.taps = Taps(self.e, problem, self.walk, self.sums, streams=self.prefetching.streams)
 
     def _store(self, finish: ProductEpilogue) -> Store:
@@ -107,38 +90,10 @@ class _ProductWriter:
             self.band_rows > 1,
         )
 
-    def _share_out(self) -> None:
-        """Define the work items: for each point of ``order``, a band or a part of it, and some
-        panels."""
-        problem, blocking = self.problem, self.problem.blocking
-        panels = problem.columns.panel.extent
-        grouped = blocking.panels and problem.columns.panel not in problem.order
-        self.group = min(panels, blocking.panels) if grouped else panels
-        self.groups = Axis(-(-panels // self.group), "group")
-        self.per_band = max(tiles[-1].first + tiles[-1].count for _, tiles in self.bands)
-        self.band = Axis(sum(run.count for run, _ in self.bands), "band")
-        places = [axis for axis in problem.places[:-2] if axis not in problem.through]
-        rows = (*problem.order, *places, self.band)
-        outer = prod(axis.extent for axis in (*rows, self.groups))
-        if blocking.places:
-            block = max(1, blocking.places // blocking.tile.rows)
-            self.chunk = min(block, work_items.chunk(self.per_band, outer, work_items.FEW_ITEMS))
-        else:
-            work = problem.multiply_adds // work_items.MULTIPLY_ADDS
-            self.chunk = work_items.chunk(
-                self.per_band, outer, work_items.target_items(self.e.isa, work)
-            )
-        self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
-        self.number = Axis(self.per_band, "tile")
-        # Panels meet a block of places one after the other, or one panel meets all places in turn.
-        inner = (self.chunks, self.groups) if blocking.places else (self.groups, self.chunks)
-        self.loops = [*rows, *inner]
-        self.items = outer * self.chunks.extent
-
     def _cut_sums(self, phase: PhaseFunction) -> None:
         """Choose the K blocks. Take scratch memory for the partial sums of the tiles of a work item
         between two blocks, panel by panel."""
-        problem, self.buffer_offset = self.problem, ZERO
+        problem, work, self.buffer_offset = self.problem, self.work, ZERO
         self.blocks = KBlocks.of(problem, self.walk, self.sums, self.unit)
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
         own = 0
@@ -150,11 +105,11 @@ class _ProductWriter:
             return
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
-        panel = self.chunk * size
-        self.buffer_offset = Affine.of(self.number, size) + Affine.of(self.chunks, -panel)
+        panel = work.slots * size
+        self.buffer_offset = Affine.of(work.number, size) + Affine.of(work.chunks, -panel)
         self.buffer_offset += Affine.of(problem.columns.panel, panel)
-        self.buffer_offset += Affine.of(self.groups, -self.group * panel)
-        size = self.group * panel
+        self.buffer_offset += Affine.of(work.groups, -work.group * panel)
+        size = work.group * panel
         for axis in problem.through:
             self.buffer_offset += Affine.of(axis, size)
             size *= axis.extent
@@ -169,7 +124,7 @@ class _ProductWriter:
         nbytes, panel = sums + (bands.nbytes if bands else 0), None
         if packing is not None:
             given = packing, self.pointers, problem.columns, problem.multiply
-            panel = PanelBuffer(self.e, *given, self.blocks.k_groups, self.group)
+            panel = PanelBuffer(self.e, *given, self.blocks.k_groups, self.work.group)
             nbytes += panel.nbytes
         if not nbytes:
             return
@@ -183,11 +138,18 @@ class _ProductWriter:
 
     def item(self, item: Value) -> None:
         """One work item."""
-        env = decode(self.e, item, self.loops)
+        work = self.work
+        env = decode(self.e, item, work.loops)
         if self.bands_of_src is not None:
-            first = self.e.mul(env[self.band], self.band_rows)
+            first = self.e.mul(env[work.band], self.band_rows)
             self.bands_of_src.need(env, first, self.band_rows)
-        self._bands(env, self.bands)
+        for own in self.problem.ranges:
+            env = {**env, **own.env(self.e, env, self.pointers)}
+        if work.rows is None:
+            self._bands(env, work.bands)
+            return
+        size = work.chunk * self.problem.blocking.tile.rows
+        work.rows.in_parts(self.e, env, size, lambda part: self._bands(part, work.bands))
 
     def _bands(self, env: Env, runs: Sequence[Band]) -> None:
         """Branch to the code of the run that the band belongs to."""
@@ -205,19 +167,19 @@ class _ProductWriter:
             return ()
 
         run, _ = band
-        before = self.e.b.icmp_signed("<", env[self.band], i64(run.first + run.count))
+        before = self.e.b.icmp_signed("<", env[self.work.band], i64(run.first + run.count))
         self.e.branch(before, here, later)
 
     def _blocks(self, env: Env, band: Band) -> None:
         """The tiles of one band of the work item, for each K block."""
         problem, height = self.problem, self.problem.places[-2]
-        env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
+        env = {**env, height: self.e.mul(env[self.work.band], self.band_rows)}
 
         def one(block: Value) -> None:
             here = {**env, **self.blocks.env(self.e, block)}
             self._through(problem.through, here, band, block)
 
-        self.e.loop(i64(0), i64(self.blocks.count), one, unroll=False, name="block")
+        self.e.loop(i64(0), self.blocks.number(self.e, env), one, unroll=False, name="block")
 
     def _through(self, axes: Sequence[Axis], env: Env, band: Band, block: Value) -> None:
         """The panels of one K block, for each of the places along ``axes``."""
@@ -233,17 +195,19 @@ class _ProductWriter:
 
     def _panels(self, env: Env, band: Band, block: Value) -> None:
         """The panels of the work item, as a loop outside of its tiles if blocking asks for it."""
-        e, panel = self.e, self.problem.columns.panel
+        e, work, panel = self.e, self.work, self.problem.columns.panel
         if panel in env or not self.problem.blocking.panels:
             self._tiles(env, band, block)
             return
-        low = e.mul(env[self.groups], self.group)
-        high = e.add(low, i64(self.group))
-        if panel.extent % self.group:
+        low = e.mul(env[work.groups], work.group)
+        high = e.add(low, i64(work.group))
+        if panel.extent % work.group:
             high = e.smaller(high, i64(panel.extent))
 
-        packer = self.packer
-        packed = None if packer is None else packer.pack(env, (low, high), block, self.blocks.count)
+        packer, packed = self.packer, None
+        if packer is not None:
+            k_groups = self.blocks.packed(e, env, block, packer.buffer)
+            packed = packer.pack(env, (low, high), k_groups)
 
         def one(number: Value) -> None:
             if packer is not None and packed is not None:
@@ -254,26 +218,19 @@ class _ProductWriter:
         e.loop(low, high, one, unroll=False, name="panel")
 
     def _tiles(self, env: Env, band: Band, block: Value) -> None:
-        e, (run, tiles) = self.e, band
-        low = e.mul(env[self.chunks], self.chunk)
-        high = e.add(low, i64(self.chunk))
-        for tile in tiles:
-            first, last = i64(tile.first), i64(tile.first + tile.count)
-            whole = self.chunks.extent == 1
-            begin = first if whole else _clamp(e, low, first, last)
-            end = last if whole else _clamp(e, high, first, last)
-            body = self._tile_body(env, run, tile, block)
-            e.loop(begin, end, body, unroll=False, name="tile")
+        run, tiles = band
+        for tile, begin, end, start in self.work.tiles(self.e, env, tiles):
+            body = self._tile_body(env, run, tile, block, start)
+            self.e.loop(begin, end, body, unroll=False, name="tile")
 
     def _tile_body(
-        self, env: Env, run: BandRun, tile: TileRun, block: Value
+        self, env: Env, run: BandRun, tile: TileRun, block: Value, start: Value
     ) -> Callable[[Value], None]:
         width, panel = self.problem.places[-1], self.problem.columns.panel
 
         def body(number: Value) -> None:
-            offset = self.e.mul(number, tile.width)
-            begin = self.e.add(offset, i64(tile.begin - tile.first * tile.width))
-            here = {**env, width: begin, self.number: number}
+            begin = self.e.add(self.e.mul(number, tile.width), start)
+            here = {**env, width: begin, self.work.number: number}
             if panel in here:
                 self._tile(here, run, tile, block)
                 return
@@ -316,11 +273,11 @@ class _ProductWriter:
         def part(src: Operand, multiply: Multiply) -> Tile:
             if not self.blocks.steps:
                 return self.taps.add(env, initial, factors(src, multiply), run, tile)
-            levels = self.blocks.levels(e, block, self.blocks.line)
+            levels = self.blocks.levels(e, env, block, self.blocks.line)
             return self.sums.add(e, env, initial, factors(src, multiply), levels)
 
         sums = self._either(env, part)
-        last = self.blocks.is_last(e, block)
+        last = self.blocks.is_last(e, env, block)
 
         def finish() -> Values:
             at.finish(self.sums.finished(e, sums))
@@ -383,7 +340,8 @@ class _ProductWriter:
             return
         if self.blocks.count == 1:
             at.prefetch()
-        unit.compute(factors, self._part(unit.line.whole(unit.levels), buffer, block), at)
+        part = self._part(env, unit.line.whole(unit.levels), buffer, block)
+        unit.compute(factors, part, at)
 
     def _unit_segments(
         self, unit: UnitTile, env: Env, factors: Factors, block: Value, total: Value, at: End
@@ -394,27 +352,27 @@ class _ProductWriter:
         assert ends is not None
         store, axis = ends, segments.axis
         buffer = e.element(self.scratch, i64(self.segment_sums), I8)
-        part = self._part(unit.levels, buffer, block)
+        part = self._part(env, unit.levels, buffer, block)
 
         def own(number: Value) -> End:
             return store.at({**env, axis: number}, rows, rows)
 
         unit.compute_segments(factors, part, own, total, at)
 
-    def _part(self, levels: Sequence[Level], buffer: Value, block: Value) -> Part:
+    def _part(self, env: Env, levels: Sequence[Level], buffer: Value, block: Value) -> Part:
         """The K block of a sum over ``levels``."""
         if self.blocks.count == 1:
             return Part(levels, buffer)
         e, blocks = self.e, self.blocks
-        first, last = blocks.is_first(e, block), blocks.is_last(e, block)
-        return Part(blocks.levels(e, block, levels), buffer, first, last)
+        first, last = blocks.is_first(e, block), blocks.is_last(e, env, block)
+        return Part(blocks.levels(e, env, block, levels), buffer, first, last)
 
     def _unit(self) -> UnitTile | None:
         """The tiles of a matrix unit, if it computes the product."""
         problem = self.problem
         if problem.multiply.tiles is None:
             return None
-        tilings = [self._offsets(tile) for _, tiles in self.bands for tile in tiles]
+        tilings = [self._offsets(tile) for _, tiles in self.work.bands for tile in tiles]
         taps = () if problem.is_matrix else problem.taps
         axes = (*problem.around, *taps, *problem.inside)
         levels = self.sums.merged([self.walk.level(axis) for axis in axes])
@@ -435,7 +393,7 @@ class _ProductWriter:
         def end_at(env: Env) -> End:
             return self.store.at(env, width, width * self.band_rows)
 
-        axes = dict.fromkeys((*self.loops, *problem.places[-2:], problem.columns.panel))
+        axes = dict.fromkeys((*self.work.loops, *problem.places[-2:], problem.columns.panel))
         return DeferredEpilogue(
             self.e,
             problem.multiply,
@@ -444,7 +402,7 @@ class _ProductWriter:
             self.scratch,
             axes,
             end_at,
-            unit.line_of(width, self._offsets(self.bands[0][1][0])),
+            unit.line_of(width, self._offsets(self.work.bands[0][1][0])),
         )
 
     def _offsets(self, tile: TileRun) -> list[int]:
@@ -457,11 +415,14 @@ class _ProductWriter:
 
     def _prefetch(self, env: Env, multiply: Multiply, rows: int) -> Prefetch | None:
         """The software prefetch of a tile."""
-        e, tile = self.e, env[self.number]
-        if self.problem.blocking.places:
-            tile = e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
-        elif self.band.extent > 1:
-            tile = e.add(tile, e.mul(env[self.band], self.per_band))
+        e, work = self.e, self.work
+        tile = env[work.number]
+        if self.problem.ranges:
+            tile = i64(0)  # as many as there are, each prefetches on its own
+        elif self.problem.blocking.places:
+            tile = e.b.sub(tile, e.mul(env[work.chunks], work.chunk))
+        elif work.band.extent > 1:
+            tile = e.add(tile, e.mul(env[work.band], work.per_band))
         of_panel = self.prefetching.of_panel(tile)
         return of_panel or self.prefetching.of_rows(env[self.problem.columns.panel], rows, multiply)
 
@@ -475,7 +436,3 @@ class _ProductWriter:
             lambda: Tile.load(e, buffer, kind, zero.rows, zero.vectors).cells,
         )
         return Tile(zero.vectors, cells)
-
-
-def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:
-    return e.smaller(e.larger(value, low), high)

@@ -40,7 +40,7 @@ class Taps:
     def add(self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun) -> Tile:
         """``sums`` of one tile plus the sum over all levels."""
         e, problem = self.e, self._problem
-        inner = [self._walk.level(axis) for axis in problem.inside]
+        inner = [self._walk.level(axis, env) for axis in problem.inside]
         if problem.is_matrix:
             return self._sums.add(e, env, sums, factors, self._sums.merged(inner))
         *outer, h, w = problem.space

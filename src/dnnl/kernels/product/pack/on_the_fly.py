@@ -151,15 +151,10 @@ class PanelPacker:
     def __init__(self, buffer: PanelBuffer, begin: Value) -> None:
         self.buffer, self._begin, self._writer = buffer, begin, buffer.packing.writer(buffer)
 
-    def pack(self, env: Env, panels: Span, block: Value, blocks: int) -> Value:
-        """Pack one of ``blocks`` K blocks of some panels at ``env``. Returns the address that K
-        group 0 of the first panel would have."""
+    def pack(self, env: Env, panels: Span, k_groups: Span) -> Value:
+        """Pack these K groups of some panels at ``env``. Returns the address that K group 0 of the
+        first panel would have."""
         buffer, e = self.buffer, self.buffer.e
-        begin, k_groups = e.mul(block, buffer.steps), i64(buffer.packing.k_groups(buffer.dot))
-        last = e.b.icmp_signed("==", block, i64(blocks - 1))
-        end = (
-            e.b.select(last, k_groups, e.add(begin, i64(buffer.steps))) if blocks > 1 else k_groups
-        )
-        start = e.element(self._begin, e.mul(begin, -buffer.k_group_bytes), I8)
-        self._writer.write(env, panels, (begin, end), start)
+        start = e.element(self._begin, e.mul(k_groups[0], -buffer.k_group_bytes), I8)
+        self._writer.write(env, panels, k_groups, start)
         return start
