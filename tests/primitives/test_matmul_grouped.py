@@ -15,9 +15,9 @@ from dnnl.reference import post_ops, quantization
 from dnnl.reference.arrays import Array
 from dnnl.types.post_ops import PostOpPrelu
 from tests.check import Fill, check, logical, memory_of, random_memory, random_values
-from tests.guard import RUNS, near
+from tests.guard import RUNS, guarded_scratch, near
 from tests.primitives.harness import ENGINE, every_isa, execute
-from tests.primitives.products import attr_of, scaled
+from tests.primitives.products import attr_of, scaled, some_rows
 
 SIZES = (3, 0, 20, 1, 16)
 Types = tuple[str, str, str]
@@ -137,7 +137,7 @@ def test_groups_of_rows(types: Types, tag: str) -> None:
     verify(of_rows(SIZES, 36, 70, types, tag), SIZES)
 
 
-@pytest.mark.parametrize("sizes", [(1,), (0, 0, 5), (64,), (0, 33, 0), (2,) * 30], ids=str)
+@pytest.mark.parametrize("sizes", [(1,), (0, 0), (0, 0, 5), (64,), (0, 33, 0), (2,) * 30], ids=str)
 @pytest.mark.parametrize("columns", [1, 16, 64, 129])
 def test_sizes(sizes: Sequence[int], columns: int) -> None:
     verify(of_rows(sizes, 19, columns, ("f32", "f32", "f32"), "abc", bias=False), sizes)
@@ -182,6 +182,77 @@ def test_quantization(
     zero_points: dict[Arg, tuple[int, tuple[int, ...]]],
 ) -> None:
     verify(of_rows(SIZES, 32, 45, ("u8", "s8", "f32")), SIZES, scaled(scales, zero_points))
+
+
+COMPRESSED: tuple[Types, ...] = (
+    ("f32", "s8", "f32"),
+    ("f32", "s4", "f32"),
+    ("f32", "f8_e4m3", "f32"),
+    ("bf16", "u4", "bf16"),
+    ("u8", "s4", "f32"),
+)
+
+
+@some_rows
+@pytest.mark.parametrize("types", COMPRESSED, ids=":".join)
+def test_compressed_weights(types: Types, isa: str) -> None:
+    """Weights that tiles convert as they load them, with scales by groups of K."""
+    with config.override("max_cpu_isa", isa):
+        desc = of_rows(SIZES, 64, 96, types)
+        verify(desc, SIZES, scaled({Arg.WEIGHTS: (7, (32, 1))}, {}))
+
+
+@pytest.mark.parametrize("tag", ["abc", "acb"])
+@pytest.mark.parametrize("types", COMPRESSED, ids=":".join)
+def test_layouts_of_compressed_weights(types: Types, tag: str) -> None:
+    verify(of_rows(SIZES, 64, 96, types, tag), SIZES)
+
+
+@some_rows
+@pytest.mark.parametrize("weights", ["s8", "s4", "f8_e4m3"])
+def test_compressed_weights_are_not_copied(weights: str, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        for attr in (None, scaled({Arg.WEIGHTS: (7, (32, 1))}, {})):
+            pd = PrimitiveDesc(of_rows(SIZES, 64, 96, ("f32", weights, "f32")), ENGINE, attr)
+            assert pd.scratchpad_desc.size == 0
+
+
+def test_integer_sums_are_scaled_in_segments() -> None:
+    scales = {Arg.SRC: (3, (1, 32)), Arg.WEIGHTS: (7, (32, 1))}
+    desc = of_rows(SIZES, 64, 45, ("u8", "s8", "f32"))
+    assert PrimitiveDesc(desc, ENGINE, scaled(scales, {})).scratchpad_desc.size == 0
+    verify(desc, SIZES, scaled(scales, {Arg.WEIGHTS: (7, (32, 1))}))
+
+
+LONG = 1500
+"""Terms that are summed in several blocks."""
+UNEVEN = (0, 45, 2, 0, 0, 1)
+"""Groups of which one has more rows than a block is planned for."""
+
+
+@some_rows
+@pytest.mark.parametrize("types", [("f32",) * 3, ("bf16",) * 3, ("s8", "s8", "f32")], ids=":".join)
+@pytest.mark.parametrize(("tag", "columns"), [("abc", 70), ("abc", 256), ("acb", 70)])
+def test_panels_in_blocks(isa: str, types: Types, tag: str, columns: int) -> None:
+    """Panels of which threads pack a part at a time, or parts of rows that are read in place."""
+    with config.override("max_cpu_isa", isa):
+        verify(of_rows(UNEVEN, LONG, columns, types, tag), UNEVEN)
+
+
+@some_rows
+@pytest.mark.parametrize("m", [9, 40, 300])
+def test_groups_of_many_terms(isa: str, m: int) -> None:
+    """Ranges of K that begin and end within blocks, and within what is packed at a time."""
+    sizes = (LONG, 0, 3, 777, 2000)
+    with config.override("max_cpu_isa", isa):
+        verify(of_terms(sizes, m, 70, "f32"), sizes)
+
+
+def test_results_of_groups_of_terms_are_copied() -> None:
+    """All of dst is written, so that it may have any layout."""
+    desc = of_terms(SIZES, 20, 40, "f32")
+    dst = MemoryDesc(desc.dst_desc.dims, "f32", "aBc16b")
+    verify(MatmulDesc(desc.src_desc, desc.weights_desc, dst), SIZES)
 
 
 def test_post_ops() -> None:
@@ -231,13 +302,25 @@ HOSTILE: dict[str, Callable[[int], object]] = {
 }
 
 
+GUARDED = {
+    "rows": of_rows(SIZES, 20, 33, ("f32",) * 3),
+    "rows packed by threads": of_rows(SIZES, LONG, 33, ("bf16", "bf16", "f32"), "acb"),
+    "rows in blocks": of_rows(SIZES, LONG, 64, ("f32",) * 3, "abc"),
+    "rows in segments": of_rows(SIZES, 64, 33, ("f32", "s4", "f32")),
+    "terms": of_terms(SIZES, 20, 33, "f32"),
+    "terms packed by threads": of_terms((LONG,) * 5, 9, 33, "f32"),
+}
+
+
 @pytest.mark.parametrize("wrong", HOSTILE)
-@pytest.mark.parametrize("dim", [0, 1])
-def test_no_offset_leads_out_of_the_buffers(wrong: str, dim: int) -> None:
+@pytest.mark.parametrize("kind", GUARDED)
+def test_no_offset_leads_out_of_the_buffers(wrong: str, kind: str) -> None:
     """Buffers lie between pages that nobody may touch: what is touched ends the process."""
-    desc = of_rows(SIZES, 20, 33, ("f32",) * 3) if dim == 0 else of_terms(SIZES, 20, 33, "f32")
-    pd = PrimitiveDesc(desc, ENGINE)
-    given = arguments(pd, SIZES)
+    by_groups = scaled({Arg.WEIGHTS: (7, (32, 1))}, {}) if "segments" in kind else None
+    desc = GUARDED[kind]
+    pd = PrimitiveDesc(desc, ENGINE, by_groups)
+    total = desc.src_desc.dims[kind.startswith("terms")]
+    given = arguments(pd, (total // len(SIZES),) * len(SIZES))
     given[Arg.SRC].parts[1].numpy()[:] = HOSTILE[wrong](len(SIZES))
     args = {**given, Arg.DST: Memory(pd.dst_desc, ENGINE)}
     from_guards(pd, args)
@@ -247,7 +330,8 @@ def from_guards(pd: PrimitiveDesc, args: Mapping[int, Memory]) -> None:
     """Run between guard pages; groups that overlap are written in any order."""
     for threads, at in RUNS:
         placed = {arg: near(memory, at) for arg, memory in args.items()}
-        dnnl.Primitive(pd).execute(dnnl.Stream(ENGINE, threads), placed)
+        with guarded_scratch():
+            dnnl.Primitive(pd).execute(dnnl.Stream(ENGINE, threads), placed)
 
 
 def test_rows_behind_the_last_group_are_left_alone() -> None:

@@ -42,4 +42,14 @@ def test_sparse_matrices(encoding: str, which: int) -> None:
 
 @pytest.mark.parametrize("wrong", grouped.HOSTILE)
 def test_wrong_offsets_of_groups(wrong: str) -> None:
-    grouped.test_no_offset_leads_out_of_the_buffers(wrong, 0)
+    grouped.test_no_offset_leads_out_of_the_buffers(wrong, "rows")
+
+
+@pytest.mark.parametrize("types", [("f32",) * 3, ("u8", "s8", "f32"), ("f32", "s4", "f32")])
+def test_groups_of_rows(types: grouped.Types) -> None:
+    desc = grouped.of_rows(grouped.SIZES, 64, 45, types)
+    grouped.verify(desc, grouped.SIZES)
+
+
+def test_groups_of_terms() -> None:
+    grouped.verify(grouped.of_terms(grouped.SIZES, 17, 40, "f32"), grouped.SIZES)

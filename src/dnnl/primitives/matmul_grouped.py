@@ -102,9 +102,10 @@ def plan_grouped(desc: Matrices, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusa
         _quantization(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
         groups=count,
+        of_terms=of_terms,
     )
     problem = kernel.resolve(problem, isa)
-    conf = kernel.configure(problem, isa, of_terms=of_terms)
+    conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):
         return conf
     weights = desc.weights_desc if of_terms else problem.weights

@@ -93,9 +93,17 @@ def build(conf: MatmulConf, isa: Isa) -> Kernel:
 
 def products(conf: ProductConf[Any], isa: Isa, arguments: Arguments) -> tuple[Product]:
     """The product of matrices, with the batch around it."""
-    *batch_dims, m, n = conf.dst[1].dims
+    dims = conf.dst[1].dims[:-2]
+    batch = tuple(Axis(extent, letter) for extent, letter in zip(dims, LETTERS, strict=False))
+    return (product(conf, isa, arguments, batch),)
+
+
+def product(
+    conf: ProductConf[Any], isa: Isa, arguments: Arguments, batch: tuple[Axis, ...]
+) -> Product:
+    """The product of matrices for each point of ``batch``; dimensions of size 1 are broadcast."""
+    m, n = conf.dst[1].dims[-2:]
     group, terms = conf.multiply.group, conf.src[1].dims[-1]
-    batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, LETTERS, strict=False))
     size = conf.segment or terms
     row, k = Axis(m, "m"), Axis(-(-size // group), "k")
     part = Axis(terms // size if conf.segment else 1, "segment")
@@ -110,9 +118,9 @@ def products(conf: ProductConf[Any], isa: Isa, arguments: Arguments) -> tuple[Pr
 
     src = operand(conf.read, (rows, depth))
     weights = operand(conf.weights, (depth, columns.form))
-    dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, columns.form))
+    dst = operand(conf.dst, (rows, columns.form))
     at = phases.Indices(
-        dst.index,
+        (*outer, rows, columns.form),
         (*_batch_index(conf.src[1], outer), rows, begin),
         (*_batch_index(conf.weights[1], outer), begin, columns.form),
         row_sums=(
@@ -125,7 +133,7 @@ def products(conf: ProductConf[Any], isa: Isa, arguments: Arguments) -> tuple[Pr
     space, places, taps = along_line(row)
     summed = (part, k) if conf.segment else (k,)
     depth_of = Depth(size, k.extent * group)
-    product = Product(
+    return Product(
         batch,
         space,
         places,
@@ -146,7 +154,6 @@ def products(conf: ProductConf[Any], isa: Isa, arguments: Arguments) -> tuple[Pr
             conf, arguments, lambda k: (*_batch_index(conf.weights[1], outer), k, columns.form)
         ),
     )
-    return (product,)
 
 
 def _batch_index(desc: MemoryDesc, outer: list[Affine]) -> tuple[Affine, ...]:

@@ -79,7 +79,7 @@ def plan_repacked(
     be packed several times."""
     _, desc = weights
     summed = range(desc.ndims)[problem.summed[1]]
-    rows, terms = src.dims[-2], problem.terms
+    rows, terms = problem.rows, problem.terms
     if rows > _MOST_ROWS or rows * terms * src.data_type.size > isa.caches.l2 // 2:
         return None
     if problem.simple or terms == 0 or isa.lanes < _PIECE:

@@ -107,6 +107,12 @@ class Contraction(ProductProblem):
             columns = ColumnSums.of(weights, self.summed[1], scratchpad)
         return Compensation(rows, columns)
 
+    def tile_rows(self, isa: Isa, dot: Multiply, vectors: int, *, ones: bool) -> int:
+        """The rows of a tile: as few tiles as possible, of about the same height."""
+        if dot.tiles is not None:
+            return product_tiles.tile_rows(isa, vectors, self.rows)
+        return even_rows(self.rows, max_rows(isa, vectors * dot.span, dot.parts, ones=ones))
+
     def blocking(
         self,
         isa: Isa,
@@ -119,11 +125,7 @@ class Contraction(ProductProblem):
     ) -> Blocking:
         """The shape of a tile and the cache blocks, for src and weights as they are read."""
         columns, vectors = self.dst.dims[-1], panels.vectors
-        if dot.tiles is not None:
-            tile = TileShape(product_tiles.tile_rows(isa, vectors, self.rows), vectors)
-        else:
-            most = max_rows(isa, vectors * dot.span, dot.parts, ones=ones)
-            tile = TileShape(even_rows(self.rows, most), vectors)
+        tile = TileShape(self.tile_rows(isa, dot, vectors, ones=ones), vectors)
         # With a row of ones, panels of a few rows of weights were faster one by one on two threads.
         in_rows = not (panels.desc.inner_blocks or ones or self.column_stride(panels.desc))
         width = vectors * isa.lanes

@@ -64,9 +64,14 @@ def direct_dot(problem: Contraction, isa: Isa) -> Multiply | None:
     they are loaded, without a copy; None if M is too large for it."""
     if problem.src.data_type not in FLOATS or problem.simple:
         return None
-    rows = prod(problem.dst.dims[:-1])
+    rows = _all_rows(problem)
     dot = _loaded_dot(problem, isa, rows)
     return dot if rows <= _most_rows(problem, dot) else None
+
+
+def _all_rows(problem: Contraction) -> int:
+    """The rows of all matrices of a batch."""
+    return prod(problem.dst.dims[:-2]) * problem.rows
 
 
 def _loaded_dot(problem: Contraction, isa: Isa, rows: int) -> Multiply | None:
@@ -97,7 +102,8 @@ def _packs_faster(problem: Contraction, isa: Isa, rows: int, apart: int) -> bool
     weights of the type of src: if an instruction multiplies more than two f32 at a time, or if
     columns evict each other from the first-level cache, of whose lines a square in registers uses a
     part."""
-    usual, size = usual_dot(problem, isa), problem.weights.data_type.size
+    usual = usual_dot(problem, isa, tiled=problem.takes_unit(isa))
+    size = problem.weights.data_type.size
     if usual is None or rows * problem.terms * size > isa.caches.l2 // 2:
         return False
     if usual.tiles is not None:
@@ -147,6 +153,8 @@ def in_bf16(problem: AnyContraction, isa: Isa) -> AnyContraction | None:
         return None
     if weights.data_type.bits > 8 or problem.simple or problem.rows < LEAST_PACKED_ROWS:
         return None
+    if not problem.takes_unit(isa):
+        return None
     if changing:
         problem = of_floats(replace(problem, narrow=held))
     return replace(problem, weights=MemoryDesc(weights.dims, held, "any"))
@@ -158,7 +166,7 @@ def segments_of(problem: Contraction, dot: Multiply | None) -> Cut | None:
     in_registers = dot is not None and (dot.a is DataType.f32 or isinstance(dot, PackedMultiply))
     if dot is None or not (dot.is_integer or in_registers) or problem.simple:
         return None
-    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem, dot):
+    if problem.src.data_type in FLOATS and _all_rows(problem) > _most_rows(problem, dot):
         return None
     parts = cut(problem.quantization, _summed(problem), problem.terms)
     if parts is None or parts.size == problem.terms:
