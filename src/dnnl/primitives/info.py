@@ -9,8 +9,7 @@ from functools import lru_cache
 
 from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS
-from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.multiply import as_f32
 from dnnl.codegen.product.pairs import Pairs
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels.product.base.blocking import Blocking
@@ -22,11 +21,9 @@ from dnnl.primitives.limits import Limits, limits
 from dnnl.runtime.engine import Engine
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu, PostOpSum
 
-_F32 = Multiply(DataType.f32, DataType.f32, 1, FLOATS)
 _ENGINE = "cpu"
 
 
@@ -221,7 +218,7 @@ def look_inside(
     )
     if engine.kind != _ENGINE:
         return info
-    how = summary.multiply if summary else _F32
+    how = summary.multiply if summary else as_f32()
     return replace(info, limits=limits(engine, recipe.isa, how, info.bytes_moved, num_threads))
 
 

@@ -222,6 +222,11 @@ def _byte(e: Emitter, values: ir.Value, number: int, *, signed: bool) -> ir.Valu
     return e.b.and_(low, vector.splat_constant(kind, 0xFF)) if up else low
 
 
+def as_f32(weights: DataType = DataType.f32) -> Multiply:
+    """Products of f32 by weights that are converted to f32 as they are loaded, one k at a time."""
+    return Multiply(DataType.f32, weights, 1, FLOATS)
+
+
 def multiply(
     isa: Isa, src: DataType, weights: DataType, *, grouped: bool = True, tiled: bool = False
 ) -> Multiply | None:
@@ -241,7 +246,7 @@ def multiply(
     for dot in isa.dots:
         if grouped and dot.group > 1 and (dot.a, dot.b) == (src.name, weights.name):
             return Multiply(src, weights, dot.group, dot, tiles=tiles)
-    return Multiply(DataType.f32, weights, 1, FLOATS)
+    return as_f32(weights)
 
 
 def _tiles(isa: Isa, src: DataType, weights: DataType) -> Dot | None:

@@ -14,13 +14,12 @@ from dnnl.codegen.ir.builder import Module, Value, Values
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.ir.vector import multiply_add
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.memory.access import Bound, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.multiply import as_f32
 from dnnl.kernels.convolution.depthwise import bytes as convolution_depthwise_bytes
 from dnnl.kernels.convolution.depthwise import planes, tiles
 from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, build_rows
@@ -33,7 +32,6 @@ from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.types import BYTES, core_of
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.tag import FormatTag
 
@@ -57,7 +55,7 @@ class DepthwiseConf:
     @property
     def summary(self) -> PlanSummary:
         """The decisions, for `dnnl explain`: products are in f32, whatever the stored types are."""
-        return PlanSummary(Multiply(DataType.f32, DataType.f32, 1, FLOATS))
+        return PlanSummary(as_f32())
 
 
 def is_depthwise(problem: ConvolutionProblem) -> bool:

@@ -13,11 +13,10 @@ from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, Emitter, Value
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS
-from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.multiply import Multiply, as_f32
 from dnnl.types.dtype import DataType
 
-IN_F32 = Multiply(DataType.f32, DataType.f32, 1, FLOATS)
+IN_F32 = as_f32()
 _PAIR = 2
 
 

@@ -20,7 +20,11 @@ from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.kernels.convolution.direct.convolution import resolve_activations
-from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_quantization
+from dnnl.kernels.convolution.direct.problem import (
+    ConvolutionProblem,
+    channels_last,
+    refuse_quantization,
+)
 from dnnl.kernels.convolution.winograd.conf import Results, WinogradConf
 from dnnl.kernels.convolution.winograd.cost import best_tiling
 from dnnl.kernels.convolution.winograd.layout import WinogradLayout
@@ -38,7 +42,6 @@ from dnnl.types.dtype import DataType
 from dnnl.types.encoding import Winograd
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.tag import FormatTag
 
 
 def refuse(problem: ConvolutionProblem) -> Refusal | None:
@@ -60,8 +63,8 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     given, weights = (problem.src, problem.dst), problem.weights
     problem = resolve_activations(problem, isa)
     src, dst = (
-        _channels_last(desc)
-        if own.format_kind is FormatKind.any and not _in_vectors(desc, isa)
+        channels_last(desc)
+        if own.format_kind is FormatKind.any and not _has_whole_vectors(desc, isa)
         else desc
         for own, desc in zip(given, (problem.src, problem.dst), strict=True)
     )
@@ -83,12 +86,12 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> WinogradConf | Refusal:
     scratchpad = Scratchpad()
     of_src, of_weights, of_dst = problem.arguments
     src: Argument = (of_src, problem.src)
-    if not _in_vectors(problem.src, isa):
-        src = scratchpad.copy(src, _channels_last(problem.src))
+    if not _has_whole_vectors(problem.src, isa):
+        src = scratchpad.copy(src, channels_last(problem.src))
     dst: Argument = (of_dst, problem.dst)
-    copy_out, in_place = None, _in_vectors(problem.dst, isa)
+    copy_out, in_place = None, _has_whole_vectors(problem.dst, isa)
     if not in_place:
-        computed = scratchpad.take(_channels_last(problem.dst.with_data_type(DataType.f32)))
+        computed = scratchpad.take(channels_last(problem.dst.with_data_type(DataType.f32)))
         dst, copy_out = computed, (computed, dst)
     problem = replace(problem, src=src[1], dst=dst[1])
     given = filters = Filters.of(of_weights, problem.weights)
@@ -143,7 +146,7 @@ def _refuse_encoding(problem: ConvolutionProblem) -> Refusal | None:
     return Refusal(Reason.LAYOUT, f"{problem.weights}; {rule}")
 
 
-def _in_vectors(desc: MemoryDesc, isa: Isa) -> bool:
+def _has_whole_vectors(desc: MemoryDesc, isa: Isa) -> bool:
     """Whether vectors of channels are contiguous, and nothing else is padded."""
     if desc.data_type.bits < 8 or desc.padded_dims != (
         desc.dims[0],
@@ -154,10 +157,6 @@ def _in_vectors(desc: MemoryDesc, isa: Isa) -> bool:
     if not desc.inner_blocks:
         return desc.strides[1] == 1 or isa.lanes == 1
     return len(desc.inner_blocks) == 1 and desc.inner_blocks[0][1] % isa.lanes == 0
-
-
-def _channels_last(desc: MemoryDesc) -> MemoryDesc:
-    return desc.with_tag(FormatTag("acdb"))
 
 
 def _by_outputs(problem: ConvolutionProblem) -> Quantization:

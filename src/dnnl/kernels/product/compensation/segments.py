@@ -19,7 +19,7 @@ Summed = Mapping[int, tuple[MemoryDesc, slice]]
 
 
 @dataclass(frozen=True)
-class Cut:
+class Segmentation:
     """Segments of ``size`` terms each: the quantization applied to each segment (``inner``), and at
     the end (``outer``)."""
 
@@ -28,7 +28,7 @@ class Cut:
     outer: Quantization
 
 
-def cut(quantization: Quantization, summed: Summed, terms: int) -> Cut | None:
+def cut(quantization: Quantization, summed: Summed, terms: int) -> Segmentation | None:
     """The segments of sums of ``terms`` terms. None if values change along several summed
     dimensions, or from one term to the next."""
     if terms == 0:
@@ -46,7 +46,7 @@ def cut(quantization: Quantization, summed: Summed, terms: int) -> Cut | None:
     outer = tuple(pair for pair in quantization.scales if pair not in changing)
     zero_points = tuple(pair for pair in quantization.zero_points if pair[0] not in summed)
     rest = Quantization(outer, zero_points, quantization.adjust)
-    return Cut(size, Quantization(changing, given.zero_points), rest)
+    return Segmentation(size, Quantization(changing, given.zero_points), rest)
 
 
 def _counts(spec: ScaleSpec, desc: MemoryDesc, dims: slice) -> tuple[int, ...]:

@@ -14,10 +14,9 @@ from dnnl.codegen.epilogue.quantization import Quantizer
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis, broadcast
-from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.multiply import as_f32
 from dnnl.kernels.product.base.sums import Segments
 from dnnl.kernels.product.loops.form import Product
 from dnnl.kernels.product.loops.loops import emit_product
@@ -31,7 +30,7 @@ from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 
-SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
+SCALED_SUMS = as_f32()
 """The representation of scaled sums of segments: f32."""
 
 AnyProduct = ProductConf[Any]

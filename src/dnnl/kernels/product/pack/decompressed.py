@@ -20,13 +20,12 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, I8, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.memory.access import Access, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import Place
 from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE
 from dnnl.codegen.product.decompress import PackedMultiply
-from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.multiply import Multiply, as_f32
 from dnnl.kernels.product.base.problem import Panels, ProductProblem
 from dnnl.kernels.product.compensation.segments import cut
 from dnnl.kernels.product.pack.on_the_fly import (
@@ -39,7 +38,6 @@ from dnnl.kernels.product.pack.on_the_fly import (
     in_one_stream,
 )
 from dnnl.kernels.shared.scratchpad import Argument
-from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -80,7 +78,7 @@ def plan_decompressed(
         return None
     if desc.data_type.bits > 8 or not in_one_stream(wanted.desc, range(desc.ndims)[summed]):
         return None
-    loads = Multiply(DataType.f32, desc.data_type, 1, FLOATS)
+    loads = as_f32(desc.data_type)
     if desc.data_type.bits < 8:
         k_groups = PackedMultiply.of(isa, desc.data_type)
         if k_groups is None:

@@ -7,13 +7,12 @@ from dataclasses import replace
 from math import prod
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.product.brgemm import choose_vectors, max_rows
 from dnnl.codegen.product.decompress import PackedMultiply, PairedGroups
-from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.multiply import Multiply, as_f32
 from dnnl.kernels.product.base.problem import becomes_floats, plain
 from dnnl.kernels.product.base.types import dot_of, multiplies_integers
-from dnnl.kernels.product.compensation.segments import Cut, Summed, cut
+from dnnl.kernels.product.compensation.segments import Segmentation, Summed, cut
 from dnnl.kernels.product.plan.contraction import AnyContraction, Contraction
 from dnnl.kernels.product.unit import tiles as product_tiles
 from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
@@ -55,7 +54,7 @@ def packed_dot(problem: Contraction, isa: Isa) -> Multiply | None:
     if problem.simple or not becomes_floats(problem):
         return None
     if problem.weights.data_type in SMALL_FLOATS:
-        return Multiply(DataType.f32, problem.weights.data_type, 1, FLOAT_PRODUCTS)
+        return as_f32(problem.weights.data_type)
     return PackedMultiply.of(isa, problem.weights.data_type)
 
 
@@ -86,7 +85,7 @@ def _loaded_dot(problem: Contraction, isa: Isa, rows: int) -> Multiply | None:
         if whole and _aligned(weights):
             return in_columns
     if weights.data_type in BYTES or (weights.data_type in SMALL_FLOATS and rows <= FEWER_ROWS):
-        return Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
+        return as_f32(weights.data_type)
     if not decompresses_4_bits(problem):
         return None
     in_rows = PackedMultiply.of(isa, weights.data_type, rows=True)
@@ -160,7 +159,7 @@ def in_bf16(problem: AnyContraction, isa: Isa) -> AnyContraction | None:
     return replace(problem, weights=MemoryDesc(weights.dims, held, "any"))
 
 
-def segments_of(problem: Contraction, dot: Multiply | None) -> Cut | None:
+def segments_of(problem: Contraction, dot: Multiply | None) -> Segmentation | None:
     """The segments within which quantization is constant, if the product can sum by them; else
     None."""
     in_registers = dot is not None and (dot.a is DataType.f32 or isinstance(dot, PackedMultiply))

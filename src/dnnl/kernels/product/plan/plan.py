@@ -12,7 +12,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.problem import NONE, Panels, with_plain_layouts
 from dnnl.kernels.product.compensation.columns import summed_before
-from dnnl.kernels.product.compensation.segments import Cut
+from dnnl.kernels.product.compensation.segments import Segmentation
 from dnnl.kernels.product.pack.border import Border
 from dnnl.kernels.product.pack.decompressed import plan_decompressed
 from dnnl.kernels.product.pack.on_the_fly import PanelPacking
@@ -121,7 +121,7 @@ class _Choice(NamedTuple, Generic[AnyContraction]):
 
     problem: AnyContraction
     dot: Multiply
-    parts: Cut | None
+    parts: Segmentation | None
     dequantized: Quantization
     packing: PanelPacking | None = None
 
