@@ -199,6 +199,26 @@ def test_weights_from_blocks_of_channels(
         pass
 
 
+@every_pair(
+    isa=ISAS,
+    types=["f32", "bf16", "f16:f32:f16", "bf16:bf16:f32", "f8_e5m2"],
+    stag=["axb", "abx", "aBx16b", "aBx8b", "aBx32b"],
+    dtag=["axb", "abx", "aBx16b", "aBx64b"],
+    size=[
+        "mb6_ic20oc33_ih5oh5kh1", "mb4_ic3oc16_id4ih3iw5od2oh3ow2kd1kh1kw1sd2sw3",
+        "g2mb2_ic64oc96_ih9iw11oh5ow6kh1kw1sh2sw2", "mb8_ic64oc128_iw192ow192kw1",
+        "mb2_ic544oc1024_ih2oh2kh1", "mb8_ic96oc320_ih28oh28kh1",
+    ],
+)  # fmt: skip
+def test_weights_of_one_tap(isa: str, types: str, stag: str, dtag: str, size: str) -> None:
+    """Threads copy channels and pixels: incomplete panels and tiles, several items of either
+    channels, parts, blocks, and pixels that are skipped."""
+    for _ in judged(
+        "convolution", f"--dir=BWD_WB --dt={types} --stag={stag} --dtag={dtag} {size}", isa
+    ):
+        pass
+
+
 @pytest.mark.parametrize("sizes", [(0, 3, 5), (2, 0, 5), (2, 3, 0)])
 @pytest.mark.parametrize(("layout", "kind"), [("plain", "f32"), ("any", "f32"), ("any", "bf16")])
 def test_sums_of_nothing_are_zero(sizes: Dims, layout: str, kind: str) -> None:

@@ -28,6 +28,7 @@ from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.folds import Fold, at_once, emit_fold, exact_partials_desc, sums
 from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.point import Point
+from dnnl.kernels.convolution.direct.copied_gradient import CopiedGradient, is_copied
 from dnnl.kernels.convolution.direct.gradient_blocking import Cut
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.convolution.direct.pieces import channel_block
@@ -36,11 +37,13 @@ from dnnl.kernels.product.base.problem import LETTERS, Panels
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.base.types import refuse_tensors
 from dnnl.kernels.product.loops import phases
-from dnnl.kernels.product.loops.form import ONE, Product
+from dnnl.kernels.product.loops.form import ONE, Product, along_line
+from dnnl.kernels.product.pack.block_copies import BlockCopy
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.product.plan.dot_kind import chosen_dot
 from dnnl.kernels.product.plan.plan import plan
 from dnnl.kernels.product.plan.summary import PlanSummary
+from dnnl.kernels.shared.copies import emit_k_groups
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import computed_in
 from dnnl.runtime.image import Phase
@@ -68,7 +71,9 @@ class WeightsGradientConf:
     @property
     def summary(self) -> PlanSummary:
         """The decisions, with those about the sums."""
-        return replace(self.product.summary, cut=str(self.cut))
+        copied = isinstance(self.product.problem, CopiedGradient)
+        said = "; threads copy what a block reads" if copied else ""
+        return replace(self.product.summary, cut=f"{self.cut}{said}")
 
 
 def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
@@ -105,7 +110,9 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
         return refusal
     dot = chosen_dot(problem, isa)
     assert dot is not None, "refused before"
-    if dot.group > 1 and problem.channels > problem.outputs and problem.pointwise:
+    if is_copied(problem, isa, dot):
+        problem = CopiedGradient.of(problem)
+    elif dot.group > 1 and problem.channels > problem.outputs and problem.pointwise:
         # Of operands in K groups src alone is always copied: that should be the smaller one.
         problem = problem.exchanged()
     scratchpad = Scratchpad()
@@ -122,9 +129,11 @@ def build(conf: WeightsGradientConf, isa: Isa) -> Kernel:
     """The product, the sum of its parts, and the gradient of the bias."""
     name, product, problem = "convolution_by_weights", conf.product, conf.product.problem
     module, arguments = Module(name, isa), Arguments()
-    found = []
+    found: list[Phase] = []
     if not problem.diff_weights.has_zero_dim:
-        found += phases.emit(module, product, arguments, partial(_products, conf.cut))
+        found += _copies(module, product, arguments)
+        given = replace(product, copies_in=())
+        found += phases.emit(module, given, arguments, partial(_products, conf.cut))
         found += () if _is_direct(product) else _finished(module, product, arguments)
     if not problem.diff_bias.is_zero:
         fold, scratch = _bias(problem, arguments), (-1, MemoryDesc.zero())
@@ -133,6 +142,14 @@ def build(conf: WeightsGradientConf, isa: Isa) -> Kernel:
         symbol = f"{name}_bias__{problem.diff_bias.data_type}__{isa.lanes}x1__{isa.name}"
         found.extend(emit_fold(module, symbol, fold, scratch))
     return Kernel(module, tuple(found), arguments.ids)
+
+
+def _copies(module: Module, conf: GradientProduct, arguments: Arguments) -> Iterator[Phase]:
+    """Write the copies of whole tensors."""
+    name, isa = module.ir.name, module.isa
+    for number, (given, copy) in enumerate(conf.copies_in):
+        symbol = f"{name}_in{number}__{copy[1].data_type}__{isa.lanes}x1__{isa.name}"
+        yield emit_k_groups(module, symbol, given, copy, arguments)
 
 
 def _is_direct(conf: GradientProduct) -> bool:
@@ -168,6 +185,9 @@ class Channels:
 
 
 def _products(cut: Cut, conf: GradientProduct, isa: Isa, arguments: Arguments) -> Iterator[Product]:
+    if isinstance(conf.problem, CopiedGradient):
+        yield _product_of_copies(cut, conf, conf.problem, isa, arguments)
+        return
     problem, group = conf.problem, conf.multiply.group
     parts, blocks = cut.axes()
     g, image = Axis(problem.groups, "g"), Axis(cut.images, "n")
@@ -224,6 +244,63 @@ def _products(cut: Cut, conf: GradientProduct, isa: Isa, arguments: Arguments) -
         cut=blocks,
         begins=begins,
         k_stride=conf.weights[1].strides[0] if in_rows else 0,
+    )
+
+
+def _product_of_copies(
+    cut: Cut, conf: GradientProduct, problem: CopiedGradient, isa: Isa, arguments: Arguments
+) -> Product:
+    """The product of what threads copy."""
+    tile, group = conf.blocking.tile, conf.multiply.group
+    copies = problem.copies(cut, conf.multiply, tile.vectors * isa.lanes)
+    parts, blocks = cut.axes()
+    columns = Columns.of(copies[1].dims[1], tile, isa.lanes)
+    g, line = Axis(problem.groups, "g"), Axis(cut.channels, "ic")
+    some_ic = Axis(problem.channels // cut.channels, "ic_item")
+    some_oc = Axis(problem.outputs // columns.count, "oc_item")
+    image, pixels = Axis(cut.images, "n"), problem.pixels(cut)
+    skipped = 5 - problem.src.ndims
+
+    # What a block of an item reads in the tensors, and in the copies.
+    first = [cut.first_row(parts, blocks) if dim == cut.dim else ZERO for dim in range(3)]
+    n = cut.first_image(parts, blocks) * group
+    at = [row * own.stride for row, own in zip(first, problem.space, strict=True)]
+    begin_ic, begin_oc = Affine.of(some_ic, cut.channels), Affine.of(some_oc, columns.count)
+    ic, oc = (
+        Affine.of(g, size) + begin
+        for size, begin in ((problem.channels, begin_ic), (problem.outputs, begin_oc))
+    )
+    src = Operand(arguments.slot(conf.src[0]), problem.src, (n, ic, *at[skipped:]))
+    diff_dst = Operand(arguments.slot(conf.weights[0]), problem.diff_dst, (n, oc, *first[skipped:]))
+    here = Affine.of(image, group), [Affine.of(axis) for axis in pixels[skipped:]]
+    rows = Operand(src.slot, copies[0], (here[0], Affine.of(line), *here[1]))
+    panels = Operand(diff_dst.slot, copies[1], (here[0], columns.form, *here[1]))
+
+    taps = [Axis(1, f"k{name}") for name in "dhw"]
+    own_oc = begin_oc + columns.form
+    dst = _result(conf, arguments, parts, g, taps, begin_ic + Affine.of(line), own_oc)
+    nothing = (ZERO,) * problem.src.ndims
+    indices = phases.Indices(bias=(own_oc,), src=nothing, weights=nothing)
+    space, places, ones = along_line(line)
+    return Product(
+        (*parts, g, some_oc, some_ic),
+        space,
+        places,
+        ones,
+        (),
+        (image, *pixels),
+        columns,
+        rows,
+        panels,
+        conf.multiply,
+        phases.finish(conf, arguments, dst, indices, Depth(problem.terms, problem.terms)),
+        conf.blocking,
+        exists=(columns.inside,) if columns.inside.needed else (),
+        cut=blocks,
+        copies=(
+            BlockCopy(src, problem.part(problem.src, copies[0], problem.space), rows),
+            BlockCopy(diff_dst, problem.part(problem.diff_dst, copies[1]), panels),
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from dnnl.codegen.epilogue.stochastic import StochasticRounding
 from dnnl.codegen.ir.builder import F32, Module, Type
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, letters
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.shared.scratchpad import Relayout
@@ -24,6 +24,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 _NONE = Quantization()
+_GROUP_BITS = 32
 
 
 def emit_copy(
@@ -94,3 +95,33 @@ def emit_copies(
         copy = emit_copy(module, entry, given, part, arguments, quantization=own, core=core)
         phases.append(copy)
     return phases
+
+
+def emit_k_groups(
+    module: Module,
+    symbol: str,
+    src: tuple[int, MemoryDesc],
+    copy: tuple[int, MemoryDesc],
+    arguments: Arguments,
+) -> Phase:
+    """Write a phase that copies one argument into another, whose innermost block may be a K group
+    of 32 bits. Vectors of each member of a group are loaded and stored interleaved, unless the
+    members are neighbours in ``src``."""
+    core = bare_core(src[1].data_type, copy[1].data_type)
+    dim, group = copy[1].inner_blocks[-1] if copy[1].inner_blocks else (0, 1)
+    if group * copy[1].data_type.bits != _GROUP_BITS or src[1].strides[dim] == 1:
+        return emit_copy(module, symbol, src, copy, arguments, core=core)
+    axes = list(letters(copy[1].dims))
+    axes[dim] = Axis(-(-copy[1].dims[dim] // group), axes[dim].name)
+    read, written = [], []
+    for member in range(group):
+        index = [Affine.of(axis) for axis in axes]
+        index[dim] = Affine.of(axes[dim], group) + member
+        read.append(Operand(arguments.slot(src[0]), src[1], tuple(index)))
+        written.append(Operand(arguments.slot(copy[0]), copy[1], tuple(index)))
+
+    def body(point: Point) -> None:
+        point.store_interleaved(written, [point.load(operand) for operand in read])
+
+    nest = Nest(tuple(axes), (), tuple(read), tuple(written), body, core=core)
+    return emit_nest(module, symbol, nest)

@@ -24,6 +24,9 @@ _SUMS = 4
 """The sums of a work item fill at most this fraction of the second-level cache."""
 _OPERANDS = 2
 """The parts of both operands of a block fill at most this fraction."""
+_TERMS = 384
+"""The least K groups of a part whose sums go through memory: that of fewer would cost more than a
+tenth of the time."""
 _F32 = 4
 
 
@@ -105,9 +108,12 @@ class Sizes(Protocol):
         """The channels of src in a group."""
 
 
-def cut_sums(problem: Sizes, isa: Isa, tile: TileShape, dot: Multiply, block: int) -> Cut:
-    """Choose the cut of a gradient whose register tiles have the shape ``tile``, and whose src has
-    blocks of ``block`` channels unless that is 0."""
+def cut_sums(
+    problem: Sizes, isa: Isa, tile: TileShape, dot: Multiply, block: int, least: int = 0
+) -> Cut:
+    """Choose the cut of a gradient whose register tiles have the shape ``tile``. If ``block`` is
+    not 0, a work item has whole blocks of so many channels of src, and all items have as many; the
+    same holds for ``least`` panels."""
     images, space = -(-problem.src.dims[0] // dot.group), problem.space
     dim = next((dim for dim, own in enumerate(space) if own.dst > 1), 2)
     own = space[dim]
@@ -115,15 +121,18 @@ def cut_sums(problem: Sizes, isa: Isa, tile: TileShape, dot: Multiply, block: in
     # padding behind the image.
     rows = own.dst if dim < 2 and (own.padding > 0 or not own.padded) else 1
     width = tile.vectors * isa.lanes
-    panels, channels = -(-problem.outputs // width), problem.channels
+    every, channels = -(-problem.outputs // width), problem.channels
+    panels = every
     taps = prod(each.kernel for each in space)
     if not isa.thread_memory or problem.diff_weights.has_zero_dim:
         return Cut(1, 1, 1, 1, images, own.dst, dim, 0, 1)
     while channels * panels * width * taps * _F32 > isa.caches.l2 // _SUMS:
+        fewer = _largest_divisor(every // least, panels // 2 // least) * least if least else 0
+        fewer = fewer or -(-panels // 2)
         if channels > max(tile.rows, panels * width):
             channels = -(-channels // 2)
-        elif panels > 1:
-            panels = -(-panels // 2)
+        elif fewer < panels:
+            panels = fewer
         else:
             break
     blocks = _largest_divisor(problem.channels // block, channels // block) if block else 1
@@ -133,8 +142,10 @@ def cut_sums(problem: Sizes, isa: Isa, tile: TileShape, dot: Multiply, block: in
     terms = images * prod(each.dst for each in space)
     work = terms * problem.channels * problem.outputs * problem.groups * taps
     wanted = work_items.target_items(isa, work // work_items.MULTIPLY_ADDS, work_items.FEW_ITEMS)
-    image_parts = _near_divisor(images, -(-wanted // items))
-    row_parts = _near_divisor(rows, -(-wanted // (items * image_parts)))
+    size = problem.channels * problem.outputs * problem.groups * taps * _F32
+    most = min(-(-wanted // items), max(1, terms // _TERMS, isa.caches.l2 // size))
+    image_parts = _near_divisor(images, most)
+    row_parts = _near_divisor(rows, -(-most // image_parts))
     per_row = terms // max(1, images * own.dst)
     budget = isa.caches.l2 // _OPERANDS // (_F32 * (channels + panels * width))
     row_block, together = _largest_divisor(rows // row_parts, budget // max(1, per_row)), 1

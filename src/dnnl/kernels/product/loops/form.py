@@ -17,6 +17,7 @@ from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.base.sums import Segments
 from dnnl.kernels.product.loops.run_time import RunTimeRange
+from dnnl.kernels.product.pack.block_copies import BlockCopy
 from dnnl.kernels.product.pack.on_the_fly import BoundPacking
 from dnnl.kernels.product.pack.pairs import Narrow
 
@@ -43,7 +44,8 @@ class Product:
     Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
     ``k_stride`` is the stride between the k of a K group of weights, in elements; 0 if they are
     contiguous. ``narrow`` is the faster path for panels of small weights. With ``bands`` threads
-    copy src with its padding; with ``packing`` they pack weights on the fly.
+    copy src with its padding; with ``packing`` they pack weights on the fly. With ``copies`` they
+    copy what a K block of both operands reads; a work item then has a whole line of places.
     """
 
     order: tuple[Axis, ...]
@@ -69,6 +71,7 @@ class Product:
     cut: tuple[Axis, ...] = ()
     begins: tuple[Affine, ...] = ()
     ranges: tuple[RunTimeRange, ...] = ()
+    copies: tuple[BlockCopy, ...] = ()
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -78,7 +81,10 @@ class Product:
         src = self.src if self.bands is None else self.bands.src
         weights = (self.weights,) if self.packing is None else self.packing.operands
         bounds = [operand for own in self.ranges for operand in own.operands]
-        return (src, *weights, *narrow, *self.finish.operands, *ends, *bounds)
+        factors = (src, *weights)
+        if self.copies:
+            factors = tuple(copy.source for copy in self.copies)
+        return (*factors, *narrow, *self.finish.operands, *ends, *bounds)
 
     def range_of(self, axis: Axis) -> RunTimeRange | None:
         """The range of an axis, if that is known at execution only."""

@@ -34,6 +34,7 @@ from dnnl.kernels.product.loops.k_blocks import KBlocks
 from dnnl.kernels.product.loops.prefetch import Prefetching
 from dnnl.kernels.product.loops.taps import Taps
 from dnnl.kernels.product.loops.work import Band, Work
+from dnnl.kernels.product.pack.block_copies import BlockCopies
 from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, PanelPacker
 from dnnl.kernels.product.unit.deferred_epilogue import DeferredEpilogue, tile_bytes
 from dnnl.kernels.product.unit.tiles import Part, UnitTile
@@ -59,6 +60,7 @@ class _ProductWriter:
         self.pointers = phase.pointers(problem.operands)
         self.bands_of_src: BandWriter | None = None
         self.packer: PanelPacker | None = None
+        self.copies: BlockCopies | None = None
         self.walk = Walk.of(problem)
         tile = problem.blocking.tile
         # Integer epilogues take longest to compile, and integer additions have a latency of one
@@ -117,8 +119,8 @@ class _ProductWriter:
         self._take_scratch(phase, self.segment_sums + (own if problem.segments else 0))
 
     def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:
-        """Take per-thread memory for ``sums`` bytes of partial sums, for padded rows of src, and
-        for packed panels."""
+        """Take per-thread memory for ``sums`` bytes of partial sums, for padded rows of src, for
+        packed panels, and for copies of a block."""
         problem, sums = self.problem, -(-sums // LINE) * LINE
         bands, packing = problem.bands, problem.packing
         nbytes, panel = sums + (bands.nbytes if bands else 0), None
@@ -126,6 +128,9 @@ class _ProductWriter:
             given = packing, self.pointers, problem.columns, problem.multiply
             panel = PanelBuffer(self.e, *given, self.blocks.k_groups, self.work.group)
             nbytes += panel.nbytes
+        if problem.copies:
+            self.copies = BlockCopies(self.e, problem.copies, self.pointers)
+            nbytes += self.copies.nbytes
         if not nbytes:
             return
         self.scratch = phase.scratch(nbytes)
@@ -135,6 +140,8 @@ class _ProductWriter:
             self.pointers[problem.src] = own
         if panel is not None:
             self.packer = PanelPacker(panel, own)
+        if self.copies is not None:
+            self.pointers |= self.copies.at(own)
 
     def item(self, item: Value) -> None:
         """One work item."""
@@ -177,6 +184,8 @@ class _ProductWriter:
 
         def one(block: Value) -> None:
             here = {**env, **self.blocks.env(self.e, block)}
+            if self.copies is not None:
+                self.copies.write(here)
             self._through(problem.through, here, band, block)
 
         self.e.loop(i64(0), self.blocks.number(self.e, env), one, unroll=False, name="block")

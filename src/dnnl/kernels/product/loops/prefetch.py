@@ -34,6 +34,7 @@ class Prefetching:
         near = unit and problem.weights.desc.size <= e.isa.caches.l2 // 2
         in_parts = self.blocks.count > 1 and problem.segments is not None
         asks = problem.blocking.panels and panel.extent > 1 and problem.packing is None
+        asks = asks and not problem.copies
         # With taps, a matrix unit would prefetch the same weights again in each band.
         asks = asks and not (in_parts or near or (unit and len(merge_levels(levels)) > 1))
         size, step = self.walk.b.stride(panel), levels[-1].b_step

@@ -56,7 +56,7 @@ class Work:
         places = [axis for axis in problem.places[:-2] if axis not in problem.through]
         rows = (*problem.order, *places, band)
         outer = prod(axis.extent for axis in (*rows, groups))
-        if run_time is not None:
+        if run_time is not None or problem.copies:
             wanted, items = blocking.places, 1
         elif blocking.places:
             wanted, items = blocking.places, work_items.FEW_ITEMS
