@@ -1,5 +1,5 @@
 """How the sums of a gradient of weights are cut: into parts for threads, and into blocks for the
-second-level cache.
+second-level cache, or for the first-level one.
 
 All numbers follow from sizes and caches, never from the number of threads, so that any number of
 threads adds in the same order.
@@ -13,6 +13,7 @@ from math import prod
 from typing import Protocol
 
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest import work_items
 from dnnl.codegen.product.brgemm import TileShape
@@ -28,6 +29,9 @@ _TERMS = 384
 """The least K groups of a part whose sums go through memory: that of fewer would cost more than a
 tenth of the time."""
 _F32 = 4
+_DELIVERED = 8
+"""The bytes that the second-level cache delivers for each multiply-add: 16 a cycle, in which two
+begin. A tile that reads more needs its operands in the first-level cache."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,9 @@ def cut_sums(
     row_parts = _near_divisor(rows, -(-most // image_parts))
     per_row = terms // max(1, images * own.dst)
     budget = isa.caches.l2 // _OPERANDS // (_F32 * (channels + panels * width))
+    step = LINE + _F32 * width
+    if step > _DELIVERED * tile.rows * tile.vectors:
+        budget = min(budget, isa.caches.l1 // step)
     row_block, together = _largest_divisor(rows // row_parts, budget // max(1, per_row)), 1
     if row_block == rows:
         together = _largest_divisor(images // image_parts, budget // max(1, per_row * own.dst))
