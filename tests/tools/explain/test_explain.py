@@ -14,8 +14,9 @@ from click.testing import CliRunner, Result
 
 from dnnl import config
 from dnnl.errors import Error, InvalidArguments
+from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.command import run
-from dnnl.tools.explain import explain
+from dnnl.tools.explain import explain, phrases
 
 CONVOLUTION = (
     "onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core,forward_inference,"
@@ -39,6 +40,14 @@ def explained(*words: str, given: str | None = None) -> str:
     if done.exception is not None:
         raise done.exception
     return done.output
+
+
+NAMES = sorted({own.name for desc in OPERATIONS.values() for own in desc.operation.implementations})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_implementation_has_a_meaning(name: str) -> None:
+    assert phrases.implementation(f"{name}:avx2").endswith(", for avx2")
 
 
 def test_gradients() -> None:
