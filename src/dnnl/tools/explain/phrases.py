@@ -104,7 +104,7 @@ _IMPLEMENTATIONS = (
     ("open", "one kernel for all sizes that only the execution knows, generated"),
     ("pack", "weights without their zeros, generated"),
     ("sparse", "products of the nonzeros of a sparse matrix, generated"),
-    ("wrapping", "products of integers of 32 and 64 bits, which wrap, generated"),
+    ("wrapping", "a reduction of integers that wrap, generated for this problem"),
     ("winograd", "Winograd's transforms and products of matrices, generated"),
     ("brg", "batch-reduce products of small matrices, generated"),
     ("x64:gemm", "built on a general matrix product"),
