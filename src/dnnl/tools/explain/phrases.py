@@ -98,7 +98,7 @@ _IMPLEMENTATIONS = (
     ("fold", "sums in vectors along what is summed, generated for this problem"),
     ("boxes", "a walk over boxes, generated for all sizes and layouts"),
     ("depthwise", "a depthwise convolution generated for this problem"),
-    ("grouped", "products of a few channels, those of several groups in a vector, generated"),
+    ("grouped", "products of groups, generated for this problem"),
     ("planes", "products of matrices whose columns are the pixels of a plane, generated"),
     ("chain", "a 1x1 convolution and the depthwise one behind it, a part in a cache at a time"),
     ("open", "one kernel for all sizes that only the execution knows, generated"),
