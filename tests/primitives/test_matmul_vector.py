@@ -94,3 +94,13 @@ def test_threads_change_no_bit(sizes: Dims) -> None:
         primitive.execute(Stream(ENGINE, threads), {**args, Arg.DST: dst})
         results.append(dst)
     assert all(same_bits(results[0], other) for other in results[1:])
+
+
+@pytest.mark.skipif("avx2" not in ISAS, reason="needs avx2")
+@pytest.mark.parametrize(("rows", "size", "width"), [(1, 2048, 32), (2, 2048, 16), (1, 64, 32)])
+def test_width_of_panels(rows: int, size: int, width: int) -> None:
+    """A single row reads two lines of weights a step, as does one whose weights are cached."""
+    a, b = MemoryDesc((rows, size), "f32"), MemoryDesc((size, size), "f32", "any")
+    with config.override("max_cpu_isa", "avx2"):
+        pd = PrimitiveDesc(MatmulDesc(a, b, a), ENGINE)
+    assert str(pd.weights_desc.tag) == f"Ba{width}b"

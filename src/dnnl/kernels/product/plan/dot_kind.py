@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.product.brgemm import choose_vectors, max_rows
 from dnnl.codegen.product.decompress import PackedMultiply, PairedGroups
 from dnnl.codegen.product.multiply import Multiply, as_f32
@@ -218,7 +219,7 @@ def panel_vectors(
 
     One vector if only then a tile has all of a few rows, so that weights are read from memory, and
     converted, once. K groups of integers are up-converted for several vectors. Tiles of a matrix
-    unit are two vectors wide.
+    unit are two vectors wide. A single row that would read one line of f32 a step reads two.
     """
     small = isa.matrix is not None and dot.b.bits <= 8 and not dot.is_integer
     if small or (dot.tiles is not None and rows >= product_tiles.LEAST_ROWS):
@@ -229,4 +230,6 @@ def panel_vectors(
     if dot.steps > 1:
         return PANEL_OF_K_GROUPS
     far = prod(weights.dims) * weights.data_type.bits // 8 > isa.caches.l2
+    if rows == 1 and {weights.data_type, dot.b} == {DataType.f32}:
+        far &= 2 * isa.lanes * DataType.f32.size != LINE
     return choose_vectors(isa, weights.dims[column], row_step, dot.span, rows, far=far)
