@@ -65,6 +65,11 @@ class GroupedProblem(MatmulProblem):
         return rows if self.of_terms else -(-rows // self.groups)
 
     @property
+    def varies(self) -> bool:
+        """Groups of rows are of any size."""
+        return not self.of_terms
+
+    @property
     def depth(self) -> int:
         """The terms of a sum."""
         return -(-self.terms // self.groups) if self.of_terms else self.terms

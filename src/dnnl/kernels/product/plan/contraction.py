@@ -35,6 +35,12 @@ class Contraction(ProductProblem):
         """How many rows each weight is multiplied with."""
         return self.rows
 
+    @property
+    def varies(self) -> bool:
+        """Whether the number of rows is known at execution only. They are then done in tiles of
+        several heights, and low ones decompress weights as often as high ones."""
+        return False
+
     @abstractmethod
     def stores(self, width: int) -> bool:
         """Whether the product writes dst in place from panels of ``width`` columns."""

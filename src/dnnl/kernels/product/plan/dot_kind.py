@@ -54,6 +54,8 @@ def packed_dot(problem: Contraction, isa: Isa) -> Multiply | None:
     large M."""
     if problem.simple or not becomes_floats(problem):
         return None
+    if problem.varies and direct_dot(problem, isa) is None:
+        return None
     if problem.weights.data_type in SMALL_FLOATS:
         return as_f32(problem.weights.data_type)
     return PackedMultiply.of(isa, problem.weights.data_type)
@@ -123,6 +125,8 @@ def _paired(problem: Contraction, isa: Isa) -> PairedGroups | None:
 
 def _most_rows(problem: Contraction, dot: Multiply | None) -> int:
     """The largest M for which it pays to decompress weights again in each tile."""
+    if problem.varies and not isinstance(dot, PairedGroups):
+        return _ONE_TILE
     if problem.narrow is DataType.f32:
         return FEW_ROWS
     return FEW_ROWS_OF_PAIRS if isinstance(dot, PairedGroups) else FEWER_ROWS
