@@ -25,9 +25,8 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
-from dnnl.codegen.nest.folds import Fold, at_once, emit_fold, exact_partials_desc, sums
+from dnnl.codegen.nest.folds import Fold, at_once, emit_fold, exact_partials_desc
 from dnnl.codegen.nest.nest import emit_nest
-from dnnl.codegen.nest.point import Point
 from dnnl.kernels.convolution.direct.copied_gradient import CopiedGradient, is_copied
 from dnnl.kernels.convolution.direct.gradient_blocking import Cut
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
@@ -45,6 +44,7 @@ from dnnl.kernels.product.plan.plan import plan
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.copies import emit_k_groups
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.kernels.shared.sums import bias_gradient, sum_fold
 from dnnl.kernels.shared.types import computed_in
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -368,7 +368,8 @@ def _finished(module: Module, conf: GradientProduct, arguments: Arguments) -> tu
     given = (parts, g, of_taps, Affine.of(ic), Affine.of(oc))
     read = _result(conf, arguments, *given)
     written = _weights(conf, arguments, *given[1:])
-    fold = _sum(conf.problem, (g, oc, ic, *of_taps), parts, read, written)
+    axes = (g, oc, ic, *of_taps)
+    fold = sum_fold(axes, parts, (read,), written, _computed(conf.problem))
     problem, isa = conf.problem, module.isa
     symbol = f"{module.ir.name}_sum__{problem.diff_weights.data_type}__{isa.lanes}x1__{isa.name}"
     return (emit_nest(module, symbol, at_once(fold)),)
@@ -376,28 +377,10 @@ def _finished(module: Module, conf: GradientProduct, arguments: Arguments) -> tu
 
 def _bias(problem: WeightsGradient, arguments: Arguments) -> Fold:
     """The sum of diff_dst, or of src, over images and pixels."""
-    slot, desc = problem.arguments[1], problem.diff_dst
-    if problem.of_src:
-        slot, desc = problem.arguments[0], problem.src
-    axes = [Axis(extent, letter) for extent, letter in zip(desc.dims, LETTERS, strict=False)]
-    index = tuple(Affine.of(axis) for axis in axes)
-    read = Operand(arguments.slot(slot), desc, index)
-    bias = Operand(arguments.slot(Arg.DIFF_BIAS), problem.diff_bias, (index[1],))
-    return _sum(problem, (axes[1],), (axes[0], *axes[2:]), read, bias)
+    of_src, of_dst, _ = problem.arguments
+    given = (of_src, problem.src) if problem.of_src else (of_dst, problem.diff_dst)
+    return bias_gradient(given, problem.diff_bias, _computed(problem), arguments)
 
 
-def _sum(
-    problem: WeightsGradient,
-    parallel: tuple[Axis, ...],
-    reduced: tuple[Axis, ...],
-    read: Operand,
-    written: Operand,
-) -> Fold:
-    """The sum of one operand over ``reduced``."""
-    held = computed_in(problem.diff_weights, problem.diff_dst)
-    reduction = sums(lambda p, total: (p.e.b.fadd(total, p.load(read)),), 1, held)
-
-    def store(point: Point, values: tuple[object, ...]) -> None:
-        point.store(written, *values)
-
-    return Fold(parallel, reduced, (read,), (written,), reduction, store)
+def _computed(problem: WeightsGradient) -> DataType:
+    return computed_in(problem.diff_weights, problem.diff_dst)

@@ -16,13 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from dnnl.codegen.ir.builder import Module, Value, Values
+from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, letters
-from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc, sums
-from dnnl.codegen.nest.point import Point
+from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc
 from dnnl.kernels.matmul import matmul
 from dnnl.kernels.matmul.matmul import MatmulConf
 from dnnl.kernels.matmul.problem import MatmulProblem
@@ -31,6 +28,7 @@ from dnnl.kernels.product.base.types import refuse_tensors
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.kernels.shared.sums import bias_gradient
 from dnnl.kernels.shared.types import computed_in
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -278,16 +276,5 @@ def build(conf: InnerProductGradientConf, isa: Isa) -> Kernel:
 
 def _bias(diff_dst: MemoryDesc, diff_bias: MemoryDesc, arguments: Arguments) -> Fold:
     """The sum of each output over the batch."""
-    n, o = letters(diff_dst.dims)
-    index = Affine.of(n), Affine.of(o)
-    gradient = Operand(arguments.slot(Arg.DIFF_DST), diff_dst, index)
-    total = Operand(arguments.slot(Arg.DIFF_BIAS), diff_bias, index[1:])
-
-    def step(point: Point, before: Value) -> Values:
-        return (point.e.b.fadd(before, point.load(gradient)),)
-
-    def finish(point: Point, values: Values) -> None:
-        point.store(total, values[0])
-
-    held = computed_in(diff_dst, diff_bias)
-    return Fold((o,), (n,), (gradient,), (total,), sums(step, data_type=held), finish)
+    given = Arg.DIFF_DST, diff_dst
+    return bias_gradient(given, diff_bias, computed_in(diff_dst, diff_bias), arguments)

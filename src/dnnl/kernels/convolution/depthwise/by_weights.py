@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dnnl.codegen.ir.builder import Module, Value, Values
+from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
-from dnnl.codegen.ir.vector import multiply_add
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.memory.access import Bound, Operand
-from dnnl.codegen.memory.address import ZERO, Affine, Axis, letters
-from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc, sums
-from dnnl.codegen.nest.point import Point
+from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc
 from dnnl.codegen.nest.windows import tap_number
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise import depthwise, weight_plan, weight_tiles
@@ -28,6 +26,7 @@ from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.copies import emit_copies
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
+from dnnl.kernels.shared.sums import bias_gradient, sum_fold
 from dnnl.kernels.shared.types import SMALL_FLOATS, WIDE_FLOATS, computed_in, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -165,7 +164,7 @@ def _weights(conf: DepthwiseGradientConf, arguments: Arguments) -> Fold:
     if conf.tiles is not None:
         number = tap_number(forms, [tap.extent for tap in taps])
         part, parts = _parts(conf.tiles, Affine.of(g), number, arguments)
-        return _sum((g, o, i, *taps), (part,), (parts,), result, _computed(problem))
+        return sum_fold((g, o, i, *taps), (part,), (parts,), result, _computed(problem))
     n = Axis(problem.diff_dst.dims[0], "n")
     outs = [Axis(space.dst, f"o{name}") for space, name in named]
     seen = [
@@ -185,7 +184,7 @@ def _weights(conf: DepthwiseGradientConf, arguments: Arguments) -> Fold:
         )
         for (slot, desc), places in ((conf.src, seen), (conf.diff_dst, list(map(Affine.of, outs))))
     )
-    return _sum((g, o, i, *taps), (n, *outs), (src, diff), result, _computed(problem))
+    return sum_fold((g, o, i, *taps), (n, *outs), (src, diff), result, _computed(problem))
 
 
 def _bias(conf: DepthwiseGradientConf, arguments: Arguments) -> Fold | None:
@@ -193,17 +192,13 @@ def _bias(conf: DepthwiseGradientConf, arguments: Arguments) -> Fold | None:
     problem = conf.problem
     if problem.diff_bias.is_zero:
         return None
-    if conf.tiles is not None and conf.tiles.biased:
-        g = Axis(problem.groups, "g")
-        part, given = _parts(conf.tiles, Affine.of(g), ZERO + conf.tiles.taps, arguments)
-        reduced: tuple[Axis, ...] = (part,)
-    else:
-        slot, desc = conf.src if problem.of_src else conf.diff_dst
-        n, g, *places = letters(desc.dims)
-        given = Operand(arguments.slot(slot), desc, tuple(map(Affine.of, (n, g, *places))))
-        reduced = (n, *places)
+    if conf.tiles is None or not conf.tiles.biased:
+        given = conf.src if problem.of_src else conf.diff_dst
+        return bias_gradient(given, problem.diff_bias, _computed(problem), arguments)
+    g = Axis(problem.groups, "g")
+    part, parts = _parts(conf.tiles, Affine.of(g), ZERO + conf.tiles.taps, arguments)
     result = Operand(arguments.slot(Arg.DIFF_BIAS), problem.diff_bias, (Affine.of(g),))
-    return _sum((g,), reduced, (given,), result, _computed(problem))
+    return sum_fold((g,), (part,), (parts,), result, _computed(problem))
 
 
 def _parts(
@@ -213,24 +208,3 @@ def _parts(
     slot, desc = tiles.sums
     part = Axis(desc.dims[0], "part")
     return part, Operand(arguments.slot(slot), desc, (Affine.of(part), channel, number))
-
-
-def _sum(
-    parallel: tuple[Axis, ...],
-    reduced: tuple[Axis, ...],
-    factors: tuple[Operand, ...],
-    result: Operand,
-    computed: DataType,
-) -> Fold:
-    """The sum of the products of one operand or two."""
-
-    def add(point: Point, total: Value) -> Values:
-        values = [point.load(operand) for operand in factors]
-        if len(values) == 1:
-            return (point.e.b.fadd(total, values[0]),)
-        return (multiply_add(point.e, values[0], values[1], total),)
-
-    def store(point: Point, values: Values) -> None:
-        point.store(result, *values)
-
-    return Fold(parallel, reduced, factors, (result,), sums(add, 1, computed), store)
