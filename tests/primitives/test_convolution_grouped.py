@@ -132,3 +132,21 @@ def test_info() -> None:
         info = str(PrimitiveDesc(desc, ENGINE).info())
     assert "outputs of several groups share a vector, each of 4 channels of src" in info
     assert "nothing is copied" in info
+
+
+@pytest.mark.parametrize("kind", ["convolution", "deconvolution"])
+@pytest.mark.parametrize("types", ["f32", "f32:s8:f32"])
+@pytest.mark.parametrize(
+    ("size", "scales", "shares"),
+    [
+        ("g8ic32ih9oc32oh9kh3ph1", "wei:3", True),
+        ("g8ic32ih9oc32oh9kh3ph1", "wei:1", False),
+        ("g8ic32ih9oc32oh9kh3ph1", "wei:2", False),
+        ("g16ic16ih9oc32oh9kh3ph1", "src:2", False),
+    ],
+)
+def test_scales_of_groups(kind: str, types: str, size: str, scales: str, shares: bool) -> None:
+    """A scale for each group, or for one output of all groups, is none of an output."""
+    line = f"--dir=FWD_B --dt={types} --stag=axb --dtag=axb --attr-scales={scales} {size}"
+    for conf in judged(kind, line, "avx2"):
+        assert isinstance(conf, DepthwiseTilesConf) == shares

@@ -22,12 +22,14 @@ from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_q
 from dnnl.kernels.product.plan.refusals import refuse_problem
 from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.kernels.shared.types import BYTES, FLOATS, refuse_types
+from dnnl.types.arg import name_of
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 _TAPS = "defg"  # the letters of the taps of weights
+_EACH_OUTPUT = 0b11  # the mask of scales for each output of each group
 
 
 def refuse(isa: Isa, problem: ConvolutionProblem) -> Refusal | None:
@@ -35,6 +37,8 @@ def refuse(isa: Isa, problem: ConvolutionProblem) -> Refusal | None:
     channels, outputs = problem.channels, problem.outputs
     if not problem.grouped or problem.groups == 1:
         return Refusal(Reason.SHAPE, "one group")
+    if channels == outputs == 1:
+        return Refusal(Reason.SHAPE, "groups of one channel, which are depthwise")
     if 0 in (channels, outputs) or isa.lanes % outputs or outputs % channels:
         rule = f"the channels of a group divide its outputs, and these {isa.lanes} lanes"
         return Refusal(Reason.SHAPE, f"groups of {channels} for {outputs} outputs; {rule}")
@@ -69,6 +73,7 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Refusal:
     """Plan a convolution that `refuse` does not refuse."""
     refusal = refuse_problem(problem) or refuse_quantization(problem)
+    refusal = refusal or _refuse_masks(problem)
     if refusal is None and problem.narrow is not DataType.f32 and problem.channels == isa.lanes:
         detail = f"groups that fill a vector; products in {problem.narrow} are faster"
         refusal = Refusal(Reason.ATTRIBUTE, detail)
@@ -85,9 +90,26 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Ref
     single = replace(problem, weights=view, arguments=(of_src, weights[0], of_dst))
     planned = tiles.plan(single, isa, groups, scratchpad)
     if planned is None:
-        rule = "it takes contiguous channels, and rows with few tiles at borders"
+        rule = (
+            "it takes contiguous channels of whole bytes, at least one output, at most 16 taps a "
+        )
+        rule += "row, and few tiles at borders"
         return Refusal(Reason.LAYOUT, f"src {problem.src}, dst {problem.dst}; {rule}")
     return planned
+
+
+def _refuse_masks(problem: ConvolutionProblem) -> Refusal | None:
+    """Why scales and zero points do not fit tiles to which each output is a group, or None: one for
+    each group, or for the outputs of all groups, is none of theirs."""
+    of_src, of_weights, _ = problem.arguments
+    given, allowed = problem.quantization, {of_src: 0, of_weights: _EACH_OUTPUT}
+    for what, specs in (("scales", given.scales), ("zero points", given.zero_points)):
+        for arg, spec in specs:
+            if arg in allowed and spec.mask not in (0, allowed[arg]):
+                rule = f"it takes 0 or {allowed[arg]}" if allowed[arg] else "it takes 0"
+                detail = f"{what} of {name_of(arg)} with mask {spec.mask}; {rule}"
+                return Refusal(Reason.ATTRIBUTE, detail)
+    return None
 
 
 def build(conf: DepthwiseTilesConf, isa: Isa) -> Kernel:

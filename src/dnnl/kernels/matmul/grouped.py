@@ -42,7 +42,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 _LEAST_ROWS = 4
-"""The least rows of a group that row-major weights of 4 bits are read in place for."""
+"""The rows for which the width of tiles is chosen at least, where weights have 4 bits."""
 _LEAST_STEPS = 4
 """The least K groups of a block for which the partial sums are worth their loads and stores."""
 
@@ -60,7 +60,7 @@ class GroupedProblem(MatmulProblem):
 
     @property
     def rows(self) -> int:
-        """The rows of a group."""
+        """The rows of a group of average size."""
         rows = self.dst.dims[-2]
         return rows if self.of_terms else -(-rows // self.groups)
 
@@ -71,7 +71,7 @@ class GroupedProblem(MatmulProblem):
 
     @property
     def depth(self) -> int:
-        """The terms of a sum."""
+        """The terms of a sum of average size, for which blocks are chosen."""
         return -(-self.terms // self.groups) if self.of_terms else self.terms
 
     def takes_unit(self, isa: Isa) -> bool:
@@ -114,9 +114,9 @@ class GroupedProblem(MatmulProblem):
         ones: bool,
         packing: PanelPacking | None,
     ) -> Blocking:
-        """A work item has some panels of a group, few enough to keep threads busy. These meet all
-        of its rows; only partial sums are those of a block of rows, which fill a part of the
-        second-level cache."""
+        """A work item has some panels of a group, few enough to keep threads busy, and all rows of
+        it. Where sums are computed in K blocks, it takes some rows at a time, whose partial sums
+        fill a part of the second-level cache."""
         _, rows, _ = self.src.dims
         typical = replace(self, src=MemoryDesc((1, rows, self.depth), self.src.data_type))
         given = isa, dot, src, panels

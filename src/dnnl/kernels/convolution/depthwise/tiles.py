@@ -81,8 +81,8 @@ class DepthwiseTilesConf(DepthwiseRowsConf):
     def summary(self) -> PlanSummary:
         """The decisions, for `dnnl explain`."""
         channels = self.groups.channels
-        shared = f"outputs of several groups share a vector, each of {channels} channels of src"
-        cut = "" if self.groups is DEPTHWISE else shared
+        shared = f"each lane of a vector reads the {channels} channels of its own group"
+        cut = "" if self.groups == DEPTHWISE else shared
         return PlanSummary(self.multiply, copies_in=self.copies_in, cut=cut)
 
     def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
@@ -116,7 +116,7 @@ def plan(
         return None
     scratchpad = scratchpad or Scratchpad()
     read: Argument = (problem.arguments[1], weights)
-    if groups is DEPTHWISE and not in_vectors(weights, 0, isa.lanes):
+    if groups == DEPTHWISE and not in_vectors(weights, 0, isa.lanes):
         letters = "bcdefg"[: weights.ndims - 1]
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
     given = isa.lanes * groups.channels // groups.outputs

@@ -42,7 +42,8 @@ class ProductProblem(ABC):
     rows of src, if the user gives them. ``arguments`` are src, weights and dst at execution: in a
     gradient, these are other tensors.
 
-    A subclass is an operation. Its methods say which layouts its loops take.
+    The methods say which layouts the loops of an operation take; what else the planner asks, a
+    `Contraction` answers.
     """
 
     src: MemoryDesc
@@ -74,8 +75,8 @@ class ProductProblem(ABC):
 
     @property
     def simple(self) -> bool:
-        """Whether there is no work inside of a sum: weights of 4 bits, and weights whose
-        quantization changes within a sum, are copied as floats."""
+        """Whether tiles neither convert weights to floats nor scale parts of a sum, so that weights
+        of 4 bits, and those whose quantization changes within a sum, are copied as floats."""
         return False
 
     @abstractmethod

@@ -1,4 +1,5 @@
-"""The compute phase of convolution, matmul and inner product: one loop writer for the three.
+"""The compute phase of all products: one writer of loops for matrices, convolutions, their
+gradients, and groups whose sizes are known at execution only.
 
 All compute ``dst[.., place, column] = sum src[.., place, k] * weights[.., k, column]``. The places
 of a matrix are its rows. Those of a convolution are pixels in three dimensions, and its sums go
