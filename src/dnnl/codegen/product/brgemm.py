@@ -260,6 +260,26 @@ class Prefetch:
 
 
 @dataclass(frozen=True)
+class Stream:
+    """Software prefetch during a product: a line in each iteration of the innermost level, the
+    first at ``start``, the next ones ``step`` bytes apart."""
+
+    start: ir.Value
+    step: ir.Value
+
+    def begin(self, e: Emitter, factors: Factors, level: Level) -> ir.Value:
+        """The first address to prefetch."""
+        return self.start
+
+    def issue(self, e: Emitter, pointer: ir.Value, steps: int = 1) -> ir.Value:
+        """Prefetch the lines of ``steps`` iterations. Returns the next address."""
+        for _ in range(steps):
+            vector.prefetch(e, pointer, second_level=True)
+            pointer = e.element(pointer, self.step, I8)
+        return pointer
+
+
+@dataclass(frozen=True)
 class Factors:
     """The operands of a product: addresses of A and B, the offset of each row in A and of each
     vector in B (in elements), and their dot-product kind. A row with offset None is all ones.
@@ -274,7 +294,7 @@ class Factors:
     vectors: tuple[int, ...]
     multiply: Multiply
     row_stride: int | ir.Value = 0
-    prefetch: Prefetch | None = None
+    prefetch: Prefetch | Stream | None = None
     zeros: Values = ()
 
     def columns(self, e: Emitter) -> Iterator[list[Values]]:

@@ -22,6 +22,7 @@ from dnnl.kernels.product.base.blocking import Blocking, even_rows
 from dnnl.kernels.product.base.pixel_tiles import Space
 from dnnl.kernels.product.base.problem import LETTERS, Panels
 from dnnl.kernels.product.pack.on_the_fly import PanelPacking
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
@@ -33,10 +34,9 @@ _F32 = 4
 def is_copied(problem: WeightsGradient, isa: Isa, dot: Multiply) -> bool:
     """Whether threads should copy the operands of a gradient. Not if neighbouring pixels share
     taps, if blocks share K groups or blocks of a layout, if pixels to skip are contiguous, which
-    takes gathers, or if the sums of a work item would not stay in the second-level cache; and not
-    single f32, which are read in place."""
+    takes gathers, or if the sums of a work item would not stay in the second-level cache."""
     src, diff_dst = problem.src, problem.diff_dst
-    if dot.group == 1 and src.data_type is diff_dst.data_type is dot.a:
+    if not _gains(problem, dot):
         return False
     single = all(own.kernel == 1 and not own.padded for own in problem.space)
     if not (single and isa.thread_memory) or problem.diff_weights.has_zero_dim or src.has_zero_dim:
@@ -50,6 +50,16 @@ def is_copied(problem: WeightsGradient, isa: Isa, dot: Multiply) -> bool:
     cut = own.cut(isa, dot, src, panels)
     sums = cut.channels * cut.panels * panels.vectors * isa.lanes
     return sums * _F32 <= isa.caches.l2 // _SUMS
+
+
+def _gains(problem: WeightsGradient, dot: Multiply) -> bool:
+    """Whether copies of blocks save time: always those into K groups or into another type. Those of
+    single f32 do if channels are contiguous; else they would transpose."""
+    operands = problem.src, problem.diff_dst
+    if dot.group > 1 or any(desc.data_type is not dot.a for desc in operands):
+        return True
+    in_vectors = all(desc.inner_blocks or desc.strides[1] == 1 for desc in operands)
+    return dot.a is DataType.f32 and in_vectors
 
 
 def _in_parts(desc: MemoryDesc, channels: int) -> bool:

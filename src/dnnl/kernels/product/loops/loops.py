@@ -24,7 +24,7 @@ from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, decode
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.codegen.product.brgemm import Factors, Level, Prefetch, Tile
+from dnnl.codegen.product.brgemm import Factors, Level, Prefetch, Stream, Tile
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.border_bands import BandWriter
 from dnnl.kernels.product.base.pixel_tiles import BandRun, TileRun, rows_per_band
@@ -148,6 +148,8 @@ class _ProductWriter:
         """One work item."""
         work = self.work
         env = decode(self.e, item, work.loops)
+        if self.copies is not None:
+            self.following = decode(self.e, self.e.add(item, i64(1)), work.loops)
         if self.bands_of_src is not None:
             first = self.e.mul(env[work.band], self.band_rows)
             self.bands_of_src.need(env, first, self.band_rows)
@@ -187,9 +189,18 @@ class _ProductWriter:
             here = {**env, **self.blocks.env(self.e, block)}
             if self.copies is not None:
                 self.copies.write(here)
+                self.copies.look_ahead(self._next(here, block))
             self._through(problem.through, here, band, block)
 
         self.e.loop(i64(0), self.blocks.number(self.e, env), one, unroll=False, name="block")
+
+    def _next(self, env: Env, block: Value) -> Env:
+        """The next K block: of the same work item, or the first of the following one."""
+        e, select = self.e, self.e.b.select
+        more = e.b.icmp_signed("<", block, i64(self.blocks.count - 1))
+        axes = self.blocks.env(e, select(more, e.add(block, i64(1)), i64(0)))
+        items = {axis: select(more, env[axis], at) for axis, at in self.following.items()}
+        return {**env, **items, **axes}
 
     def _through(self, axes: Sequence[Axis], env: Env, band: Band, block: Value) -> None:
         """The panels of one K block, for each of the places along ``axes``."""
@@ -423,10 +434,12 @@ class _ProductWriter:
             row * self.walk.a.stride(h) + column * self.walk.a.stride(w) for row, column in pixels
         ]
 
-    def _prefetch(self, env: Env, multiply: Multiply, rows: int) -> Prefetch | None:
+    def _prefetch(self, env: Env, multiply: Multiply, rows: int) -> Prefetch | Stream | None:
         """The software prefetch of a tile."""
         e, work = self.e, self.work
-        tile = env[work.number]
+        tile, panel = env[work.number], env[self.problem.columns.panel]
+        if self.copies is not None:
+            return self.copies.stream(e.add(e.mul(panel, work.per_band), tile))
         if self.problem.ranges:
             tile = i64(0)  # as many as there are, each prefetches on its own
         elif self.problem.blocking.places:
@@ -434,7 +447,7 @@ class _ProductWriter:
         elif work.band.extent > 1:
             tile = e.add(tile, e.mul(env[work.band], work.per_band))
         of_panel = self.prefetching.of_panel(tile)
-        return of_panel or self.prefetching.of_rows(env[self.problem.columns.panel], rows, multiply)
+        return of_panel or self.prefetching.of_rows(panel, rows, multiply)
 
     def _initial(self, buffer: Value, zero: Tile, block: Value) -> Tile:
         """The sums at the begin of a K block: those in ``buffer``, zero in the first block."""
