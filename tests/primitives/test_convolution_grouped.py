@@ -126,11 +126,11 @@ def test_refusals(channels: tuple[int, int, int], layout: str, reason: str) -> N
 
 
 def test_info() -> None:
-    """It says what shares a vector."""
+    """It says what the lanes of a vector read."""
     desc = convolution_desc(Window((9, 9), (3, 3)), 1, (8, 4, 4))
     with config.override("max_cpu_isa", "avx2"):
         info = str(PrimitiveDesc(desc, ENGINE).info())
-    assert "outputs of several groups share a vector, each of 4 channels of src" in info
+    assert "each lane of a vector reads the 4 channels of its own group" in info
     assert "nothing is copied" in info
 
 

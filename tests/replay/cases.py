@@ -20,12 +20,15 @@ LISTED = 50
 NETWORKS = (
     "--conv --dir=FWD_I --attr-post-ops=relu --mb=1 --stag=any,nchw --batch=shapes_resnet_50",
     "--conv --dir=FWD_I --dt=bf16,u8:s8:u8 --mb=1 --batch=shapes_resnet_50",
+    "--conv --dir=FWD_I,BWD_D --dt=f32,bf16 --stag=any g32mb1ic128ih56oc128kh3ph1",
+    "--conv --dir=BWD_W --dt=f32,bf16 --stag=any mb16ic64ih56oc64kh1 mb16ic64ih56oc64kh3ph1",
     "--matmul --stag=ab --wtag=ab --dtag=ab 512x512:512x512 1x4096:4096x4096",
     "--matmul --dt=f32,bf16,u8:s8:f32,f32:s4:f32 --stag=ab 1x768:768x3072 128x768:768x768",
     "--matmul --dt=f32,u8:s8:u8 --stag=ab --wtag=ab --dtag=ab --runtime_dims_masks=1: 1x64:64x64",
     "--matmul --stag=abcd --wtag=abdc --dtag=abcd 1x12x128x64:1x12x64x128",
 )
-"""The products of networks, which `bench/` measures, and some with run-time sizes."""
+"""The products of networks, which `bench/` measures, their gradients, and some with run-time
+sizes."""
 
 
 @dataclass(frozen=True)
