@@ -134,19 +134,17 @@ def test_info() -> None:
     assert "nothing is copied" in info
 
 
-@pytest.mark.parametrize("kind", ["convolution", "deconvolution"])
-@pytest.mark.parametrize("types", ["f32", "f32:s8:f32"])
-@pytest.mark.parametrize(
-    ("size", "scales", "shares"),
-    [
-        ("g8ic32ih9oc32oh9kh3ph1", "wei:3", True),
-        ("g8ic32ih9oc32oh9kh3ph1", "wei:1", False),
-        ("g8ic32ih9oc32oh9kh3ph1", "wei:2", False),
-        ("g16ic16ih9oc32oh9kh3ph1", "src:2", False),
-    ],
+@every_pair(
+    isa=list(LANES),
+    kind=["convolution", "deconvolution"],
+    types=["f32", "f32:s8:f32"],
+    scales=["wei:3", "wei:1", "wei:2", "src:2"],
 )
-def test_scales_of_groups(kind: str, types: str, size: str, scales: str, shares: bool) -> None:
-    """A scale for each group, or for one output of all groups, is none of an output."""
+def test_scales_of_groups(isa: str, kind: str, types: str, scales: str) -> None:
+    """A scale for each group, or for one output of all groups, is none of an output. One of src for
+    each channel needs groups of single ones."""
+    size = "g16ic16ih9oc32oh9kh3ph1" if scales == "src:2" else "g8ic32ih9oc32oh9kh3ph1"
     line = f"--dir=FWD_B --dt={types} --stag=axb --dtag=axb --attr-scales={scales} {size}"
-    for conf in judged(kind, line, "avx2"):
-        assert isinstance(conf, DepthwiseTilesConf) == shares
+    (conf,) = judged(kind, line, isa)
+    if LANES[isa] > 4 or scales != "wei:3":  # few registers leave some cases to products
+        assert isinstance(conf, DepthwiseTilesConf) == (scales == "wei:3")
