@@ -36,9 +36,9 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
     if not desc.is_encoded:
         written_to.add(Arg.SCRATCHPAD)
     outputs = [part.data for key in written_to & args.keys() for part in args[key].parts]
-    if primitive._own_scratchpad:
-        scratchpad = Memory(primitive.pd.scratchpad_desc, engine)
-        pointers.insert(primitive._scratchpad_place, scratchpad.pointer)
+    if slots.scratchpad_place is not None:
+        scratchpad = Memory(slots.scratchpad_desc, engine)
+        pointers.insert(slots.scratchpad_place, scratchpad.pointer)
         if not desc.is_encoded:
             outputs.append(scratchpad.data)
     threads = slots.complete(pointers, _MANY)

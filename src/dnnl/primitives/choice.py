@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnnl import config, log
 from dnnl.codegen.ir.kernel import Reason, Refusal
@@ -20,6 +20,7 @@ from dnnl.primitives.implementation import (
     resolve_dropout,
 )
 from dnnl.primitives.sizes import open_operands
+from dnnl.primitives.variants import Variants
 from dnnl.runtime.engine import Engine
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
@@ -58,14 +59,28 @@ class Request:
         refused = self._refused()
         candidates = asked
         for impl in self.settled.implementations[len(asked) :]:
-            refusal = refused or _refuse_open_sizes(impl, self.settled)
-            answer = refusal or impl.configure(self.settled, self.attr, self.isa)
+            answer = refused or self._answer(impl)
             if isinstance(answer, Plan):
                 candidates += (Candidate(impl.name, None),)
                 return candidates, self._choice(candidates, answer)
             candidates += (Candidate(impl.name, answer),)
             self.report(candidates[-1:])
         return candidates, None
+
+    def _answer(self, impl: Implementation) -> Plan | Refusal:
+        """What an implementation answers; where sizes are open and it has no code of its own for
+        such, it is asked of symbols."""
+        if not self.settled.has_runtime_values or impl.runtime:
+            return impl.configure(self.settled, self.attr, self.isa)
+        patterns = {tensor.argument: tensor.desc for tensor in self.settled.tensors}
+        operands = open_operands(self.attr.post_ops)
+        variants = Variants(self, impl, {**patterns, **operands})
+        plan = variants.first()
+        if isinstance(plan, Refusal):
+            return plan
+        return replace(
+            plan, desc=self.settled, post_ops=tuple(self.attr.post_ops), variants=variants
+        )
 
     def report(self, candidates: Iterable[Candidate]) -> None:
         """Write a verbose line for each refusal."""
@@ -168,12 +183,6 @@ def _refuse_host_scalars(attr: PrimitiveAttr, engine: Engine) -> Refusal | None:
     if engine.host_memory or attr.dropout is None or not attr.dropout.use_host_scalars:
         return None
     return Refusal(Reason.ATTRIBUTE, f"dropout with use_host_scalars on {engine!r}")
-
-
-def _refuse_open_sizes(impl: Implementation, desc: Desc) -> Refusal | None:
-    """A refusal by an implementation of sizes that it has to know."""
-    unknown = desc.has_runtime_values and not impl.runtime
-    return Refusal(Reason.RUNTIME_DIM) if unknown else None
 
 
 def _refuse_open_operands(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:

@@ -98,6 +98,10 @@ class Desc:
     def check(self) -> None:
         """Raise unless tensors and parameters agree; each has been read by itself."""
 
+    def complete_typical(self, dims: dict[int, list[int]]) -> None:
+        """Make the dims of typical tensors, by argument, agree where one size follows from
+        others."""
+
     def check_execution(self, pattern: Self) -> None:
         """Raise where the sizes of an execution are others than ``pattern`` has code for."""
 

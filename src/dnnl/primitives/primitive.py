@@ -20,16 +20,16 @@ from dnnl.onednn import Value
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.scratchpads import Scratchpads
-from dnnl.primitives.slots import Arguments, Slots, encoded, find_slots, spread
+from dnnl.primitives.slots import Arguments, Slots, encoded, find_slots, slots_of_sizes, spread
 from dnnl.primitives.transfer import Transfer
+from dnnl.primitives.variants import Variant
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.event import COMPLETE, Event, checked_events
-from dnnl.runtime.image import Image
+from dnnl.runtime.image import Image, Unknowns
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.threads import get_num_threads
-from dnnl.types.arg import Arg
-from dnnl.types.kinds import ScratchpadMode
+from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class _Compiled:
     executable: Executable
     arguments: tuple[int, ...]
     from_disk: bool
+    unknowns: Unknowns | None
 
 
 _cache: Cache[_Compiled] = Cache(
@@ -62,15 +63,13 @@ class Primitive(Value):
             raise InvalidArguments("pd", pd, "expected a dnnl.PrimitiveDesc")
         self.pd = pd = copy(pd)  # next_impl of the caller's must not change what this one is
         started = perf_counter()
-        compiled, hit = _cache.get(pd.key, lambda: _compile(pd, images))
+        compiled, hit = _compiled(pd, images)
         self._engine, self._kind = pd.engine, pd.desc.kind
-        arguments = list(compiled.arguments)
-        library = pd.attr.scratchpad_mode is ScratchpadMode.library
-        self._own_scratchpad = library and Arg.SCRATCHPAD in arguments
-        if self._own_scratchpad:
-            self._scratchpad_place = arguments.index(Arg.SCRATCHPAD)
-            arguments.remove(Arg.SCRATCHPAD)
-        self._slots = find_slots(pd, arguments, compiled.executable)
+        self._slots: Callable[[Arguments], Slots]
+        if pd.plan.variants is not None:
+            self._slots = slots_of_sizes(pd, partial(_made_for, pd))
+        else:
+            self._slots = find_slots(pd, compiled.arguments, compiled.executable)
         self._encoded = encoded(pd)
         self._across = pd.across_engines
         self._bound = self._across or pd.plan.verify is not None
@@ -120,13 +119,17 @@ class Primitive(Value):
     def _submit(
         self, stream: Stream, slots: Slots, arguments: list[Any], after: Sequence[Event]
     ) -> Event:
-        if not self._own_scratchpad:
+        place = slots.scratchpad_place
+        if place is None:
             threads = slots.complete(arguments, stream.num_threads)
             return stream.queue.submit(slots.executable, arguments, threads, after)
         scratchpads = self._scratchpads()
-        idle = scratchpads.idle
-        scratchpad = idle.pop() if idle else scratchpads.find(stream)
-        arguments.insert(self._scratchpad_place, scratchpad.argument)
+        idle, desc = scratchpads.idle, slots.scratchpad_desc
+        if idle and idle[-1].desc.size >= desc.size:
+            scratchpad = idle.pop()
+        else:
+            scratchpad = scratchpads.find(stream, desc)
+        arguments.insert(place, scratchpad.argument)
         threads = slots.complete(arguments, stream.num_threads)
         event = stream.queue.submit(slots.executable, arguments, threads, after)
         if event is COMPLETE:
@@ -151,10 +154,10 @@ class Primitive(Value):
     def _bind(self, stream: Stream, args: Arguments) -> Callable[..., Event]:
         slots, memories, arguments = self._checked(stream, args)
         owners: list[object] = [slots, *memories]
-        if self._own_scratchpad:
-            scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
+        if slots.scratchpad_place is not None:
+            scratchpad = Memory(slots.scratchpad_desc, self.pd.engine)
             owners.append(scratchpad)
-            arguments.insert(self._scratchpad_place, scratchpad.argument)
+            arguments.insert(slots.scratchpad_place, scratchpad.argument)
         threads = slots.complete(arguments, stream.num_threads)
         bound = stream.queue.bind(slots.executable, arguments, threads, owners)
         if not stream.in_order:
@@ -201,7 +204,7 @@ class Primitive(Value):
         try:
             found: Scratchpads = self._local.scratchpads
         except AttributeError:
-            made = Scratchpads(self.pd.scratchpad_desc, self.pd.engine)
+            made = Scratchpads(self.pd.engine)
             found = self._local.scratchpads = made
         return found
 
@@ -268,12 +271,50 @@ def build_ahead(
     return parallel.images(new, get_num_threads(), built)
 
 
-def _compile(pd: PrimitiveDesc, images: Mapping[Recipe, parallel.Built]) -> _Compiled:
+def _compiled(pd: PrimitiveDesc, images: Mapping[Recipe, parallel.Built]) -> tuple[_Compiled, bool]:
+    """The code of a description, and whether this process had it."""
+    if pd.plan.variants is not None:
+        return _code_of(pd, pd.plan.variants.every[0], images)
+    return _cache.get(pd.key, lambda: _compile(pd, pd.plan.recipe, images))
+
+
+def _code_of(
+    pd: PrimitiveDesc,
+    variant: Variant,
+    images: Mapping[Recipe, parallel.Built] = MappingProxyType({}),
+) -> tuple[_Compiled, bool]:
+    """The code of one of the kernels of a description, and whether this process had it."""
+    key = pd.key, variant
+    return _cache.get(key, lambda: _compile(pd, variant.plan.recipe, images))
+
+
+def _made_for(pd: PrimitiveDesc, sized: PrimitiveDesc, given: Mapping[int, MemoryDesc]) -> Slots:
+    """The slots of executions of ``pd`` on tensors of these descriptors, by argument; ``sized``
+    is the description with these sizes."""
+    if sized.desc.writes_nothing:
+        nothing = _compile(sized, pd.plan.recipe, {})
+        return Slots(sized, nothing.arguments, nothing.executable)
+    assert pd.plan.variants is not None
+
+    def build(variant: Variant) -> Unknowns:
+        unknowns = _code_of(pd, variant)[0].unknowns
+        assert unknowns is not None
+        return unknowns
+
+    variant, (data, counts, scratchpad) = pd.plan.variants.find(given, build)
+    code, _ = _code_of(pd, variant)
+    executable = pd.engine.sized(code.executable, counts)
+    return Slots(sized.with_scratchpad(scratchpad), code.arguments, executable, data)
+
+
+def _compile(
+    pd: PrimitiveDesc, recipe: Recipe, images: Mapping[Recipe, parallel.Built]
+) -> _Compiled:
     if pd.desc.writes_nothing:
         arguments = tuple(int(tensor.argument) for tensor in pd.desc.tensors)
         image, from_disk = Image(pd.isa.target, b"", (), arguments), False
-    elif pd.plan.recipe in images:
-        image, from_disk = images[pd.plan.recipe]
+    elif recipe in images:
+        image, from_disk = images[recipe]
     else:
-        image, from_disk = jit.image(pd.plan.recipe)
-    return _Compiled(pd.engine.load(image), image.arguments, from_disk)
+        image, from_disk = jit.image(recipe)
+    return _Compiled(pd.engine.load(image), image.arguments, from_disk, image.unknowns)

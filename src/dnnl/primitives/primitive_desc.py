@@ -22,9 +22,10 @@ from dnnl.runtime.threads import checked_num_threads, get_num_threads
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import SCALARS
-from dnnl.types.kinds import FormatKind
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu
+from dnnl.types.size import is_known
 
 _QUANTIZATION = Arg.SCALES | Arg.ZERO_POINTS | Arg.PRECOMPUTED_REDUCTIONS
 
@@ -196,6 +197,12 @@ class PrimitiveDesc(Value):
         made._choice = replace(self._choice, plan=replace(self.plan, desc=desc), attr=attr)
         return made
 
+    def with_scratchpad(self, nbytes: int) -> PrimitiveDesc:
+        """This description of an execution, which takes so many bytes of temporary memory."""
+        made = copy(self)
+        made._choice = replace(self._choice, plan=replace(self.plan, scratchpad=nbytes))
+        return made
+
     @property
     def patterns(self) -> Mapping[int, MemoryDesc]:
         """What the memories of an execution must match that decides on sizes, by argument."""
@@ -206,6 +213,8 @@ class PrimitiveDesc(Value):
     def scratchpad_desc(self) -> MemoryDesc:
         """Temporary memory, in bytes; the zero descriptor if none is needed."""
         size = self.plan.scratchpad
+        if not is_known(size):
+            return MemoryDesc((RUNTIME_DIM,), "u8")
         return MemoryDesc((size,), "u8") if size else MemoryDesc.zero()
 
     @property

@@ -13,27 +13,34 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 class Scratchpads:
-    """Those of one primitive for the executions of one thread.
+    """Those of one primitive for the executions of one thread: as large as the largest so far.
 
     A launch owns its scratchpad until it is done. The next one takes another meanwhile, unless it
     is in the same ordered queue and so begins when that one is done.
     """
 
-    __slots__ = ("_desc", "_engine", "_lent", "idle")
+    __slots__ = ("_engine", "_lent", "idle")
 
-    def __init__(self, desc: MemoryDesc, engine: Engine) -> None:
-        self._desc, self._engine = desc, engine
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         #: Free scratchpads, taken from and put back.
         self.idle: list[Memory] = []
         self._lent: list[tuple[Event, Queue[Any] | None, Memory]] = []
 
-    def find(self, stream: Stream) -> Memory:
-        """One for a launch on a stream while none is idle."""
+    def find(self, stream: Stream, desc: MemoryDesc) -> Memory:
+        """One for a launch on a stream, at least as large as ``desc``."""
+        size = desc.size
+        while self.idle:
+            memory = self.idle.pop()
+            if memory.desc.size >= size:
+                return memory
         for number, (event, queue, memory) in enumerate(self._lent):
             if queue is stream.queue or event.done:
                 del self._lent[number]
-                return memory
-        return Memory(self._desc, self._engine)
+                if memory.desc.size >= size:
+                    return memory
+                break
+        return Memory(desc, self._engine)
 
     def lend(self, memory: Memory, event: Event, stream: Stream) -> None:
         """Keep one for the launch of that event."""

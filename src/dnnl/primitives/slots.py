@@ -16,6 +16,7 @@ from dnnl.primitives.surplus import check_surplus
 from dnnl.runtime.backend import Argument, Executable
 from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg, name_of
+from dnnl.types.kinds import ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
 
 # Keys are integers; since those of a mapping are invariant, Mapping[int, ...] would exclude Arg.
@@ -34,10 +35,35 @@ class Slots:
     is started for as many work items as these have.
     """
 
-    __slots__ = ("_apart", "_known", "_met", "_sizes", "_threads", "executable", "expected", "pd")
+    __slots__ = (
+        "_apart",
+        "_known",
+        "_met",
+        "_sizes",
+        "_threads",
+        "executable",
+        "expected",
+        "pd",
+        "scratchpad_desc",
+        "scratchpad_place",
+    )
 
-    def __init__(self, pd: PrimitiveDesc, arguments: Sequence[int], executable: Executable) -> None:
+    def __init__(
+        self,
+        pd: PrimitiveDesc,
+        arguments: Sequence[int],
+        executable: Executable,
+        sizes: bytes | None = None,
+    ) -> None:
         self.pd, self.executable = pd, executable
+        arguments = list(arguments)
+        #: Where the library's own temporary memory stands among the arguments, if it takes any.
+        self.scratchpad_place: int | None = None
+        self.scratchpad_desc = pd.scratchpad_desc
+        library = pd.attr.scratchpad_mode is ScratchpadMode.library
+        if library and Arg.SCRATCHPAD in arguments:
+            self.scratchpad_place = arguments.index(Arg.SCRATCHPAD)
+            arguments.remove(Arg.SCRATCHPAD)
         parts: dict[int, MemoryDesc] = {}
         for owner, desc in encoded(pd):
             parts.update(_parts(owner, desc.buffers))
@@ -54,13 +80,14 @@ class Slots:
         self._known: list[Argument] = []
         self._sizes: Memory | None = None
         self._threads = config.MAX_NUM_THREADS
-        if SIZES in arguments:
+        if sizes is not None:
+            self._sizes = _block(pd, sizes)
+        elif SIZES in arguments:
             assert pd.plan.sizes is not None
             made = pd.plan.sizes(dict(self.expected))
-            block = Memory(MemoryDesc((len(made.data),), "u8"), pd.engine)
-            block.write(np.frombuffer(made.data, np.uint8))
-            self._sizes, self._threads = block, made.threads
-            self.executable = pd.engine.sized(executable, made.items)
+            self._sizes, self._threads = _block(pd, made.data), made.threads
+            if not pd.engine.host_memory or pd.isa.device is not None:
+                self.executable = pd.engine.sized(executable, made.items)
 
     def take(self, args: Arguments) -> tuple[list[Memory], list[Argument]]:
         """The memories in the order of `expected`, checked, and what the kernel gets of each.
@@ -143,6 +170,13 @@ class Slots:
         return InvalidArguments(f"args[{name_of(arg)}]", str(desc), rule, hint)
 
 
+def _block(pd: PrimitiveDesc, data: bytes) -> Memory:
+    """Memory of the engine with these bytes."""
+    made = Memory(MemoryDesc((len(data),), "u8"), pd.engine)
+    made.write(np.frombuffer(data, np.uint8))
+    return made
+
+
 class _Pair(NamedTuple):
     """An output and another argument, by number.
 
@@ -210,12 +244,23 @@ def find_slots(
     if pd.plan.sizes is None:
         fixed = Slots(pd, arguments, executable)
         return lambda _: fixed
+    return slots_of_sizes(pd, lambda sized, _: Slots(sized, arguments, executable))
+
+
+def slots_of_sizes(
+    pd: PrimitiveDesc, make: Callable[[PrimitiveDesc, Mapping[int, MemoryDesc]], Slots]
+) -> Callable[[Arguments], Slots]:
+    """What gives the slots for the sizes of an execution. ``make(sized, given)`` makes those of
+    the description with these sizes, out of the descriptors of its tensors by argument.
+
+    It raises InvalidArguments where memories do not match the description.
+    """
     patterns = tuple(pd.patterns.items())
 
     @lru_cache(_KEPT)
     def made(descs: tuple[MemoryDesc, ...]) -> Slots:
         given = {arg: desc for (arg, _), desc in zip(patterns, descs, strict=True)}
-        return Slots(pd.with_sizes(given), arguments, executable)
+        return make(pd.with_sizes(given), given)
 
     def find(args: Arguments) -> Slots:
         if args.__class__ is not dict:

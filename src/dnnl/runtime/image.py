@@ -5,7 +5,7 @@ This is the only thing that code generation and the runtime have in common.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,24 @@ class Phase:
     scratch: int = 0
     group: int = 1
 
+    def with_sizes(self, slot: int) -> Phase:
+        """The phase with the slot of the sizes for the slot -1 that stood for it."""
+        slots = tuple(slot if own < 0 else own for own in self.slots)
+        return replace(self, slots=slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknowns:
+    """What an image needs to know of sizes that only an execution knows.
+
+    ``conditions`` and ``counts`` are Python expressions of the tuple ``s`` of these sizes. The code
+    serves those that satisfy all conditions; each phase then has so many work items. The last
+    argument of the image is an array of ``s``, in integers of 64 bits.
+    """
+
+    conditions: tuple[str, ...]
+    counts: tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -52,6 +70,7 @@ class Image:
     code: bytes
     phases: tuple[Phase, ...]
     arguments: tuple[int, ...]
+    unknowns: Unknowns | None = None
 
     @property
     def scratch(self) -> int:

@@ -14,6 +14,7 @@ from dnnl.types import layout as layouts
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.layout import Blocks, Layout
+from dnnl.types.size import Size
 from dnnl.types.tag import MAX_NDIMS, FormatTag, block_sizes, suggest_for
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ def no_places(dims: tuple[int, ...]) -> Layout:
 
 def read_int(argument: str, value: object) -> int:
     """Return an integer of any kind (NumPy's too) as an int."""
+    if isinstance(value, Size):
+        return value
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -75,7 +78,10 @@ def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, .
     try:
         if isinstance(values, str | bytes):
             raise TypeError
-        return tuple(map(operator.index, values))  # type: ignore[call-overload]
+        numbers: tuple[Any, ...] = tuple(values)  # type: ignore[arg-type]
+        if any(isinstance(number, Size) for number in numbers):
+            return numbers
+        return tuple(map(operator.index, numbers))
     except TypeError:
         raise InvalidArguments(argument, values, "expected a sequence of integers", hint) from None
 

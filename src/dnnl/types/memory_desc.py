@@ -30,6 +30,7 @@ from dnnl.types.layout_input import (
     read_integers,
     read_strides,
 )
+from dnnl.types.size import typical
 from dnnl.types.tag import FormatTag
 
 _INT64_MAX = 2**63 - 1
@@ -185,6 +186,13 @@ class MemoryDesc(EncodedDesc, DescText):
         put(made, "_key", key)
         put(made, "_hash", hash(key))
         return made
+
+    @classmethod
+    def of_layout(cls, model: MemoryDesc, places: Layout) -> MemoryDesc:
+        """Return the descriptor of a tensor like ``model``, whose numbers are those of ``places``,
+        which are known to be sound."""
+        kind, tag = model.format_kind, model._tag
+        return cls._of(model.data_type, kind, places, tag, model.compensation)
 
     @classmethod
     def encoded(
@@ -433,7 +441,8 @@ def _size(
 ) -> int:
     """Return the bytes from the beginning of the buffer to the last element or sum."""
     sizes = places.padded_dims
-    counts = 0 < prod(sizes) <= _INT64_MAX  # nothing is empty or unknown, the common case
+    volume = typical(prod(sizes))
+    counts = 0 < volume <= _INT64_MAX  # nothing is empty or unknown, the common case
     if not counts and prod(size for size in sizes if size > 0) > _INT64_MAX:
         raise InvalidArguments("dims", places.dims, "the number of elements must fit 64 bits")
     if kind is not FormatKind.blocked:
@@ -444,7 +453,7 @@ def _size(
     total = data_type.nbytes(places.offset0 + elements)
     if compensation is not None:
         total = compensation.nbytes(places, total)
-    if total > _INT64_MAX:
+    if typical(total) > _INT64_MAX:
         rule = f"the tensor spans {total} bytes, which does not fit 64 bits"
         raise InvalidArguments("dims", places.dims, rule)
     return total

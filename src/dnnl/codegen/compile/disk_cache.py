@@ -24,9 +24,9 @@ from random import Random
 from time import time
 
 from dnnl import log
-from dnnl.runtime.image import Image, Phase
+from dnnl.runtime.image import Image, Phase, Unknowns
 
-_MAGIC = b"dnnlobj5"
+_MAGIC = b"dnnlobj6"
 _DIGEST = hashlib.sha256().digest_size
 _SUFFIX = ".dnnl"  # of every file of ours, as nothing else in the folder may be removed
 
@@ -126,6 +126,7 @@ def _encode(name: str, image: Image) -> bytes:
         "target": image.target,
         "phases": [astuple(phase) for phase in image.phases],
         "arguments": list(image.arguments),
+        "unknowns": None if image.unknowns is None else astuple(image.unknowns),
     }
     text = json.dumps(header).encode()
     body = len(text).to_bytes(8, "little") + text + image.code
@@ -147,4 +148,7 @@ def _decode(name: str, data: bytes) -> Image | None:
         Phase(symbol, count, tuple(slots), scratch, group)
         for symbol, count, slots, scratch, group in header["phases"]
     )
-    return Image(header["target"], body[8 + length :], phases, tuple(header["arguments"]))
+    given = header["unknowns"]
+    unknowns = None if given is None else Unknowns(*map(tuple, given))
+    arguments = tuple(header["arguments"])
+    return Image(header["target"], body[8 + length :], phases, arguments, unknowns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
@@ -20,7 +21,8 @@ from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import Isa
 from dnnl.interrupts import Deferred
-from dnnl.runtime.image import Image
+from dnnl.runtime.image import Image, Unknowns
+from dnnl.types.size import text, typical
 
 # Over all that happens within LLVM: a fork waits for it.
 _lock = threading.RLock()
@@ -81,16 +83,16 @@ def _passes(device: bool) -> llvm.ModulePassManager:
 
 def assembly(module: Module) -> str:
     """The optimised machine code as text."""
-    return _emit(module, text=True).decode()
+    return _emit(module, as_text=True).decode()
 
 
 def _code(module: Module) -> bytes:
     """What an image holds: an object, or the text of a device's assembler."""
     device = module.isa.device
-    return _emit(module, text=device is not None and device.text)
+    return _emit(module, as_text=device is not None and device.text)
 
 
-def _emit(module: Module, *, text: bool) -> bytes:
+def _emit(module: Module, *, as_text: bool) -> bytes:
     isa, ir = module.isa, str(module)
     # A context of its own is freed with all that LLVM remembers of the module. Everything is
     # closed here and not by the garbage collector, which would do it without the lock.
@@ -106,11 +108,11 @@ def _emit(module: Module, *, text: bool) -> bytes:
         parsed.verify()
         _passes(isa.device is not None).run(parsed, _builder(isa))
         if isa.device is None or not isa.device.own_process:
-            if text:
+            if as_text:
                 return str(machine.emit_assembly(parsed)).encode()
             return bytes(machine.emit_object(parsed))
         ir = spirv_text.writable(str(parsed))
-    return emit_apart.run(ir, _triple(isa), isa.cpu, isa.feature_string, text=text)
+    return emit_apart.run(ir, _triple(isa), isa.cpu, isa.feature_string, text=as_text)
 
 
 @cache
@@ -127,8 +129,9 @@ def key(recipe: Recipe) -> str:
     """The name under which a recipe's image is kept on disk."""
     build = f"{recipe.build.__module__}.{recipe.build.__qualname__}"
     target = f"{recipe.isa!r} {_triple(recipe.isa)}"
-    text = "\n".join([_generator_version(), build, repr(recipe.conf), target])
-    return hashlib.sha256(text.encode()).hexdigest()
+    known = [] if recipe.symbols is None else [repr(recipe.symbols.typical)]
+    parts = [_generator_version(), build, repr(recipe.conf), target, *known]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def image(recipe: Recipe) -> tuple[Image, bool]:
@@ -161,7 +164,13 @@ def built(recipe: Recipe) -> Image:
     """The recipe's machine code, made anew."""
     kernel = recipe.kernel()
     started = perf_counter()
-    made = Image(recipe.isa.target, _code(kernel.module), kernel.phases, kernel.arguments)
+    code = _code(kernel.module)
+    phases, unknowns = kernel.phases, None
+    if recipe.symbols is not None:
+        counts = tuple(text(phase.count) for phase in phases)
+        phases = tuple(replace(phase, count=typical(phase.count)) for phase in phases)
+        unknowns = Unknowns(tuple(map(str, recipe.symbols.guards)), counts)
+    made = Image(recipe.isa.target, code, phases, kernel.arguments, unknowns)
     if log.enabled("profile_externals"):
         ms = (perf_counter() - started) * 1e3
         log.line("common", "profile_externals", "llvm", kernel.phases[-1].symbol, ms=ms)

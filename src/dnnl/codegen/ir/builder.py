@@ -14,8 +14,10 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import ArrayLike
 
+from dnnl.codegen.ir import sizes
 from dnnl.codegen.ir.text import module_text
 from dnnl.codegen.isa import Isa
+from dnnl.types.size import Size
 
 
 class BFloatType(ir.Type):  # type: ignore[misc]
@@ -49,9 +51,13 @@ Values = tuple[ir.Value, ...]
 _TABLE_ALIGNMENT = 64  # bytes, a cache line
 
 
-@lru_cache(maxsize=4096)
 def i64(value: int) -> ir.Constant:
     """A 64-bit constant."""
+    return _constant(int(value))
+
+
+@lru_cache(maxsize=4096)
+def _constant(value: int) -> ir.Constant:
     return ir.Constant(I64, value)
 
 
@@ -95,6 +101,7 @@ class Module:
         self.ir = ir.Module(name=name)
         self.ir.triple = isa.triple
         self._marks: list[_LoopMark] = []
+        self._sizes_slot: ir.GlobalVariable | None = None
 
     def function(self, name: str, signature: ir.FunctionType, convention: str = "") -> ir.Function:
         """Declare a function whose body the caller then writes."""
@@ -118,6 +125,19 @@ class Module:
         made.initializer = ir.FormattedConstant(kind, f'c"\\{text}"' if text else 'c""')
         return made
 
+    def sizes_slot(self) -> ir.Value:
+        """The slot of the sizes that only an execution knows, an i64."""
+        if self._sizes_slot is None:
+            made = ir.GlobalVariable(self.ir, I64, self.ir.get_unique_name("sizes_slot"))
+            made.linkage, made.global_constant = "internal", True
+            self._sizes_slot = made
+        return self._sizes_slot
+
+    def settle_sizes(self, slot: int) -> None:
+        """Decide on the slot of the sizes, once all arguments of the kernel are known."""
+        if self._sizes_slot is not None:
+            self._sizes_slot.initializer = _constant(slot)
+
     def keep_rolled(self, branch: ir.Instruction) -> None:
         """Mark the loop that ``branch`` closes: LLVM leaves it as it is."""
         self._marks.append(_LoopMark(len(self._marks) + 1))
@@ -139,6 +159,27 @@ class Emitter:
         self.function = function
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self._computed: dict[tuple[object, ...], ir.Value] = {}
+        self._at_entry = False
+        #: Gives the address of the numbers of all symbols of the description.
+        self.sizes: Callable[[], ir.Value] | None = None
+
+    def number(self, value: int) -> ir.Value:
+        """An i64 for a number of the plan: a constant, or what an execution knows."""
+        return sizes.emit(self, value) if isinstance(value, Size) else _constant(value)
+
+    def once_at_entry(self, key: object, write: Callable[[], ir.Value]) -> ir.Value:
+        """The value of ``write()``, which is written once, at the entry of the function."""
+        found = self._computed.get(("entry", key))
+        if found is None:
+            if self._at_entry:
+                found = write()
+            else:
+                self._at_entry = True
+                with self.b.goto_entry_block():
+                    found = write()
+                self._at_entry = False
+            self._computed["entry", key] = found
+        return found
 
     def intrinsic(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
         """Call an LLVM intrinsic by its full name, declared on first use."""
@@ -179,6 +220,8 @@ class Emitter:
 
     def mul(self, a: ir.Value, factor: int | ir.Value) -> ir.Value:
         """a * factor on i64, folding constants."""
+        if isinstance(factor, Size):
+            factor = self.number(factor)
         if not isinstance(factor, int):
             one = isinstance(a, ir.Constant) and a.constant == 1
             return factor if one else self.b.mul(a, factor, flags=("nsw",))
@@ -192,6 +235,9 @@ class Emitter:
 
     def divmod(self, a: ir.Value, divisor: int) -> tuple[ir.Value, ir.Value]:
         """(a // divisor, a % divisor) of an i64 that is not negative, folding constants."""
+        if isinstance(divisor, Size):
+            by = self.number(divisor)
+            return self.b.udiv(a, by), self.b.urem(a, by)
         if isinstance(a, ir.Constant):
             quotient, rest = divmod(a.constant, divisor)
             return i64(quotient), i64(rest)

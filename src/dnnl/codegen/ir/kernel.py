@@ -11,6 +11,7 @@ from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.isa import Isa
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import Symbols
 
 
 class Reason(Enum):
@@ -100,7 +101,16 @@ class Recipe:
     conf: object
     isa: Isa
     build: Callable[[Any, Isa], Kernel]
+    symbols: Symbols | None = None
+    """Those of the sizes in ``conf`` that only an execution knows, if there are any."""
 
     def kernel(self) -> Kernel:
         """Generate the IR."""
-        return self.build(self.conf, self.isa)
+        kernel = self.build(self.conf, self.isa)
+        if self.symbols is None:
+            return kernel
+        # The sizes are the last argument, whose slot no phase knew.
+        slot = len(kernel.arguments)
+        kernel.module.settle_sizes(slot)
+        phases = tuple(phase.with_sizes(slot) for phase in kernel.phases)
+        return Kernel(kernel.module, phases, (*kernel.arguments, SIZES))

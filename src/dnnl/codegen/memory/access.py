@@ -16,6 +16,7 @@ from llvmlite import ir
 from dnnl.codegen.memory.address import Affine, Axis, block_boundaries, linear_offset
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import surely_at_most, surely_below, surely_divides
 
 Env = dict[Axis, ir.Value]
 
@@ -38,12 +39,12 @@ class Bound:
     @property
     def below_zero(self) -> bool:
         """Whether the form is negative in some iteration."""
-        return self.form.low < 0
+        return not surely_at_most(0, self.form.low)
 
     @property
     def above(self) -> bool:
         """Whether the form reaches the limit in some iteration."""
-        return self.form.high >= self.limit
+        return not surely_below(self.form.high, self.limit)
 
     @property
     def needed(self) -> bool:
@@ -154,10 +155,10 @@ class Access:
     @property
     def stays_in_buffer(self) -> bool:
         """Whether iterations outside all bounds still address elements of the buffer."""
-        if self.offset is None or self.offset.low < 0:
+        if self.offset is None or not surely_at_most(0, self.offset.low):
             return False
         desc = self.operand.desc
-        return (self.offset.high + 1) * desc.data_type.bits <= 8 * desc.size
+        return surely_at_most((self.offset.high + 1) * desc.data_type.bits, 8 * desc.size)
 
     @property
     def packed(self) -> bool:
@@ -170,7 +171,7 @@ class Access:
         if self.offset is None or lane is None or lanes % 2 or self.offset.stride(lane) != 1:
             return None
         start = self.offset.without(lane)
-        if start.const % 2 or any(stride % 2 for stride in start.strides.values()):
+        if not all(surely_divides(2, step) for step in (start.const, *start.strides.values())):
             return None
         return Affine(
             {axis: stride // 2 for axis, stride in start.strides.items()}, start.const // 2

@@ -16,6 +16,7 @@ from llvmlite import ir
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I64, Emitter, i64
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import surely_at_most, surely_below, surely_divides, surely_equal, typical
 
 
 class Axis:
@@ -27,7 +28,17 @@ class Axis:
         self.extent, self.name = extent, name
 
     def __repr__(self) -> str:
-        return f"{self.name}<{self.extent}"
+        return f"{self.name}<{self.extent!r}"
+
+    @property
+    def single(self) -> bool:
+        """Whether the loop has one iteration."""
+        return surely_equal(self.extent, 1)
+
+    @property
+    def typical(self) -> int:
+        """The extent that heuristics decide by."""
+        return typical(self.extent)
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ class Affine:
         return hash((frozenset(self.strides.items()), self.const))
 
     def __add__(self, other: Affine | int) -> Affine:
-        if isinstance(other, int):
+        if not isinstance(other, Affine):
             return Affine(self.strides, self.const + other)
         strides = dict(self.strides)
         for axis, stride in other.strides.items():
@@ -85,7 +96,7 @@ class Affine:
 
     def within(self, axes: Container[Axis]) -> bool:
         """Whether the value depends on these axes only."""
-        return all(axis in axes or axis.extent == 1 for axis in self.strides)
+        return all(axis in axes or axis.single for axis in self.strides)
 
     def in_units(self, size: int) -> Affine:
         """The form divided by ``size``, which divides all strides."""
@@ -104,22 +115,23 @@ class Affine:
 
     def divmod(self, divisor: int) -> tuple[Affine, Affine] | None:
         """(self // divisor, self % divisor) if both are affine, else None."""
-        outer = {a: s // divisor for a, s in self.strides.items() if s % divisor == 0}
-        inner = {a: s for a, s in self.strides.items() if s % divisor}
+        whole = {a for a, s in self.strides.items() if surely_divides(divisor, s)}
+        outer = {a: s // divisor for a, s in self.strides.items() if a in whole}
+        inner = {a: s for a, s in self.strides.items() if a not in whole}
         rest = Affine(inner, self.const % divisor)
-        if rest.low < 0 or rest.high >= divisor:
+        if not (surely_at_most(0, rest.low) and surely_below(rest.high, divisor)):
             return None
         return Affine(outer, self.const // divisor), rest
 
     def emit(self, e: Emitter, values: Mapping[Axis, ir.Value]) -> ir.Value:
         """Emit the value of the form from the values of its axes. Axes of extent 1 may be
         missing."""
-        total: ir.Value = i64(self.const)
+        total: ir.Value = e.number(self.const)
         for axis, stride in self.strides.items():
             if axis in values:
                 total = e.add(total, e.mul(values[axis], stride))
             else:
-                assert axis.extent == 1, f"{axis!r} has no value here"
+                assert axis.single, f"{axis!r} has no value here"
         return total
 
 
@@ -156,7 +168,7 @@ def emit_offset(e: Emitter, desc: MemoryDesc, index: Sequence[ir.Value]) -> ir.V
     kind = position[0].type if position else I64
 
     def constant(value: int) -> ir.Value:
-        return i64(value) if kind == I64 else vector.splat_constant(kind, value)
+        return e.number(value) if kind == I64 else vector.splat(e, e.number(value), kind.count)
 
     offset = constant(desc.offset0)
     inner_stride = 1
@@ -175,11 +187,11 @@ def decode(e: Emitter, item: ir.Value, axes: Sequence[Axis]) -> dict[Axis, ir.Va
     fastest."""
     values: dict[Axis, ir.Value] = {}
     for axis in reversed(axes):
-        if axis.extent == 1:
+        if axis.single:
             values[axis] = i64(0)
             continue
-        values[axis] = e.b.urem(item, i64(axis.extent))
-        item = e.b.udiv(item, i64(axis.extent))
+        values[axis] = e.b.urem(item, e.number(axis.extent))
+        item = e.b.udiv(item, e.number(axis.extent))
     return values
 
 

@@ -14,6 +14,7 @@ from dnnl.codegen.memory.access import Access, Bound, Env, Number, Operand
 from dnnl.codegen.memory.address import Affine, Axis, emit_offset
 from dnnl.codegen.memory.deferred_store import DeferredStores
 from dnnl.types.dtype import DataType
+from dnnl.types.size import is_known
 
 # Elements at most this far apart are loaded with everything between them and shuffled.
 NEAR = 4
@@ -127,7 +128,7 @@ class Place:
             return registers.load(self.e, where, kind, None if access.contained else mask)
         if stride == 0:
             return self._broadcast(access, pointer, row.element, mask)
-        if stride is not None and 1 < stride <= NEAR:
+        if stride is not None and is_known(stride) and 1 < stride <= NEAR:
             return self._pick(access, pointer, kind, stride, bounds)
         dim = self._between_vectors(access, bounds)
         if dim is not None:
@@ -329,7 +330,8 @@ class Place:
             base = self.e.mul(self._bounded(bound.form), parts)
             step = bound.form.stride(self._lane) if self._lane is not None else 0
             if bound.above:
-                slack = self.e.add(i64((bound.limit - 1) * parts), self.e.mul(base, -1))
+                last = self.e.number((bound.limit - 1) * parts)
+                slack = self.e.add(last, self.e.mul(base, -1))
                 mask = vector.both(self.e, mask, self._within(slack, step, first))
             if bound.below_zero:
                 mask = vector.both(self.e, mask, self._within(base, -step, first))
@@ -414,7 +416,8 @@ class Place:
         offset = self._base(access)
         if mask is not None and not isinstance(mask, ir.Constant):
             some = vector.any_lane(self.e, mask)
-            offset = self.e.b.select(some, offset, i64(access.operand.desc.offset0))
+            first = self.e.number(access.operand.desc.offset0)
+            offset = self.e.b.select(some, offset, first)
         where = self.e.element(pointer, offset, element)
         one = self.e.b.load(where, typ=element, align=vector.bits(element) // 8)
         return vector.splat(self.e, one, self._lanes)

@@ -9,6 +9,7 @@ from math import prod
 from dnnl.codegen.isa.caches import LINE, Caches
 from dnnl.codegen.memory.access import Access
 from dnnl.codegen.memory.address import Axis
+from dnnl.types.size import typical
 
 # Bytes written to one row before the next: 8 lines, since a row in a page maps to as many sets as
 # it has lines.
@@ -36,6 +37,11 @@ class Loop:
     def count(self) -> int:
         """The maximum trip count."""
         return self.within or -(-self.axis.extent // self.step)
+
+    @property
+    def typical(self) -> int:
+        """The trip count that heuristics decide by."""
+        return typical(self.count)
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ def arrange(
         written=written,
         read_step=far(source, read),
         written_step=far(dst, written),
-        size=max(dst.operand.desc.size, source.operand.desc.size),
+        size=max(typical(dst.operand.desc.size), typical(source.operand.desc.size)),
         src_bits=source.operand.desc.data_type.bits,
         caches=caches,
     )
@@ -138,12 +144,12 @@ class _Crossing:
     @property
     def read_across_lines(self) -> bool:
         """Whether a row of the source is longer than a cache line."""
-        return self.read.extent * self.read_step > LINE
+        return self.read.typical * self.read_step > LINE
 
     @property
     def row(self) -> int:
         """The bytes of a row of dst."""
-        return self.written.extent * self.written_step
+        return self.written.typical * self.written_step
 
     def in_source_order(self) -> list[Loop]:
         """The loops in source order: consecutive reads."""
@@ -162,7 +168,7 @@ class _Crossing:
         ``written_apart`` bytes apart."""
         resident, ways = self.caches.resident_lines(written_apart), self.caches.l1_ways
         near = list(self.ordered[-2:]) == [self.written, self.read]
-        cached = self.size < self.caches.memory and 2 * self.read.extent <= resident
+        cached = self.size < self.caches.memory and 2 * self.read.typical <= resident
         if near and cached and not self.caches.prefetches_all_rows:
             return self.in_source_order()
         # Few rows of the source at a time, unless short runs would then map to a single set.
@@ -184,7 +190,7 @@ class _Crossing:
     def joins_lines(self, square: Square) -> bool:
         """Whether the parts of a line of dst should be written one after the other: rows are
         contiguous, and each is a few vectors that are not whole lines."""
-        few = self.written.extent * square.lanes <= _ROWS_AT_ONCE
+        few = self.written.typical * square.lanes <= _ROWS_AT_ONCE
         return few and not square.fills_lines and self.row >= square.written_apart
 
     def from_cache(self, square: Square) -> tuple[list[Loop], Axis | None]:
@@ -194,7 +200,7 @@ class _Crossing:
         if square.conflicts_in_dst:
             run = _RUN if square.pieces == 1 else _RUN // 2
             return self.runs_of_dst(run), self.read if uncertain else None
-        if 2 * self.written.extent * square.lanes <= self.caches.resident_lines(square.read_apart):
+        if 2 * self.written.typical * square.lanes <= self.caches.resident_lines(square.read_apart):
             return self.runs_of_dst(self.row), self.read if uncertain else None
         run = min(_RUN, self.caches.resident_lines(square.written_apart) * 4) * square.pieces
         if square.written_apart % LINE:
@@ -220,11 +226,11 @@ def block_for_l1(
     weights = [form for form in windows if not form.stride(outer[-1].axis)]
     if not 0 < len(weights) < len(windows):
         return loops
-    taps = prod(axis.extent for axis in reduced)
+    taps = prod(axis.typical for axis in reduced)
     bits = max(access.operand.desc.data_type.bits for access in reads)
     point = len(windows) * taps * lanes * bits // 8
     block = caches.l1 // 2 // point
-    if inner.count * point <= caches.l1 * 3 // 4 or block < _LEAST_BLOCK:
+    if inner.typical * point <= caches.l1 * 3 // 4 or block < _LEAST_BLOCK:
         return loops
     place = len(outer)
     while place and not any(form.stride(outer[place - 1].axis) for form in weights):
@@ -235,7 +241,7 @@ def block_for_l1(
 
 def _main_source(reads: Sequence[Access]) -> Access | None:
     """The largest operand that is read, if its offset is affine."""
-    largest = max(reads, key=lambda access: access.operand.desc.size, default=None)
+    largest = max(reads, key=lambda access: typical(access.operand.desc.size), default=None)
     return None if largest is None or largest.offset is None else largest
 
 
@@ -243,6 +249,6 @@ def _in_blocks(ordered: Sequence[Axis], middle: Axis, inner: Axis, block: int) -
     """Loops with ``inner`` in blocks of ``block`` iterations, and all of ``middle`` for each
     block."""
     loops = [Loop(axis) for axis in ordered if axis not in (middle, inner)]
-    if not 1 < block < inner.extent:
+    if not 1 < block < inner.typical:
         return [*loops, Loop(middle), Loop(inner)]
     return [*loops, Loop(inner, block), Loop(middle), Loop(inner, within=block)]

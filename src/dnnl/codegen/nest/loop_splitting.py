@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from dnnl.codegen.memory.access import Bound
 from dnnl.codegen.memory.address import Axis
+from dnnl.types.size import Size, larger, smaller, surely_equal
 
 # Limit of the code size. The body is emitted for each combination of ranges, twice if bounds are
 # tested; masks and bounds make it longer.
@@ -67,7 +68,7 @@ def cut(
     ranges: dict[Axis, tuple[Range, ...]] = {}
     combinations = 1
     for axis, own in assigned.items():
-        pieces = tuple(_ranges(axis, own))
+        pieces = tuple(_ranges(axis, own) if _are_known(axis, own) else _interior(axis, own))
         code = combinations * len(pieces) * bodies * len(bounds) * (2 if tested or masked else 1)
         if any(bound.below_zero for bound in own):
             code *= min(taps, MOST_WRITTEN) if any(_differs(bound, lane) for bound in own) else taps
@@ -82,6 +83,28 @@ def cut(
 def _differs(bound: Bound, lane: Axis | None) -> bool:
     """Whether a bound may hold for only some lanes of a vector."""
     return lane is not None and bound.form.stride(lane) != 0
+
+
+def _are_known(axis: Axis, bounds: Sequence[Bound]) -> bool:
+    """Whether the ends of all ranges are constants."""
+    ends = (end for bound in bounds for end in (*_whole(axis, bound), *_some(axis, bound)))
+    return not any(isinstance(end, Size) for end in (axis.extent, *ends))
+
+
+def _interior(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:
+    """The range in which all bounds hold, and those around it, in which none is known to. Only the
+    execution knows the ends, so the interior may be empty."""
+    begin, end = 0, axis.extent
+    for bound in bounds:
+        first, last = _whole(axis, bound)
+        begin, end = larger(begin, first), smaller(end, last)
+    begin = smaller(begin, axis.extent)
+    end = larger(begin, end)
+    if not surely_equal(begin, 0):
+        yield Range(0, begin, {})
+    yield Range(begin, end, dict.fromkeys(bounds, True))
+    if not surely_equal(end, axis.extent):
+        yield Range(end, axis.extent, {})
 
 
 def _ranges(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:

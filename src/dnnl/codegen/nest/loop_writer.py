@@ -18,6 +18,7 @@ from dnnl.codegen.nest.shared_square_writer import SharedSquareWriter
 from dnnl.codegen.nest.shared_squares import SharedSquares
 from dnnl.codegen.nest.square_writer import SquareWriter
 from dnnl.codegen.nest.work_items import Items
+from dnnl.types.size import surely_divides, surely_equal
 
 
 class Writer:
@@ -41,20 +42,31 @@ class Writer:
 
     def item(self, item: ir.Value, items: Items) -> None:
         """Emit one work item: decode its number into the outer loops, run the inner ones."""
+        if surely_equal(items.chunk, 1):
+            self._item(item, items)
+            return
+        whole = prod(loop.count for loop in self._loops[: items.whole])
+        first = self.e.mul(item, items.chunk)
+        last = self.e.smaller(self.e.add(first, self.e.number(items.chunk)), self.e.number(whole))
+        self.e.loop(first, last, lambda n: self._item(n, items), unroll=False, name="chunk")
+
+    def _item(self, item: ir.Value, items: Items) -> None:
+        """Emit the iterations with one number."""
         b, loops = self.e.b, self._loops
         env: Env = {}
         rest = item
         chunk: tuple[ir.Value, ir.Value] | None = None
         if items.step:
             loop = loops[items.whole]
-            chunks = -(-loop.count // items.step)
-            first = self.e.mul(b.urem(rest, i64(chunks)), items.step)
-            rest = b.udiv(rest, i64(chunks))
-            last = b.add(first, i64(items.step))
-            chunk = first, self.e.smaller(last, i64(loop.count))
+            chunks = self.e.number(-(-loop.count // items.step))
+            first = self.e.mul(b.urem(rest, chunks), items.step)
+            rest = b.udiv(rest, chunks)
+            last = b.add(first, self.e.number(items.step))
+            chunk = first, self.e.smaller(last, self.e.number(loop.count))
         for loop in reversed(loops[: items.whole]):
-            env[loop.axis] = self.e.mul(b.urem(rest, i64(loop.count)), loop.step)
-            rest = b.udiv(rest, i64(loop.count))
+            count = self.e.number(loop.count)
+            env[loop.axis] = self.e.mul(b.urem(rest, count), loop.step)
+            rest = b.udiv(rest, count)
         self._walk(env, list(loops[items.whole :]), chunk)
 
     def _walk(
@@ -75,9 +87,9 @@ class Writer:
 
     def _trips(self, env: Env, loop: Loop) -> ir.Value:
         """The trip count of a loop, which may be smaller in the last block of its axis."""
-        if not loop.within or loop.axis.extent % loop.within == 0:
-            return i64(loop.count)
-        left = self.e.b.sub(i64(loop.axis.extent), env[loop.axis])
+        if not loop.within or surely_divides(loop.within, loop.axis.extent):
+            return self.e.number(loop.count)
+        left = self.e.b.sub(self.e.number(loop.axis.extent), env[loop.axis])
         return self.e.smaller(left, i64(loop.within))
 
     def _choose(
@@ -101,8 +113,8 @@ class Writer:
         first, *others = ranges
 
         def here() -> Values:
-            only = first.end - first.begin == 1
-            inside = {**env, axis: i64(first.begin)} if only else env
+            only = surely_equal(first.end - first.begin, 1)
+            inside = {**env, axis: self.e.number(first.begin)} if only else env
             self._choose(inside, cuts, {**known, **first.known})
             return ()
 
@@ -111,7 +123,8 @@ class Writer:
             return ()
 
         if others:
-            self.e.branch(self.e.b.icmp_signed("<", env[axis], i64(first.end)), here, behind)
+            end = self.e.number(first.end)
+            self.e.branch(self.e.b.icmp_signed("<", env[axis], end), here, behind)
         else:
             here()
 
@@ -156,9 +169,9 @@ class Writer:
             base = bound.form.along(env).emit(self.e, env)
             rest = Affine({a: s for a, s in bound.form.strides.items() if a not in env})
             if bound.above:
-                top = self.e.add(base, i64(rest.high))
-                result = b.and_(result, b.icmp_signed("<", top, i64(bound.limit)))
+                top = self.e.add(base, self.e.number(rest.high))
+                result = b.and_(result, b.icmp_signed("<", top, self.e.number(bound.limit)))
             if bound.below_zero:
-                bottom = self.e.add(base, i64(rest.low))
+                bottom = self.e.add(base, self.e.number(rest.low))
                 result = b.and_(result, b.icmp_signed(">=", bottom, i64(0)))
         return result

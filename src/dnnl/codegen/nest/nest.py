@@ -151,7 +151,7 @@ def emit_interleaved(module: Module, symbol: str, nests: Sequence[Nest]) -> Phas
     first = plans[0][1].loops[:1]
     if not first or not enough(first[0]):
         return None
-    points = sum(prod(loop.count for loop in plan.loops[1:]) for _, plan in plans)
+    points = sum(prod(loop.typical for loop in plan.loops[1:]) for _, plan in plans)
     items = share_out(module.isa, first, points * plans[0][1].work_per_point)
     return _emit(module, symbol, plans, items)
 
@@ -217,10 +217,12 @@ def _any(e: Emitter, pointer: ir.Value, desc: MemoryDesc) -> ir.Value:
     """Whether any element of a dense s32 tensor is not zero."""
 
     def body(number: ir.Value, indirect: ir.Value) -> Values:
-        place = e.element(pointer, e.add(number, i64(desc.offset0)), I32)
+        place = e.element(pointer, e.add(number, e.number(desc.offset0)), I32)
         return (e.b.or_(indirect, e.b.load(place, typ=I32, align=4)),)
 
-    (indirect,) = e.loop(i64(0), i64(desc.nelems()), body, (I32(0),), unroll=False, name="needed")
+    (indirect,) = e.loop(
+        i64(0), e.number(desc.nelems()), body, (I32(0),), unroll=False, name="needed"
+    )
     return e.b.icmp_unsigned("!=", indirect, I32(0))
 
 

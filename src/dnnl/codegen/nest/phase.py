@@ -44,7 +44,23 @@ class PhaseFunction:
             if device.annotate is not None:
                 device.annotate(self.e.function, module.isa.lanes)
             self.arguments = dict(zip(self._slots, self.e.function.args, strict=True))
+        self._uses_sizes = False
+        self.e.sizes = self._sizes
         self.group = WorkGroup(self.e, group) if group > 1 else None
+
+    def _sizes(self) -> ir.Value:
+        """The address of the sizes that only an execution knows."""
+        self._uses_sizes = True
+
+        def write() -> ir.Value:
+            e = self.e
+            if e.isa.device is not None:
+                return _further_parameter(e.function)
+            slot = e.b.load(e.module.sizes_slot(), typ=I64)
+            place = e.b.gep(e.function.args[0], [slot], source_etype=PTR)
+            return e.b.load(place, typ=PTR)
+
+        return self.e.once_at_entry("sizes", write)
 
     @staticmethod
     def of(
@@ -85,7 +101,7 @@ class PhaseFunction:
 
         # Devices start whole groups, so there may be more invocations than items. The condition is
         # the same for all invocations of a group that does one item.
-        e.branch(e.b.icmp_unsigned("<", number, i64(count)), one, lambda: ())
+        e.branch(e.b.icmp_unsigned("<", number, e.number(count)), one, lambda: ())
 
     def share(self, units: ir.Value, items: int) -> tuple[ir.Value, ir.Value]:
         """The first of ``units`` units of work that an invocation does, and the one behind its
@@ -129,4 +145,13 @@ class PhaseFunction:
         """Finish the function, which has ``count`` work items."""
         self.e.b.ret_void()
         group = 1 if self.group is None else self.group.size
-        return Phase(self._symbol, count, self._slots, self._scratch, group)
+        slots = (*self._slots, -1) if self._uses_sizes else self._slots
+        return Phase(self._symbol, count, slots, self._scratch, group)
+
+
+def _further_parameter(function: ir.Function) -> ir.Value:
+    """Add a parameter to an entry point, like the ones that it has."""
+    kinds = (*function.ftype.args, function.args[0].type)
+    function.ftype = ir.FunctionType(function.ftype.return_type, kinds)
+    function.args = (*function.args, ir.Argument(function, kinds[-1]))
+    return function.args[-1]

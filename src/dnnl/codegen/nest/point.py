@@ -19,6 +19,14 @@ from dnnl.codegen.memory.deferred_store import DeferredStores
 from dnnl.codegen.memory.place import constant_like
 from dnnl.codegen.nest.fold_loop import ACCUMULATORS, Folding, FoldLoop, Merge, Step, added
 from dnnl.codegen.nest.predicates import PredicatedPlace, Site, Span
+from dnnl.types.size import (
+    is_known,
+    smaller,
+    surely_at_most,
+    surely_below,
+    surely_equal,
+    typical,
+)
 
 Body = Callable[["Point"], None]
 # Limit of a row buffer in bytes: half of the smallest first-level caches.
@@ -137,11 +145,12 @@ class Point(PredicatedPlace):
     def row_buffer(self) -> ir.Value | None:
         """A buffer with one vector for each iteration of the reduced axes, for `buffer_store`. None
         if it would exceed `ROW_BUFFER_BYTES`, or where each of many work items would need one."""
-        nbytes = vector.bits(self.kind) // 8 * self._iterations
-        if nbytes > ROW_BUFFER_BYTES or self.e.isa.many_items:
+        size = vector.bits(self.kind) // 8
+        if self._iterations * size > ROW_BUFFER_BYTES or self.e.isa.many_items:
             return None
         with self.e.b.goto_entry_block():
-            return self.e.b.alloca(self.kind, self._iterations)
+            count = self._iterations if is_known(self._iterations) else ROW_BUFFER_BYTES // size
+            return self.e.b.alloca(self.kind, count)
 
     def buffer_store(self, row_buffer: ir.Value, value: ir.Value) -> None:
         """Save the value of this iteration for a later pass over the reduced axes."""
@@ -154,7 +163,7 @@ class Point(PredicatedPlace):
     def _place_in(self, row_buffer: ir.Value) -> ir.Value:
         index: ir.Value = i64(0)
         for axis in self._site.plan.space.inner:
-            index = self.e.add(self.e.b.mul(index, i64(axis.extent)), self._env[axis])
+            index = self.e.add(self.e.mul(index, axis.extent), self._env[axis])
         return self.e.b.gep(row_buffer, [index], source_etype=self.kind)
 
     @property
@@ -183,7 +192,7 @@ class Point(PredicatedPlace):
             body(self._with({axis: index}))
 
         end = axis.extent if count is None else count
-        self.e.loop(i64(0), i64(end), step, name=axis.name)
+        self.e.loop(i64(0), self.e.number(end), step, name=axis.name)
 
     def at(self, indices: Mapping[Axis, ir.Value]) -> Point:
         """The point where the ``indirect`` axes have these values: i64 scalars or vectors with one
@@ -200,7 +209,7 @@ class Point(PredicatedPlace):
     def _first(self) -> Point:
         """The point at which a fold starts; masked if its only vector is a tail."""
         loop = self._site.plan.vectors.loop
-        only = loop is not None and loop.extent == 1
+        only = loop is not None and loop.single
         return self._with({}, masked=True) if self._site.plan.tails and only else self
 
     def _loops(self, axes: list[Axis], fold: Folding, carried: Values) -> Values:
@@ -211,15 +220,26 @@ class Point(PredicatedPlace):
         tails = plan.tails if axis is plan.vectors.loop else ()
         if not tails:
             return self._loop(axes, axis.extent, fold, carried)
-        whole = min(bound.limit // plan.vectors.lanes for bound in tails)
+        whole = reduce(smaller, (bound.limit // plan.vectors.lanes for bound in tails))
         carried = self._loop(axes, whole, fold, carried)
-        if whole == axis.extent:
+        if surely_equal(whole, axis.extent):
             return carried
-        tail = self._with({axis: i64(whole)}, masked=True)
-        carried = tail._loops(axes[1:], fold, carried)
+        carried = self._tail(axes, whole, fold, carried)
         if not carried:
             self._padding(axes, whole + 1, fold)
         return carried
+
+    def _tail(self, axes: list[Axis], whole: int, fold: Folding, carried: Values) -> Values:
+        """The vector behind the whole ones; where only the execution knows, there may be none."""
+        tail = self._with({axes[0]: self.e.number(whole)}, masked=True)
+        if surely_below(whole, axes[0].extent):
+            return tail._loops(axes[1:], fold, carried)
+        here = self.e.number(whole), self.e.number(axes[0].extent)
+        return self.e.branch(
+            self.e.b.icmp_signed("<", *here),
+            lambda: tail._loops(axes[1:], fold, carried),
+            lambda: carried,
+        )
 
     def _padding(self, axes: list[Axis], begin: int, fold: Folding) -> None:
         """Store padding: the vectors past the end of the vector axis."""
@@ -228,8 +248,9 @@ class Point(PredicatedPlace):
         def body(index: ir.Value) -> None:
             self._with({axis: index}, masked=True)._loops(rest, fold, ())
 
-        if begin < axis.extent:
-            self.e.loop(i64(begin), i64(axis.extent), body, name=axis.name)
+        if not surely_at_most(axis.extent, begin):
+            ends = self.e.number(begin), self.e.number(axis.extent)
+            self.e.loop(*ends, body, name=axis.name)
 
     def _loop(self, axes: list[Axis], extent: int, fold: Folding, carried: Values) -> Values:
         """The first ``extent`` iterations of the outermost of ``axes``.
@@ -240,19 +261,20 @@ class Point(PredicatedPlace):
         if not (carried or rest) and axis is self._site.plan.vectors.loop:
             self._unrolled_vectors(axis, extent, fold)
             return ()
-        span = self._span(axis, extent) if carried else Span(i64(0), i64(extent), {})
+        span = self._span(axis, extent) if carried else Span(i64(0), self.e.number(extent), {})
         inside = self._with({}, known=span.known)
         accumulators = self._accumulators
-        if rest or extent < 2 * (ACCUMULATORS if span.known else accumulators):
+        if rest or typical(extent) < 2 * (ACCUMULATORS if span.known else accumulators):
             accumulators = 1
 
         def one(index: ir.Value, *values: ir.Value) -> Values:
             return inside._with({axis: index})._loops(rest, fold, values)
 
-        terms = prod(other.extent for other in rest)
+        terms = prod(other.typical for other in rest)
+        most = extent if is_known(extent) else None
         unrolled = bool(carried) and span.fixed and inside._differs(axis, extent)
         loop = FoldLoop(
-            fold, accumulators, most=extent, terms=terms, unrolled=unrolled, name=axis.name
+            fold, accumulators, most=most, terms=terms, unrolled=unrolled, name=axis.name
         )
         return loop.run(self.e, span.begin, span.end, one, carried)
 
@@ -273,7 +295,8 @@ class Point(PredicatedPlace):
         while count:
             end = extent - (extent - begin) % count
             several = partial(some, count)
-            self.e.loop(i64(begin), i64(end), several, step=count, name=axis.name)
+            ends = self.e.number(begin), self.e.number(end)
+            self.e.loop(*ends, several, step=count, name=axis.name)
             begin, count = end, count // 2
 
     def _with(
@@ -330,8 +353,16 @@ class Point(PredicatedPlace):
         if plan.vectors.reduced:
             assert plan.vectors.loop is not None
             whole = plan.vectors.loop.extent * plan.vectors.lanes
-            number = number // plan.vectors.loop.extent * min([whole, *(b.limit for b in tails)])
-        return self.constant(float(number))
+            folded = reduce(smaller, [whole, *(bound.limit for bound in tails)])
+            number = number // plan.vectors.loop.extent * folded
+        return self.real(number)
+
+    def real(self, number: int) -> ir.Value:
+        """A number of the plan in the core type, which is a float, in every lane."""
+        if is_known(number):
+            return self.constant(float(number))
+        value = self.e.b.sitofp(self.e.number(number), self.kind.element)
+        return vector.splat(self.e, value, self.kind.count)
 
     @property
     def divisor(self) -> ir.Value:

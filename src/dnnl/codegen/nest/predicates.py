@@ -17,6 +17,7 @@ from dnnl.codegen.memory.place import Place
 from dnnl.codegen.nest.fold_loop import is_fixed
 from dnnl.codegen.nest.loop_splitting import MOST_WRITTEN
 from dnnl.codegen.nest.schedule import Schedule
+from dnnl.types.size import is_known, larger
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class Site:
     def with_lines(self, env: Env) -> Env:
         """``env`` with both axes of each joined line whose position is known."""
         for line in reversed(self.plan.space.lines):
-            if all(axis in env or axis.extent == 1 for axis in line.form.strides):
+            if all(axis in env or axis.single for axis in line.form.strides):
                 place = line.form.emit(self.e, env)
                 outer, inner = self.e.divmod(place, line.inner.extent)
                 env = {**env, line.outer: outer, line.inner: inner}
@@ -128,7 +129,7 @@ class PredicatedPlace(Place):
     def _span(self, axis: Axis, extent: int) -> Span:
         """The range of a fold's first ``extent`` iterations along ``axis`` that are in the window,
         if that is the same range for all lanes; else all."""
-        begin, end = i64(0), i64(extent)
+        begin, end = i64(0), self.e.number(extent)
         if not self.masked:
             return Span(begin, end, {})
         later = {other for other in self._site.plan.space.inner if other not in self._env}
@@ -159,14 +160,14 @@ class PredicatedPlace(Place):
         """The value of a form divided by a constant, rounded down."""
         if divisor == 1:
             return self._start(form)
-        whole = max(0, -(form.low // divisor))
+        whole = larger(0, -(form.low // divisor))
         quotient, _ = self.e.divmod(self._start(form + whole * divisor), divisor)
-        return self.e.add(quotient, i64(-whole))
+        return self.e.add(quotient, self.e.number(-whole))
 
     def _differs(self, axis: Axis, extent: int) -> bool:
         """Whether the iterations along ``axis`` have constant masks that differ between lanes. The
         loop is then unrolled."""
-        if not self.masked or extent > MOST_WRITTEN:
+        if not self.masked or not is_known(extent) or extent > MOST_WRITTEN:
             return False
         fixed = {own for own, value in self._env.items() if isinstance(value, ir.Constant)}
         fixed |= {axis} if self._lane is None else {axis, self._lane}

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import inf, prod
+from math import prod
 
 from llvmlite import ir
 
@@ -40,6 +40,7 @@ from dnnl.codegen.nest.vectorize import (
     interleave_factor,
     vectorize,
 )
+from dnnl.types.size import surely_at_most, surely_divides, typical
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,20 +96,25 @@ class Schedule:
         space, vectors = self.space, self.vectors
         stored = (*space.exists, *space.domain)
         limits = {bound.form: bound.limit for bound in stored}
+
+        def beyond(end: Bound) -> bool:
+            limit = limits.get(end.form)
+            return limit is None or not surely_at_most(limit, end.limit)
+
         moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
 
         def moves(bound: Bound) -> bool:
             return not moving.isdisjoint(bound.form.strides)
 
         ends = [end for read in space.reads for end in read.ends]
-        seen = [end for end in ends if moves(end) or limits.get(end.form, inf) > end.limit]
+        seen = [end for end in ends if moves(end) or beyond(end)]
         inside = [bound for read in space.reads for bound in read.inside]
         return (*filter(moves, stored), *seen, *inside)
 
     @property
     def work_per_point(self) -> int:
         """The iterations of one point of the loops."""
-        return self.vectors.lanes * self.columns * prod(axis.extent for axis in self.space.inner)
+        return self.vectors.lanes * self.columns * prod(axis.typical for axis in self.space.inner)
 
     @property
     def columns(self) -> int:
@@ -234,7 +240,7 @@ def _unroll(space: Space, lanes: int, registers: int, count: int, caches: Caches
     def walked(count: int) -> int | None:
         _, vectors, squares = vectorize(space, lanes * count, caches)
         long = squares is None and vectors.loop is not None and vectors.lanes == lanes * count
-        return vectors.lanes * vectors.loop.extent if vectors.loop is not None and long else None
+        return vectors.lanes * vectors.loop.typical if vectors.loop is not None and long else None
 
     single = walked(1)
     while count > registers:
@@ -248,8 +254,8 @@ def _unroll(space: Space, lanes: int, registers: int, count: int, caches: Caches
 def _reduction_unroll(space: Space, lanes: int, count: int) -> int:
     """The registers that a vector spans across the rows of a reduction, at most ``count``: as many
     as leave enough work items and few empty lanes."""
-    points = prod(axis.extent for axis in space.axes)
-    line = next((axis.extent for axis in space.axes if stride(space.dst, axis) == 1), 1)
+    points = prod(axis.typical for axis in space.axes)
+    line = next((axis.typical for axis in space.axes if stride(space.dst, axis) == 1), 1)
 
     def walked(width: int) -> int:
         return -(-line // width) * width
@@ -277,7 +283,7 @@ def _grouped(
         if (offset.stride(lane), offset.stride(loop)) != (1, vectors.lanes):
             return False
         apart = [offset.const, *offset.without(lane, loop).strides.values()]
-        fits = access.operand not in streamed or all(step % size == 0 for step in apart)
+        fits = access.operand not in streamed or all(surely_divides(size, step) for step in apart)
         return fits and offset.within(walked)
 
     return tuple(output for output in space.outputs if joins(space.accesses[output]))
@@ -303,7 +309,7 @@ def _settled(space: Space) -> Space:
 def _farthest(space: Space, axis: Axis) -> int:
     """The longest stride of any operand along ``axis``."""
     offsets = [access.offset for access in space.accesses.values() if access.offset is not None]
-    return max((abs(form.stride(axis)) for form in offsets), default=0)
+    return max((abs(typical(form.stride(axis))) for form in offsets), default=0)
 
 
 def _streamed(
@@ -329,7 +335,7 @@ def _can_stream(
 ) -> bool:
     tensors, dst = {operand.slot: operand.desc for operand in space.accesses}, space.dst
     # Of sub-tensors, only the part that is touched.
-    sizes = ((desc.data_type, desc.nelems(padded=True)) for desc in tensors.values())
+    sizes = ((desc.data_type, typical(desc.nelems(padded=True))) for desc in tensors.values())
     nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
     if nbytes < min(caches.streamed, caches.streamed_rows) or dst.offset is None:
         return False
@@ -354,7 +360,7 @@ def _rows_written(
     moving = [loop.axis for loop in loops if space.step_bytes(dst, loop.axis)]
     along = min(moving, key=lambda axis: space.step_bytes(dst, axis), default=None)
     inside = [loop.axis for loop in loops].index(along) + 1 if along is not None else 0
-    rows = prod(loop.count for loop in loops[inside:] if loop.axis is not along)
+    rows = prod(loop.typical for loop in loops[inside:] if loop.axis is not along)
     if squares is not None and space.step(dst, squares.tile) > vectors.lanes:
         rows *= squares.columns
     return rows

@@ -13,6 +13,7 @@ from itertools import pairwise, permutations
 
 from dnnl.codegen.memory.access import Access, Bound, Number, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.types.size import larger, surely_at_most, surely_divides, surely_equal, typical
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +133,7 @@ class Space:
             return False
         offsets = [access.offset for access in self.accesses.values()]
         return all(
-            form is not None and form.stride(outer) == form.stride(inner) * inner.extent
+            form is not None and surely_equal(form.stride(outer), form.stride(inner) * inner.extent)
             for form in (*offsets, *self.numbers.values())
         )
 
@@ -144,7 +145,7 @@ class Space:
         """The space with ``old`` cut into a loop over blocks of ``size`` iterations. ``inside`` is
         the form of an iteration in a block, over axes that are not loops of the space."""
         form = Affine.of(loop, size) + inside
-        end = (Bound(form, old.extent),) if old.extent % size else ()
+        end = () if surely_divides(size, old.extent) else (Bound(form, old.extent),)
         own = replace(
             self,
             accesses={o: access.substitute(old, form) for o, access in self.accesses.items()},
@@ -153,7 +154,7 @@ class Space:
             exists=(*(bound.substitute(old, form) for bound in self.exists), *end),
             lines=tuple(replace(line, form=line.form.substitute(old, form)) for line in self.lines),
         )
-        return own._with(old, (loop,) if loop.extent > 1 else ())
+        return own._with(old, () if surely_at_most(loop.extent, 1) else (loop,))
 
     def cut_off(self, old: Axis, part: Axis, size: int) -> Space:
         """The space with a reduced axis cut into parts of ``size`` iterations, over which a
@@ -195,20 +196,21 @@ class Space:
         return {stride(access, piece) for piece in pieces} - {0}
 
     def step(self, access: Access, axis: Axis) -> int:
-        """The stride along an axis of an operand with an affine offset, in elements. It is
+        """The typical stride along an axis of an operand with an affine offset, in elements. It is
         approximate for a line whose axes are not contiguous in this operand."""
         assert access.offset is not None
-        distance = access.offset.stride(axis)
+        distance = typical(access.offset.stride(axis))
         for line in self.lines:
             count = line.form.stride(axis)
             if count == 1:
                 distance = distance or self.step(access, line.inner)
             elif count:
-                distance = distance or self.step(access, line.outer) * count // line.inner.extent
+                lines = self.step(access, line.outer) * count
+                distance = distance or lines // line.inner.typical
         return distance
 
     def step_bytes(self, access: Access, axis: Axis) -> int:
-        """The absolute stride along an axis in bytes; 0 if it is not constant."""
+        """The absolute typical stride along an axis in bytes; 0 if it is not constant."""
         if access.offset is None:
             return 0
         return abs(self.step(access, axis)) * access.operand.desc.data_type.bits // 8
@@ -233,8 +235,10 @@ def _extent(axis: Axis, outputs: Sequence[Operand]) -> int:
         for dim, form in enumerate(operand.index):
             if form.strides == {axis: 1} and form.const == 0:
                 end = operand.desc.dims[dim]
-                assert end <= axis.extent, f"{axis!r} does not reach {end} elements of an output"
-                extent = max(extent, operand.desc.padded_dims[dim])
+                assert surely_at_most(end, axis.extent), (
+                    f"{axis!r} does not reach {end!r} elements of an output"
+                )
+                extent = larger(extent, operand.desc.padded_dims[dim])
     return extent
 
 
@@ -268,11 +272,13 @@ def in_pieces(name: str, extent: int, boundaries: Collection[int]) -> Affine:
     the largest. Each size divides the next."""
     pieces = ZERO
     step = 1
-    for number, size in enumerate(sorted(size for size in boundaries if 1 < size < extent)):
+    for number, size in enumerate(sorted(s for s in boundaries if 1 < s < extent)):
         pieces = pieces + Affine.of(Axis(size // step, f"{name}{number}"), step)
         step = size
     outer = -(-extent // step)
-    return pieces + Affine.of(Axis(outer, name), step) if outer > 1 else pieces
+    if surely_at_most(outer, 1):
+        return pieces
+    return pieces + Affine.of(Axis(outer, name), step)
 
 
 def divide_each_other(sizes: Collection[int]) -> bool:

@@ -17,6 +17,7 @@ from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import NEAR
 from dnnl.codegen.nest.loop_order import Square
 from dnnl.codegen.nest.space import Space, stride
+from dnnl.types.size import is_known, surely_below, surely_divides, surely_equal
 
 # Costs in vector loads: a lane of a gather, a lane of a scatter, a step of a horizontal reduction.
 _GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
@@ -78,7 +79,7 @@ def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors,
     reduced = line in space.inner
     if not reduced:
         space, line = lengthened(space, space.outputs[0], line, lanes)
-    lanes = min(lanes, round_up_power(line.extent))
+    lanes = min(lanes, round_up_power(line.typical))
     space, vectors = in_vectors(space, line, lanes)
     if reduced or lanes == 1:
         return space, vectors, None
@@ -105,10 +106,11 @@ def in_vectors(space: Space, line: Axis, lanes: int) -> tuple[Space, Vectors]:
 def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
     """The cost of memory accesses for each point if vectors run along ``axis``, in vector loads.
     Ties are broken by the longest axis."""
-    lanes = min(most, round_up_power(axis.extent))
-    share = -(-axis.extent // lanes) / axis.extent
+    extent = axis.typical
+    lanes = min(most, round_up_power(extent))
+    share = -(-extent // lanes) / extent
     inside = axis in space.inner
-    repeats = prod(inner.extent for inner in space.inner)
+    repeats = prod(inner.typical for inner in space.inner)
     total = _ACROSS * log2(lanes) if inside else 0.0
     for operand, access in space.accesses.items():
         invariant = space.invariant(access)
@@ -118,7 +120,7 @@ def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
             count = 1 if invariant else repeats
             written = operand in space.outputs
             total += count * share * _vector_cost(space, access, axis, lanes, written)
-    return total, -axis.extent
+    return total, -extent
 
 
 def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: bool) -> float:
@@ -132,11 +134,11 @@ def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: 
         return 2.0
     if written:
         return _SCATTER * lanes
-    if step is not None and 1 < step <= NEAR:
+    if step is not None and is_known(step) and 1 < step <= NEAR:
         return step + 1.0
     rows = _rows(access, lanes)
     tiled = space.invariant(access) and any(
-        other is not axis and stride(access, other) == 1 and 2 * other.extent >= rows
+        other is not axis and stride(access, other) == 1 and 2 * other.typical >= rows
         for other in space.axes
     )
     return 2.0 if tiled else _GATHER * lanes
@@ -148,7 +150,7 @@ def interleave_factor(space: Space, access: Access, axis: Axis | None) -> int:
     step = stride(access, axis) if axis is not None else None
     slot = access.operand.slot
     parts = sum(output.slot == slot for output in space.outputs)
-    return step if step is not None and parts >= step > 1 else 1
+    return step if step is not None and is_known(step) and parts >= step > 1 else 1
 
 
 def _tile_axis(space: Space, vectors: Vectors, access: Access) -> Axis | None:
@@ -167,7 +169,7 @@ def _in_squares(
     assert vectors.lane is not None
     lanes = vectors.lanes
     rows = _row_length(read, tile, lanes)
-    most = max(1, min(4, min(lanes, 16) // rows, -(-tile.extent // rows)))
+    most = max(1, min(4, min(lanes, 16) // rows, -(-tile.typical // rows)))
     apart = space.step_bytes(read, vectors.lane), space.step_bytes(space.dst, tile)
     shape = Square(*apart, lanes, most, fills_lines(space.dst, vectors), caches)
     space, line = lengthened(space, read.operand, tile, rows, vectors)
@@ -186,7 +188,7 @@ def lengthened(
 ) -> tuple[Space, Axis]:
     """The axis; or, if it would fill blocks of ``size`` badly, its line with the axis around it in
     the operand. ``vectors`` are given once they are chosen."""
-    while axis.extent < _WELL_FILLED * size * -(-axis.extent // size):
+    while axis.typical < _WELL_FILLED * size * -(-axis.typical // size):
         access = space.accesses[operand]
         others = (other for other in space.axes if vectors is None or other is not vectors.loop)
         outer = next((other for other in others if _lies_around(space, access, other, axis)), None)
@@ -201,7 +203,8 @@ def _lies_around(space: Space, access: Access, outer: Axis, inner: Axis) -> bool
     if access.offset is None or outer is inner:
         return False
     far = access.offset.stride(inner) * inner.extent
-    return access.offset.stride(outer) == far and not space.bounded(outer, inner)
+    contiguous = surely_equal(access.offset.stride(outer), far)
+    return contiguous and not space.bounded(outer, inner)
 
 
 def _only_across(
@@ -232,7 +235,7 @@ def _only_across(
 def _row_axis(space: Space, access: Access, axis: Axis, lanes: int) -> bool:
     """Whether an operand can be loaded in rows along an axis."""
     contiguous = space.invariant(access) and stride(access, axis) == 1
-    return contiguous and 2 * axis.extent >= _rows(access, lanes)
+    return contiguous and 2 * axis.typical >= _rows(access, lanes)
 
 
 def _row_length(access: Access, axis: Axis, lanes: int) -> int:
@@ -240,7 +243,7 @@ def _row_length(access: Access, axis: Axis, lanes: int) -> int:
     axis of 4-bit elements."""
     rows = _rows(access, lanes)
     longer = _UNIT_BITS // access.operand.desc.data_type.bits
-    return min(lanes, longer) if axis.extent > rows else rows
+    return min(lanes, longer) if axis.typical > rows else rows
 
 
 def _rows(access: Access, lanes: int) -> int:
@@ -261,8 +264,8 @@ def aligned(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
     if dst.offset is None or vectors.lane is None or dst.offset.stride(vectors.lane) != factor:
         return False
     apart = dst.offset.without(vectors.lane).strides.values()
-    first = dst.offset.const % vectors.lanes < factor
-    return first and all(step % vectors.lanes == 0 for step in apart)
+    first = surely_below(dst.offset.const % vectors.lanes, factor)
+    return first and all(surely_divides(vectors.lanes, step) for step in apart)
 
 
 def round_up_power(value: int) -> int:

@@ -12,6 +12,7 @@ from math import prod
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.loop_order import Loop
+from dnnl.types.size import is_known, larger, smaller, typical
 
 LEAST_WORK = 8192
 """The least work of an item, in elements that are moved through memory: much more than its start
@@ -53,7 +54,7 @@ def open_units(isa: Isa, work: int) -> int:
 
 def enough(loop: Loop) -> bool:
     """Whether the iterations of a loop are enough items."""
-    return loop.count >= FEW_ITEMS
+    return loop.typical >= FEW_ITEMS
 
 
 def chunk(units: int, outer: int, items: int) -> int:
@@ -69,11 +70,12 @@ def chunk(units: int, outer: int, items: int) -> int:
 @dataclass(frozen=True)
 class Items:
     """Work items: one iteration of each of the outer ``whole`` loops, and ``step`` iterations of
-    the next loop unless ``step`` is zero."""
+    the next loop unless ``step`` is zero. An item does ``chunk`` of these, one after the other."""
 
     whole: int
     step: int
     count: int
+    chunk: int = 1
 
 
 ONE = Items(0, 0, 1)
@@ -82,6 +84,8 @@ ONE = Items(0, 0, 1)
 
 def share_out(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> Items:
     """Divide loops into work items of a suitable size; on a device each point is an item."""
+    if not all(is_known(loop.count) for loop in loops):
+        return _share_out_unknown(isa, loops, work_per_point)
     target = target_items(isa, prod(loop.count for loop in loops) * work_per_point)
     count = 1
     for whole, loop in enumerate(loops):
@@ -93,3 +97,21 @@ def share_out(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> Items:
             return Items(whole, step, count * -(-loop.count // step))
         count *= loop.count
     return Items(len(loops), 0, count)
+
+
+def _share_out_unknown(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> Items:
+    """The same where only the execution knows how long the loops are: their iterations are
+    numbered, and each item does as many as make a suitable number of items."""
+    work = prod(loop.count for loop in loops) * work_per_point
+    target = smaller(_MOST_ITEMS, larger(1, work // LEAST_WORK))
+    if isa.many_items:
+        target = work
+    count, whole = 1, 0
+    for loop in loops:
+        if typical(count) >= typical(target) or loop.within:
+            break
+        count, whole = count * loop.count, whole + 1
+    if isa.many_items:
+        return Items(whole, 0, count)
+    chunk = -(-count // target)
+    return Items(whole, 0, -(-count // chunk), chunk)

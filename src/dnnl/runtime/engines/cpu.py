@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from weakref import WeakValueDictionary
 
 from dnnl import log
 from dnnl.errors import Error, InvalidArguments
-from dnnl.runtime.backend import Backend, Features, Queue
+from dnnl.runtime.backend import Backend, Executable, Features, Queue
 from dnnl.runtime.engines.cpu_caches import cache_sizes
 from dnnl.runtime.engines.cpu_code import Code, lock
 from dnnl.runtime.engines.cpu_jit import Linked, host
@@ -56,6 +56,10 @@ class Engine(Backend):
         address = dict(zip(symbols, code.addresses if code else (), strict=True))
         functions = [(address[phase.symbol], phase.count) for phase in image.phases]
         return LoadedProgram(functions, code, len(image.arguments), run, image.scratch)
+
+    def sized(self, executable: Executable, items: Sequence[int]) -> LoadedProgram:
+        assert isinstance(executable, LoadedProgram)
+        return executable.sized(items)
 
     def make_queue(self, in_order: bool, profiling: bool = False) -> Queue[LoadedProgram]:
         return CpuQueue()

@@ -79,7 +79,16 @@ class LoadedProgram(Executable):
     each thread, and outlives every block of it.
     """
 
-    __slots__ = ("_items", "_keep", "pack", "program", "run", "scratch")
+    __slots__ = (
+        "_functions",
+        "_items",
+        "_keep",
+        "_num_arguments",
+        "pack",
+        "program",
+        "run",
+        "scratch",
+    )
 
     def __init__(
         self,
@@ -94,8 +103,15 @@ class LoadedProgram(Executable):
         self.program, self.run = ctypes.addressof(memory), run
         self.pack = struct.Struct(f"={3 + num_arguments}Q").pack
         self.scratch = scratch
+        self._functions, self._num_arguments = functions, num_arguments
         self._items = max((count for _, count in functions), default=0)
         self._keep = memory, code
+
+    def sized(self, items: Sequence[int]) -> LoadedProgram:
+        """The program with so many items of each phase."""
+        functions = [(at, count) for (at, _), count in zip(self._functions, items, strict=True)]
+        code = self._keep[1]
+        return LoadedProgram(functions, code, self._num_arguments, self.run, self.scratch)
 
     @property
     def nbytes(self) -> int:

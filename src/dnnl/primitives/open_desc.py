@@ -1,0 +1,233 @@
+"""Descriptions in which symbols stand for the sizes that only an execution knows.
+
+Tensors of an operation share sizes: what `Role.letters` calls the same, and has the same number, is
+one symbol. Strides that follow from sizes are expressions of these. So a plan sees what it would
+see of known sizes, that two axes are contiguous, or that a loop ends where a tensor does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.primitives.desc import Desc
+from dnnl.types.arg import GRADIENT, Arg
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import RUNTIME_DIM
+from dnnl.types.layout import Layout, order_of, round_up
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+from dnnl.types.size import Symbols, text, typical
+
+# Numbers that heuristics decide by where nothing is known: no multiple of anything, no two alike.
+_TYPICAL = {"n": 7, "c": 67, "i": 67, "o": 97, "d": 11, "h": 53, "w": 59, "m": 211, "k": 257}
+_OTHERS = (61, 131, 101, 103, 37, 41, 43, 31, 29, 23, 19, 17)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A description of symbols. ``sources`` says of each symbol which number of an execution it is,
+    ``checks`` which numbers others must be, as Python expressions of the numbers ``n`` of all
+    tensors (`numbers_of`) and of the symbols ``s``."""
+
+    symbols: Symbols
+    desc: Desc
+    attr: PrimitiveAttr
+    sources: tuple[str, ...]
+    checks: tuple[str, ...]
+
+
+def numbers_of(descs: Sequence[MemoryDesc]) -> tuple[int, ...]:
+    """All numbers of the layouts of tensors, one after the other."""
+    return tuple(number for desc in descs for number in _numbers(desc))
+
+
+def _numbers(desc: MemoryDesc) -> tuple[int, ...]:
+    return (*desc.dims, *desc.padded_dims, *desc.strides, desc.offset0)
+
+
+def opened(
+    desc: Desc,
+    attr: PrimitiveAttr,
+    patterns: Mapping[int, MemoryDesc],
+    given: Mapping[int, MemoryDesc],
+) -> Opened:
+    """The description ``desc`` of patterns with a symbol for each size that it leaves open.
+    ``given`` are the tensors of an execution: their numbers are the typical ones. Sizes of 0 and 1
+    are constants."""
+    making = _Making(dimension_names(desc, patterns))
+    made = {arg: making.tensor(arg, pattern, given[arg]) for arg, pattern in patterns.items()}
+    fields: dict[str, object] = {}
+    for role in desc.operation.roles:
+        if not role.field or not desc.has(role):
+            continue
+        value = getattr(desc, role.field)
+        descs = value if role.many else (value,)
+        found = tuple(made.get(role.argument + n, own) for n, own in enumerate(descs))
+        fields[role.field] = found if role.many else found[0]
+    post_ops = tuple(_operands(n, entry, made) for n, entry in enumerate(attr.post_ops))
+    attr = attr.with_layouts(post_ops, attr.dropout)
+    sized = desc.laid_out(**fields)  # type: ignore[arg-type]
+    return Opened(making.symbols, sized, attr, tuple(making.sources), tuple(making.checks))
+
+
+def _operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> PostOp:
+    ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
+    return entry.mapped(lambda desc: made.get(next(ids), desc))
+
+
+class _Making:
+    """The symbols of one description while its tensors are opened."""
+
+    def __init__(self, names: Mapping[int, Sequence[str]]) -> None:
+        self.symbols = Symbols()
+        self.sources: list[str] = []
+        self.checks: list[str] = []
+        self._names = names
+        self._sizes: dict[tuple[str, int], int] = {}
+        self._count = 0
+
+    def tensor(self, argument: int, pattern: MemoryDesc, given: MemoryDesc) -> MemoryDesc:
+        """The descriptor of an argument, each of whose numbers is checked or is a symbol."""
+        self._begin, ndims = self._count, given.ndims
+        self._count += 3 * ndims + 1
+        if not pattern.has_runtime_values:
+            return given
+        names = self._names[argument]
+        dims = [self._dim(dim, own, names[dim]) for dim, own in enumerate(given.dims)]
+        padded = self._padded(dims, given)
+        strides = self._strides(padded, pattern, given)
+        place = 3 * ndims
+        offset = self._number(place, given.offset0, "")
+        layout = Layout(tuple(dims), padded, strides, given.inner_blocks, offset)
+        return MemoryDesc.of_layout(given, layout)
+
+    def _dim(self, dim: int, given: int, name: str) -> int:
+        return self._number(dim, given, name)
+
+    def _padded(self, dims: Sequence[int], given: MemoryDesc) -> tuple[int, ...]:
+        whole = round_up(dims, given.blocks) if given.inner_blocks else tuple(dims)
+        made = []
+        for dim, (size, own) in enumerate(zip(whole, given.padded_dims, strict=True)):
+            place = given.ndims + dim
+            made.append(size if self._fits(place, size, own) else self._number(place, own, ""))
+        return tuple(made)
+
+    def _strides(
+        self, padded: Sequence[int], pattern: MemoryDesc, given: MemoryDesc
+    ) -> tuple[int, ...]:
+        """The strides from the innermost dimension out. One that continues those inside of it is
+        an expression; any other is a symbol."""
+        order = order_of(given._layout) if pattern.tag is None else pattern.tag.order
+        dense = prod(given.blocks)
+        made = [0] * given.ndims
+        for dim in reversed(order):
+            place, own = 2 * given.ndims + dim, given.strides[dim]
+            blocks = given.outer_dims[dim]
+            if blocks == 1:
+                made[dim] = dense  # used by nobody
+            elif self._fits(place, dense, own):
+                made[dim] = dense
+            else:
+                made[dim] = self._number(place, own, "")
+            if own:
+                dense = made[dim] * (padded[dim] // given.blocks[dim] or 1)
+        return tuple(made)
+
+    def _fits(self, place: int, size: int, given: int) -> bool:
+        """Whether a number is that of an expression, which executions then must have too."""
+        if typical(size) != given:
+            return False
+        self.checks.append(f"n[{self._begin + place}]=={text(size)}")
+        return True
+
+    def _number(self, place: int, given: int, name: str) -> int:
+        """The symbol of a number, that of its name if there is one; 0 and 1 are constants."""
+        where = f"n[{self._begin + place}]"
+        known = self._sizes.get((name, given)) if name else None
+        if given in (0, 1):
+            known = given
+        if known is not None:
+            self.checks.append(f"{where}=={text(known)}")
+            return known
+        size = self.symbols.size(given)
+        self.sources.append(where)
+        self.checks.append(f"{where}>1")
+        if name:
+            self._sizes[name, given] = size
+        return size
+
+
+def dimension_names(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int, tuple[str, ...]]:
+    """The names of the dimensions of all tensors, by argument: what has one name may be one
+    size."""
+    weights = next((r for r in desc.operation.roles if r.argument == Arg.WEIGHTS), None)
+    channels = weights is not None and "oi" in weights.letters
+    grouped = channels and desc.quantized(Arg.WEIGHTS).ndims > desc.outputs[0].desc.ndims
+    names: dict[int, tuple[str, ...]] = {}
+    for argument, pattern in patterns.items():
+        if argument >= Arg.post_op(0):
+            names[argument] = names[desc.outputs[0].argument]
+            continue
+        own = list(_spelled(desc.operation.role(argument).letters, pattern.ndims))
+        if channels and argument % GRADIENT in (Arg.SRC, Arg.DST):
+            letter = "i" if argument % GRADIENT == Arg.SRC else "o"
+            own[1] = f"g{letter}" if grouped else letter
+        names[argument] = tuple(own)
+    return names
+
+
+def _spelled(letters: str, ndims: int) -> Iterator[str]:
+    """The letters of the dimensions of a tensor (`Role.letters`)."""
+    grouped, letters = letters.startswith("[g]"), letters.replace("[g]", "")
+    known = letters.replace("*", "")
+    space = 3 if "nc*" in letters or "oi*" in letters else ndims
+    if grouped and ndims > len(known) + 3 - (3 - min(3, ndims - len(known))):
+        known = known if ndims - len(known) <= 3 else f"g{known}"
+    missing = ndims - len(known)
+    if letters.startswith("*"):
+        yield from (chr(ord("a") + n) for n in range(missing))
+        yield from known
+    else:
+        yield from known
+        others = "dhw"[3 - missing :] if space == 3 and missing <= 3 else "abcdefghijkl"[:missing]
+        yield from others
+
+
+def typical_tensors(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int, MemoryDesc]:
+    """Tensors of typical sizes for a description that leaves some open."""
+    names = dimension_names(desc, patterns)
+    dims: dict[int, list[int]] = {}
+    for argument, pattern in patterns.items():
+        dims[argument] = [
+            _typical(name) if size == RUNTIME_DIM else size
+            for name, size in zip(names[argument], pattern.dims, strict=True)
+        ]
+    desc.complete_typical(dims)
+    return {arg: _laid_out(patterns[arg], own) for arg, own in dims.items()}
+
+
+def _typical(name: str) -> int:
+    if name in _TYPICAL:
+        return _TYPICAL[name]
+    return _OTHERS[(ord(name[-1]) - ord("a")) % len(_OTHERS)]
+
+
+def _laid_out(pattern: MemoryDesc, dims: Sequence[int]) -> MemoryDesc:
+    """A tensor of ``dims`` that matches a pattern, without gaps where strides are open."""
+    if not pattern.has_runtime_values:
+        return pattern
+    blocks = pattern.blocks
+    padded = round_up(dims, blocks) if pattern.inner_blocks else tuple(dims)
+    order: Sequence[int] = range(len(dims)) if pattern.tag is None else pattern.tag.order
+    known = {dim: s for dim, s in enumerate(pattern.strides) if s != RUNTIME_DIM}
+    if pattern.tag is None:  # known strides are those of inner dimensions
+        order = sorted(order, key=lambda dim: (dim in known, -known.get(dim, 0)))
+    strides, stride = [0] * len(dims), prod(blocks)
+    for dim in reversed(order):
+        strides[dim] = known.get(dim, stride)
+        stride = max(stride, strides[dim] * (padded[dim] // blocks[dim] or 1))
+    offset = 0 if pattern.offset0 == RUNTIME_DIM else pattern.offset0
+    layout = Layout(tuple(dims), padded, tuple(strides), pattern.inner_blocks, offset)
+    return MemoryDesc.of_layout(pattern, layout)

@@ -1,0 +1,121 @@
+"""The kernels of a description whose sizes only an execution knows.
+
+A kernel is planned and generated for symbols in the place of sizes (`dnnl.types.size`), and serves
+all executions that satisfy the conditions that were found on the way. Most descriptions have one;
+another one is made for the first execution that none of those there are serves.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from dnnl.codegen.ir.kernel import Refusal
+from dnnl.errors import Unimplemented
+from dnnl.primitives.implementation import Candidate, Plan
+from dnnl.primitives.open_desc import Opened, numbers_of, opened, typical_tensors
+from dnnl.runtime.image import Unknowns
+from dnnl.types.size import is_known, text
+
+if TYPE_CHECKING:
+    from dnnl.primitives.choice import Request
+    from dnnl.primitives.implementation import Implementation
+    from dnnl.types.memory_desc import MemoryDesc
+
+Execution = tuple[bytes, tuple[int, ...], int]
+"""The numbers of all symbols as 64-bit integers, the work items of each phase, and the bytes of
+temporary memory."""
+
+
+class Variant:
+    """One kernel: its plan, and which executions it serves once it is built."""
+
+    def __init__(self, made: Opened, plan: Plan) -> None:
+        self.plan = replace(plan, recipe=replace(plan.recipe, symbols=made.symbols))
+        self._made = made
+        self._serves: Callable[[tuple[int, ...]], Any] | None = None
+        self._pack = struct.Struct(f"={len(made.sources)}q").pack
+
+    def settle(self, unknowns: Unknowns) -> None:
+        """Take over what the kernel found out about sizes while it was generated."""
+        made = self._made
+        conditions = " and ".join((*made.checks, *unknowns.conditions)) or "True"
+        counts = "".join(f"{count}," for count in unknowns.counts)
+        scratchpad = self.plan.scratchpad
+        nbytes = str(scratchpad) if is_known(scratchpad) else text(scratchpad)
+        sources = "".join(f"{source}," for source in made.sources)
+        # Expressions of our own arithmetic, which stand in the image beside machine code.
+        self._serves = eval(
+            f"lambda n: (lambda s: (s, ({counts}), {nbytes}) if {conditions} else None)"
+            f"(({sources}))"
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known which executions the kernel serves."""
+        return self._serves is not None
+
+    def serve(self, numbers: tuple[int, ...]) -> Execution | None:
+        """What an execution on tensors of these numbers takes; None if it is not served."""
+        assert self._serves is not None
+        found = self._serves(numbers)
+        if found is None:
+            return None
+        sizes, counts, scratchpad = found
+        return self._pack(*sizes), counts, scratchpad
+
+
+class Variants:
+    """The kernels of a request, for one implementation."""
+
+    def __init__(
+        self, request: Request, impl: Implementation, patterns: Mapping[int, MemoryDesc]
+    ) -> None:
+        self._request, self._impl, self._patterns = request, impl, patterns
+        self._lock = Lock()
+        self._every: tuple[Variant, ...] = ()
+
+    def first(self) -> Plan | Refusal:
+        """The plan for typical sizes, or why there is none."""
+        found = self._made(typical_tensors(self._request.settled, self._patterns))
+        if isinstance(found, Refusal):
+            return found
+        self._every = (found,)
+        return found.plan
+
+    @property
+    def every(self) -> Sequence[Variant]:
+        """Those made so far."""
+        return self._every
+
+    def find(
+        self, descs: Mapping[int, MemoryDesc], build: Callable[[Variant], Unknowns]
+    ) -> tuple[Variant, Execution]:
+        """The kernel that serves an execution on these tensors, by argument; ``build(variant)``
+        makes it."""
+        numbers = numbers_of(tuple(descs.values()))
+        for variant in self._every:
+            if not variant.settled:
+                variant.settle(build(variant))
+            found = variant.serve(numbers)
+            if found is not None:
+                return variant, found
+        made = self._made(descs)
+        if isinstance(made, Refusal):
+            message = f"nothing does {self._request.asked} on these sizes"
+            raise Unimplemented(message, [Candidate(self._impl.name, made)])
+        made.settle(build(made))
+        found = made.serve(numbers)
+        assert found is not None, "a kernel serves the sizes that it was made for"
+        with self._lock:
+            self._every = (*self._every, made)
+        return made, found
+
+    def _made(self, descs: Mapping[int, MemoryDesc]) -> Variant | Refusal:
+        request = self._request
+        made = opened(request.settled, request.attr, self._patterns, descs)
+        plan = self._impl.configure(made.desc, made.attr, request.isa)
+        return plan if isinstance(plan, Refusal) else Variant(made, plan)

@@ -1,0 +1,531 @@
+"""Integers that only an execution knows, in the arithmetic of planning.
+
+A :class:`Size` stands for an extent, a stride or an offset wherever code is planned and generated.
+It is a polynomial over the symbols of a description, and over quotients and extremes of such::
+
+    rows = symbols.size(300)         # any number of at least 2
+    blocks = -(-rows // 16)          # a Size
+    blocks * 16 >= rows              # True, for all numbers
+    rows < 1000                      # True, and a guard: the code serves less than 1000 rows
+
+A comparison that has one outcome for all numbers is decided. Any other is decided for the
+``typical`` numbers and remembered as a guard. What needs a number of its own, as ``range(rows)``,
+takes the typical one and remembers that too. So code that was generated from sizes serves exactly
+those executions whose numbers satisfy the guards, and code that asks nothing serves all.
+
+`typical` gives the number that heuristics decide by, without a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, inf, prod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for which a size is an integer: planning computes with both alike
+    _Number = int
+else:
+    _Number = object
+
+_Key = tuple[int, ...]
+"""A product of atoms by number, sorted; a number -1 - n is the remainder of quotient n."""
+_Terms = Mapping[_Key, int]
+
+LEAST = 2
+"""Sizes of 0 and 1 are constants: they decide what is empty and what is broadcast."""
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """What polynomials consist of: symbol ``number``, or an ``operation`` on ``operands``:
+    ``//``, ``min`` or ``max``. It is between ``low`` and ``high``."""
+
+    number: int
+    typical: int
+    low: float
+    high: float
+    operation: str = ""
+    operands: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition that generated code relies on: ``size`` is ``<``, ``>=``, ``==`` or ``!=`` 0."""
+
+    size: Size
+    relation: str
+
+    def __str__(self) -> str:
+        return f"{text(self.size)} {self.relation} 0"
+
+
+class Symbols:
+    """The symbols of one description, what was derived from them, and the guards so far."""
+
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = []
+        self._places: dict[int, int] = {}
+        self._derived: dict[tuple[object, ...], Atom] = {}
+        self._guards: dict[tuple[object, ...], Guard] = {}
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """What all comparisons so far rely on."""
+        return tuple(self._guards.values())
+
+    @property
+    def typical(self) -> tuple[int, ...]:
+        """The typical numbers of the symbols."""
+        return tuple(atom.typical for atom in self.atoms if not atom.operation)
+
+    def size(self, typical: int, low: int = LEAST, multiple: int = 1) -> int:
+        """A new symbol, at least ``low``, times ``multiple``."""
+        least = -(-low // multiple)
+        atom = Atom(len(self.atoms), typical // multiple, least, inf)
+        self.atoms.append(atom)
+        self._places[atom.number] = len(self._places)
+        return Size(self, {(atom.number,): multiple})
+
+    def place(self, atom: Atom) -> int:
+        """The number of a symbol among all symbols."""
+        return self._places[atom.number]
+
+    def derived(self, operation: str, *operands: Size | int, least: float = -inf) -> int:
+        """The quotient, the smaller or the larger one of two numbers, which is at least
+        ``least``."""
+        key = operation, *(x.key if isinstance(x, Size) else x for x in operands)
+        atom = self._derived.get(key)
+        if atom is None:
+            (low, high), ends = map(bounds, operands)
+            first, second = map(typical, operands)
+            value = _OPERATIONS[operation](first, second)
+            if operation == "//":
+                low, high = _quotient_bounds(low, high, *ends)
+            else:
+                choose = min if operation == "min" else max
+                low, high = choose(low, ends[0]), choose(high, ends[1])
+            atom = Atom(len(self.atoms), value, max(low, least), high, operation, operands)
+            self.atoms.append(atom)
+            self._derived[key] = atom
+        return Size(self, {(atom.number,): 1})
+
+    def ask(self, size: Size, relation: str) -> bool:
+        """Whether ``size`` is ``<`` or ``==`` 0, by what is known or by a guard."""
+        low, high = size.bounds
+        if relation == "<" and (high < 0 or low >= 0):
+            return high < 0
+        if relation == "==" and (high < 0 or low > 0 or size.is_indivisible):
+            return False
+        holds = size.typical < 0 if relation == "<" else size.typical == 0
+        key = relation, size.key
+        if key not in self._guards:
+            opposite = ">=" if relation == "<" else "!="
+            self._guards[key] = Guard(size, relation if holds else opposite)
+        return holds
+
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "//": lambda a, b: a // b,
+    "min": min,
+    "max": max,
+}
+
+
+class Size(_Number):
+    """A number that only an execution knows: a polynomial over the atoms of ``symbols``."""
+
+    __slots__ = ("__dict__", "_terms", "symbols")
+
+    def __init__(self, symbols: Symbols, terms: _Terms) -> None:
+        self.symbols, self._terms = symbols, terms
+
+    @cached_property
+    def key(self) -> frozenset[tuple[_Key, int]]:
+        """What tells polynomials apart."""
+        return frozenset(self._terms.items())
+
+    @property
+    def terms(self) -> _Terms:
+        """The factor of each product of atoms."""
+        return self._terms
+
+    @cached_property
+    def typical(self) -> int:
+        """The number that heuristics decide by."""
+        atoms = self.symbols.atoms
+        return sum(c * prod(atoms[n].typical for n in key) for key, c in self._terms.items())
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """What the number is at least and at most, as far as that is known."""
+        low, high = _bounds(self.symbols, self._terms)
+        rewritten = _with_remainders(self.symbols, self._terms)
+        if rewritten is not None:
+            least, most = _bounds(self.symbols, rewritten)
+            low, high = max(low, least), min(high, most)
+        return low, high
+
+    @property
+    def is_indivisible(self) -> bool:
+        """Whether the number is never 0, since the constant is no multiple of what the other
+        factors have in common."""
+        factors = [factor for key, factor in self._terms.items() if key]
+        return self._terms.get((), 0) % gcd(*factors) != 0
+
+    def __add__(self, other: Any) -> int:
+        if isinstance(other, Size):
+            return _sum(self, other._terms)
+        return _sum(self, {(): other}) if isinstance(other, int) else NotImplemented
+
+    __radd__ = __add__
+
+    def __neg__(self) -> int:
+        return Size(self.symbols, {key: -factor for key, factor in self._terms.items()})
+
+    def __pos__(self) -> int:
+        return self
+
+    def __sub__(self, other: Any) -> int:
+        return self + -other if isinstance(other, int | Size) else NotImplemented
+
+    def __rsub__(self, other: Any) -> int:
+        return -self + other if isinstance(other, int) else NotImplemented
+
+    def __mul__(self, other: Any) -> int:
+        if isinstance(other, Size):
+            return _product(self, other)
+        if not isinstance(other, int):
+            return NotImplemented
+        if other == 0:
+            return 0
+        return Size(self.symbols, {key: factor * other for key, factor in self._terms.items()})
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> int:
+        if isinstance(other, Size):
+            return _quotient_of_sizes(self, other)
+        if not isinstance(other, int):
+            return NotImplemented
+        if other < 0:
+            return -self // -other
+        whole = {key: f // other for key, f in self._terms.items() if f % other == 0}
+        rest = {key: f for key, f in self._terms.items() if f % other}
+        if not rest:
+            return _made(self.symbols, whole)
+        if () in rest and len(rest) == 1:  # a constant below the divisor adds less than 1
+            constant = rest[()] // other
+            return _made(self.symbols, {**whole, (): whole.get((), 0) + constant})
+        made = _canonical_quotient(Size(self.symbols, rest), other)
+        return made + _made(self.symbols, whole)
+
+    def __rfloordiv__(self, other: Any) -> int:
+        if not isinstance(other, int):
+            return NotImplemented
+        if other == 0:
+            return 0
+        return self.symbols.derived("//", other, self)
+
+    def __mod__(self, other: Any) -> int:
+        if not isinstance(other, int | Size):
+            return NotImplemented
+        return self - self // other * other
+
+    def __rmod__(self, other: Any) -> int:
+        return other - other // self * self if isinstance(other, int) else NotImplemented
+
+    def __divmod__(self, other: Any) -> tuple[int, int]:
+        return self // other, self % other
+
+    def __abs__(self) -> int:
+        return -self if self < 0 else self
+
+    def __lt__(self, other: object) -> bool:
+        return _ask(self - other, "<") if isinstance(other, int | Size) else _compared(self, other)
+
+    def __gt__(self, other: object) -> bool:
+        if isinstance(other, int | Size):
+            return _ask(other - self, "<")
+        return not _compared(self, other)
+
+    def __le__(self, other: object) -> bool:
+        return not self > other
+
+    def __ge__(self, other: object) -> bool:
+        return not self < other
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, Size) and other.symbols is not self.symbols:
+            return False
+        return _ask(self - other, "==") if isinstance(other, int | Size) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.key)  # never that of a number, which a set would compare it with
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __index__(self) -> int:
+        """The typical number, which a guard makes the only one."""
+        assert self == self.typical
+        return self.typical
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __truediv__(self, other: Any) -> float:
+        return float(int(self) / other)
+
+    def __rtruediv__(self, other: Any) -> float:
+        return float(other / int(self))
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec)
+
+    def __repr__(self) -> str:
+        return f"<{text(self)}>"
+
+
+def typical(value: int) -> int:
+    """The number that heuristics decide by: typical where only an execution knows it."""
+    return value.typical if isinstance(value, Size) else value
+
+
+def is_known(value: int) -> bool:
+    """Whether a number is known now."""
+    return not isinstance(value, Size)
+
+
+def bounds(value: int) -> tuple[float, float]:
+    """What a number is at least and at most."""
+    return value.bounds if isinstance(value, Size) else (value, value)
+
+
+def surely_at_most(a: int, b: int) -> bool:
+    """Whether a <= b for all numbers."""
+    return bounds(b - a)[0] >= 0
+
+
+def surely_below(a: int, b: int) -> bool:
+    """Whether a < b for all numbers."""
+    return bounds(b - a)[0] > 0
+
+
+def surely_equal(a: int, b: int) -> bool:
+    """Whether a == b for all numbers."""
+    return bounds(a - b) == (0, 0)
+
+
+def surely_divides(divisor: int, value: int) -> bool:
+    """Whether a number is a multiple of the divisor for all numbers."""
+    return surely_equal(value % divisor, 0)
+
+
+def smaller(a: int, b: int) -> int:
+    """min(a, b), where neither must be known."""
+    if surely_at_most(a, b):
+        return a
+    return b if surely_at_most(b, a) else symbols_of(a, b).derived("min", a, b)
+
+
+def larger(a: int, b: int) -> int:
+    """max(a, b), where neither must be known."""
+    if surely_at_most(a, b):
+        return b
+    return a if surely_at_most(b, a) else symbols_of(a, b).derived("max", a, b)
+
+
+def symbols_of(*values: int) -> Symbols:
+    """The symbols of those that are sizes."""
+    return next(value.symbols for value in values if isinstance(value, Size))
+
+
+def text(value: int) -> str:
+    """A Python expression for a number, in which ``s`` is the tuple of all symbols."""
+    if not isinstance(value, Size):
+        return repr(value)
+    return "+".join(_term(value.symbols, key, factor) for key, factor in value.terms.items())
+
+
+def _term(symbols: Symbols, key: _Key, factor: int) -> str:
+    names = [_atom(symbols, number) for number in key]
+    return "*".join([str(factor), *names] if factor != 1 or not names else names)
+
+
+def _atom(symbols: Symbols, number: int) -> str:
+    atom = symbols.atoms[number]
+    if not atom.operation:
+        return f"s[{symbols.place(atom)}]"
+    first, second = map(text, atom.operands)
+    if atom.operation == "//":
+        return f"(({first})//({second}))"
+    return f"{atom.operation}({first},{second})"
+
+
+def _made(symbols: Symbols, terms: _Terms) -> int:
+    """The polynomial, or the integer where it is one."""
+    terms = {key: factor for key, factor in terms.items() if factor}
+    if not terms:
+        return 0
+    return terms[()] if len(terms) == 1 and () in terms else Size(symbols, terms)
+
+
+def _sum(a: Size, terms: _Terms) -> int:
+    total = dict(a.terms)
+    for key, factor in terms.items():
+        total[key] = total.get(key, 0) + factor
+    return _made(a.symbols, total)
+
+
+def _product(a: Size, b: Size) -> int:
+    total: dict[_Key, int] = {}
+    for first, factor in a.terms.items():
+        for second, other in b.terms.items():
+            key = tuple(sorted(first + second))
+            total[key] = total.get(key, 0) + factor * other
+    return _made(a.symbols, total)
+
+
+def _canonical_quotient(size: Size, divisor: int) -> int:
+    """size // divisor with a positive first factor: equal quotients are one atom."""
+    first = next(factor for key, factor in sorted(size.terms.items()) if key)
+    if first < 0:
+        return -_canonical_quotient_of(-size + (divisor - 1), divisor)
+    return _canonical_quotient_of(size, divisor)
+
+
+def _canonical_quotient_of(value: int, divisor: int) -> int:
+    if not isinstance(value, Size):
+        return value // divisor
+    constant = value.terms.get((), 0)
+    whole = constant // divisor
+    rest: Any = value - whole * divisor
+    common = gcd(divisor, *(factor for key, factor in value.terms.items() if key))
+    if common > 1:  # what is below the common factor does not matter
+        rest = (rest - rest.terms.get((), 0)) // common + rest.terms.get((), 0) // common
+        divisor //= common
+    assert isinstance(rest, Size)
+    return rest.symbols.derived("//", rest, divisor) + whole
+
+
+def _quotient_of_sizes(a: Size, b: Size) -> int:
+    """a // b; exact where a is a multiple of b that can be seen."""
+    if a.key == b.key:
+        return 1
+    if a.bounds[1] <= 0:  # rounded up: equal quotients are one atom, of at least 1 for a part
+        above = -a + b - 1
+        assert isinstance(above, Size)
+        return -a.symbols.derived("//", above, b, least=int(a.bounds[1] < 0))
+    if len(b.terms) == 1:
+        ((key, factor),) = b.terms.items()
+        cut = {_without(other, key): f for other, f in a.terms.items()}
+        if None not in cut and all(f % factor == 0 for f in a.terms.values()):
+            return _made(a.symbols, {k: f // factor for k, f in cut.items() if k is not None})
+    return a.symbols.derived("//", a, b)
+
+
+def _without(key: _Key, divisor: _Key) -> _Key | None:
+    rest = list(key)
+    for number in divisor:
+        if number not in rest:
+            return None
+        rest.remove(number)
+    return tuple(rest)
+
+
+def _ask(difference: int, relation: str) -> bool:
+    if isinstance(difference, Size):
+        return difference.symbols.ask(difference, relation)
+    return difference < 0 if relation == "<" else difference == 0
+
+
+def _compared(size: Size, other: Any) -> bool:
+    """The comparison with a number that is no integer, which fixes the size unless the number is
+    infinite."""
+    if other in (inf, -inf):
+        return bool(other > 0)
+    return bool(int(size) < other)
+
+
+def _quotient_bounds(low: float, high: float, least: float, most: float) -> tuple[float, float]:
+    """The bounds of a quotient from those of both numbers; the divisor is positive."""
+    assert least > 0, "sizes are divided by positive numbers"
+
+    def quotient(a: float, b: float) -> float:
+        if a in (inf, -inf):
+            return a
+        return a // b if b != inf else 0 if a >= 0 else -1
+
+    smallest = quotient(low, most if low >= 0 else least)
+    return smallest, quotient(high, least if high >= 0 else most)
+
+
+def _limits(symbols: Symbols, number: int) -> tuple[float, float]:
+    if number >= 0:
+        return symbols.atoms[number].low, symbols.atoms[number].high
+    return 0, symbols.atoms[-1 - number].operands[1] - 1
+
+
+def _bounds(symbols: Symbols, terms: _Terms) -> tuple[float, float]:
+    """The bounds of a polynomial, from those of its terms once each atom is what exceeds its least
+    value."""
+    shifted: dict[_Key, float] = {}
+    for key, factor in terms.items():
+        products: dict[_Key, float] = {(): factor}
+        for number in key:
+            low = _limits(symbols, number)[0]
+            if low == -inf:
+                return -inf, inf
+            following: dict[_Key, float] = {}
+            for own, value in products.items():
+                following[own] = following.get(own, 0) + value * low
+                longer = tuple(sorted((*own, number)))
+                following[longer] = following.get(longer, 0) + value
+            products = following
+        for own, value in products.items():
+            shifted[own] = shifted.get(own, 0) + value
+    least = most = float(shifted.pop((), 0))
+    for key, share in shifted.items():
+        spans = [high - low for low, high in (_limits(symbols, number) for number in key)]
+        reach = share * prod(spans) if share and 0 not in spans else 0.0
+        least, most = least + min(0.0, reach), most + max(0.0, reach)
+    return least, most
+
+
+def _with_remainders(symbols: Symbols, terms: _Terms) -> _Terms | None:
+    """The polynomial with quotients by constants replaced, where factors allow, by what is divided
+    less the remainder; None where there are none."""
+    made: dict[_Key, int] = {}
+    changed = False
+    for key, factor in terms.items():
+        found = next((n for n in key if n >= 0 and _divides(symbols.atoms[n], factor)), None)
+        if found is None:
+            made[key] = made.get(key, 0) + factor
+            continue
+        changed = True
+        value, divisor = symbols.atoms[found].operands
+        others = list(key)
+        others.remove(found)
+        share = factor // divisor
+        parts = value.terms.items() if isinstance(value, Size) else [((), value)]
+        for other, f in [*parts, ((-1 - found,), -1)]:
+            own = tuple(sorted((*others, *other)))
+            made[own] = made.get(own, 0) + f * share
+    return {key: factor for key, factor in made.items() if factor} if changed else None
+
+
+def _divides(atom: Atom, factor: int) -> bool:
+    divisor = atom.operands[1] if atom.operation == "//" else 0
+    return isinstance(divisor, int) and divisor > 0 and factor % divisor == 0
