@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dnnl import config, log
 from dnnl.codegen.ir.kernel import Reason, Refusal
@@ -59,28 +60,33 @@ class Request:
         refused = self._refused()
         candidates = asked
         for impl in self.settled.implementations[len(asked) :]:
-            answer = refused or self._answer(impl)
+            variants = self._variants(impl)
+            answer = refused or self._answer(impl, variants)
             if isinstance(answer, Plan):
                 candidates += (Candidate(impl.name, None),)
-                return candidates, self._choice(candidates, answer)
+                return candidates, self._choice(candidates, answer, variants)
             candidates += (Candidate(impl.name, answer),)
             self.report(candidates[-1:])
         return candidates, None
 
-    def _answer(self, impl: Implementation) -> Plan | Refusal:
-        """What an implementation answers; where sizes are open and it has no code of its own for
-        such, it is asked of symbols."""
+    def _variants(self, impl: Implementation) -> Variants | None:
+        """The kernels of an implementation for sizes that only executions know; None where all are
+        known, or where it has code of its own for such."""
         if not self.settled.has_runtime_values or impl.runtime:
-            return impl.configure(self.settled, self.attr, self.isa)
+            return None
         patterns = {tensor.argument: tensor.desc for tensor in self.settled.tensors}
         operands = open_operands(self.attr.post_ops)
-        variants = Variants(self, impl, {**patterns, **operands})
+        configure = partial(_configured, impl, self.isa)
+        return Variants(self.settled, self.attr, impl.name, configure, {**patterns, **operands})
+
+    def _answer(self, impl: Implementation, variants: Variants | None) -> Plan | Refusal:
+        """What an implementation answers."""
+        if variants is None:
+            return impl.configure(self.settled, self.attr, self.isa)
         plan = variants.first()
         if isinstance(plan, Refusal):
             return plan
-        return replace(
-            plan, desc=self.settled, post_ops=tuple(self.attr.post_ops), variants=variants
-        )
+        return replace(plan, desc=self.settled, post_ops=tuple(self.attr.post_ops))
 
     def report(self, candidates: Iterable[Candidate]) -> None:
         """Write a verbose line for each refusal."""
@@ -101,7 +107,9 @@ class Request:
             or _refuse_open_operands(self.asked, self.attr)
         )
 
-    def _choice(self, candidates: tuple[Candidate, ...], plan: Plan) -> Choice:
+    def _choice(
+        self, candidates: tuple[Candidate, ...], plan: Plan, variants: Variants | None
+    ) -> Choice:
         name = candidates[-1].name
         dropout = resolve_dropout(self.attr.dropout, plan.desc.outputs[0].desc)
         attr = self.attr
@@ -110,13 +118,18 @@ class Request:
         own: tuple[object, ...] = (plan.desc, attr.key, self.isa, name)
         if plan.sizes is not None:  # many descriptions share the code
             own = (plan.recipe, plan.desc.writes_nothing)
-        return Choice(self, candidates, name, plan, attr, (self.engine, *own))
+        return Choice(self, candidates, name, plan, attr, (self.engine, *own), variants)
+
+
+def _configured(impl: Implementation, isa: Isa, desc: Desc, attr: PrimitiveAttr) -> Plan | Refusal:
+    return impl.configure(desc, attr, isa)
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
     """The plan of the implementation ``name``, the last of the ``candidates``; the attributes with
-    every layout decided, which must not be changed; and what makes two primitives the same."""
+    every layout decided, which must not be changed; what makes two primitives the same; and the
+    kernels for sizes that only executions know."""
 
     request: Request
     candidates: tuple[Candidate, ...]
@@ -124,6 +137,7 @@ class Choice:
     plan: Plan
     attr: PrimitiveAttr
     key: tuple[object, ...]
+    variants: Variants | None = None
 
 
 CHOICES: Cache[Choice] = Cache(lambda: int(config.get("primitive_cache_capacity")))

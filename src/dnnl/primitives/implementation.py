@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dnnl.codegen.epilogue.attributes import Attributes
 from dnnl.codegen.epilogue.quantization import Quantization
@@ -21,9 +21,6 @@ from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction, PostOpPrelu, PostOpSum
 from dnnl.types.tag import FormatTag
-
-if TYPE_CHECKING:
-    from dnnl.primitives.variants import Variants
 
 Conf = TypeVar("Conf")
 """The configuration of a kernel, which is what its build takes."""
@@ -77,7 +74,6 @@ class Plan:
     sizes: Callable[[Mapping[int, MemoryDesc]], Sizes] | None = None
     verify: Callable[[Mapping[int, Memory]], None] | None = None
     hints: tuple[Hint, ...] = ()
-    variants: Variants | None = None
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Primitive(Value):
         compiled, hit = _compiled(pd, images)
         self._engine, self._kind = pd.engine, pd.desc.kind
         self._slots: Callable[[Arguments], Slots]
-        if pd.plan.variants is not None:
+        if pd.variants is not None:
             self._slots = slots_of_sizes(pd, partial(_made_for, pd))
         else:
             self._slots = find_slots(pd, compiled.arguments, compiled.executable)
@@ -273,8 +273,8 @@ def build_ahead(
 
 def _compiled(pd: PrimitiveDesc, images: Mapping[Recipe, parallel.Built]) -> tuple[_Compiled, bool]:
     """The code of a description, and whether this process had it."""
-    if pd.plan.variants is not None:
-        return _code_of(pd, pd.plan.variants.every[0], images)
+    if pd.variants is not None:
+        return _code_of(pd, pd.variants.every[0], images)
     return _cache.get(pd.key, lambda: _compile(pd, pd.plan.recipe, images))
 
 
@@ -294,14 +294,14 @@ def _made_for(pd: PrimitiveDesc, sized: PrimitiveDesc, given: Mapping[int, Memor
     if sized.desc.writes_nothing:
         nothing = _compile(sized, pd.plan.recipe, {})
         return Slots(sized, nothing.arguments, nothing.executable)
-    assert pd.plan.variants is not None
+    assert pd.variants is not None
 
     def build(variant: Variant) -> Unknowns:
         unknowns = _code_of(pd, variant)[0].unknowns
         assert unknowns is not None
         return unknowns
 
-    variant, (data, counts, scratchpad) = pd.plan.variants.find(given, build)
+    variant, (data, counts, scratchpad) = pd.variants.find(given, build)
     code, _ = _code_of(pd, variant)
     executable = pd.engine.sized(code.executable, counts)
     return Slots(sized.with_scratchpad(scratchpad), code.arguments, executable, data)

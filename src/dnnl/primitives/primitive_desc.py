@@ -17,6 +17,7 @@ from dnnl.primitives.desc import Desc, Tensor
 from dnnl.primitives.implementation import Candidate, Plan, check_post_ops
 from dnnl.primitives.info import Info, look_inside
 from dnnl.primitives.sizes import known, known_post_ops, open_operands
+from dnnl.primitives.variants import Variants
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.threads import checked_num_threads, get_num_threads
 from dnnl.types.arg import Arg, coerce_arg, name_of
@@ -112,6 +113,11 @@ class PrimitiveDesc(Value):
     def plan(self) -> Plan:
         """What the chosen implementation decided."""
         return self._choice.plan
+
+    @property
+    def variants(self) -> Variants | None:
+        """The kernels, where only executions know sizes."""
+        return self._choice.variants
 
     @property
     def impl_info(self) -> str:

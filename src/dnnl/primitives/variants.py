@@ -11,19 +11,17 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.errors import Unimplemented
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Candidate, Plan
 from dnnl.primitives.open_desc import Opened, numbers_of, opened, typical_tensors
 from dnnl.runtime.image import Unknowns
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known, text
-
-if TYPE_CHECKING:
-    from dnnl.primitives.choice import Request
-    from dnnl.primitives.implementation import Implementation
-    from dnnl.types.memory_desc import MemoryDesc
 
 Execution = tuple[bytes, tuple[int, ...], int]
 """The numbers of all symbols as 64-bit integers, the work items of each phase, and the bytes of
@@ -69,18 +67,25 @@ class Variant:
 
 
 class Variants:
-    """The kernels of a request, for one implementation."""
+    """The kernels of a description, for one implementation. ``configure(desc, attr)`` plans one;
+    ``patterns`` are the tensors that executions must match, by argument."""
 
     def __init__(
-        self, request: Request, impl: Implementation, patterns: Mapping[int, MemoryDesc]
+        self,
+        desc: Desc,
+        attr: PrimitiveAttr,
+        implementation: str,
+        configure: Callable[[Desc, PrimitiveAttr], Plan | Refusal],
+        patterns: Mapping[int, MemoryDesc],
     ) -> None:
-        self._request, self._impl, self._patterns = request, impl, patterns
+        self._desc, self._attr, self._patterns = desc, attr, patterns
+        self._implementation, self._configure = implementation, configure
         self._lock = Lock()
         self._every: tuple[Variant, ...] = ()
 
     def first(self) -> Plan | Refusal:
         """The plan for typical sizes, or why there is none."""
-        found = self._made(typical_tensors(self._request.settled, self._patterns))
+        found = self._made(typical_tensors(self._desc, self._patterns))
         if isinstance(found, Refusal):
             return found
         self._every = (found,)
@@ -105,8 +110,8 @@ class Variants:
                 return variant, found
         made = self._made(descs)
         if isinstance(made, Refusal):
-            message = f"nothing does {self._request.asked} on these sizes"
-            raise Unimplemented(message, [Candidate(self._impl.name, made)])
+            message = f"nothing does {self._desc} on these sizes"
+            raise Unimplemented(message, [Candidate(self._implementation, made)])
         made.settle(build(made))
         found = made.serve(numbers)
         assert found is not None, "a kernel serves the sizes that it was made for"
@@ -115,7 +120,6 @@ class Variants:
         return made, found
 
     def _made(self, descs: Mapping[int, MemoryDesc]) -> Variant | Refusal:
-        request = self._request
-        made = opened(request.settled, request.attr, self._patterns, descs)
-        plan = self._impl.configure(made.desc, made.attr, request.isa)
+        made = opened(self._desc, self._attr, self._patterns, descs)
+        plan = self._configure(made.desc, made.attr)
         return plan if isinstance(plan, Refusal) else Variant(made, plan)

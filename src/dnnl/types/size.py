@@ -18,36 +18,21 @@ those executions whose numbers satisfy the guards, and code that asks nothing se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, inf, prod
 from typing import TYPE_CHECKING, Any
+
+from dnnl.types.size_bounds import Atom, Key, Terms, bounds_of, quotient_bounds, with_remainders
 
 if TYPE_CHECKING:  # for which a size is an integer: planning computes with both alike
     _Number = int
 else:
     _Number = object
 
-_Key = tuple[int, ...]
-"""A product of atoms by number, sorted; a number -1 - n is the remainder of quotient n."""
-_Terms = Mapping[_Key, int]
-
 LEAST = 2
 """Sizes of 0 and 1 are constants: they decide what is empty and what is broadcast."""
-
-
-@dataclass(frozen=True, eq=False)
-class Atom:
-    """What polynomials consist of: symbol ``number``, or an ``operation`` on ``operands``:
-    ``//``, ``min`` or ``max``. It is between ``low`` and ``high``."""
-
-    number: int
-    typical: int
-    low: float
-    high: float
-    operation: str = ""
-    operands: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +87,7 @@ class Symbols:
             first, second = map(typical, operands)
             value = _OPERATIONS[operation](first, second)
             if operation == "//":
-                low, high = _quotient_bounds(low, high, *ends)
+                low, high = quotient_bounds(low, high, *ends)
             else:
                 choose = min if operation == "min" else max
                 low, high = choose(low, ends[0]), choose(high, ends[1])
@@ -138,16 +123,16 @@ class Size(_Number):
 
     __slots__ = ("__dict__", "_terms", "symbols")
 
-    def __init__(self, symbols: Symbols, terms: _Terms) -> None:
+    def __init__(self, symbols: Symbols, terms: Terms) -> None:
         self.symbols, self._terms = symbols, terms
 
     @cached_property
-    def key(self) -> frozenset[tuple[_Key, int]]:
+    def key(self) -> frozenset[tuple[Key, int]]:
         """What tells polynomials apart."""
         return frozenset(self._terms.items())
 
     @property
-    def terms(self) -> _Terms:
+    def terms(self) -> Terms:
         """The factor of each product of atoms."""
         return self._terms
 
@@ -160,10 +145,10 @@ class Size(_Number):
     @cached_property
     def bounds(self) -> tuple[float, float]:
         """What the number is at least and at most, as far as that is known."""
-        low, high = _bounds(self.symbols, self._terms)
-        rewritten = _with_remainders(self.symbols, self._terms)
+        low, high = bounds_of(self.symbols.atoms, self._terms)
+        rewritten = with_remainders(self.symbols.atoms, self._terms)
         if rewritten is not None:
-            least, most = _bounds(self.symbols, rewritten)
+            least, most = bounds_of(self.symbols.atoms, rewritten)
             low, high = max(low, least), min(high, most)
         return low, high
 
@@ -359,7 +344,7 @@ def text(value: int) -> str:
     return "+".join(_term(value.symbols, key, factor) for key, factor in value.terms.items())
 
 
-def _term(symbols: Symbols, key: _Key, factor: int) -> str:
+def _term(symbols: Symbols, key: Key, factor: int) -> str:
     names = [_atom(symbols, number) for number in key]
     return "*".join([str(factor), *names] if factor != 1 or not names else names)
 
@@ -374,7 +359,7 @@ def _atom(symbols: Symbols, number: int) -> str:
     return f"{atom.operation}({first},{second})"
 
 
-def _made(symbols: Symbols, terms: _Terms) -> int:
+def _made(symbols: Symbols, terms: Terms) -> int:
     """The polynomial, or the integer where it is one."""
     terms = {key: factor for key, factor in terms.items() if factor}
     if not terms:
@@ -382,7 +367,7 @@ def _made(symbols: Symbols, terms: _Terms) -> int:
     return terms[()] if len(terms) == 1 and () in terms else Size(symbols, terms)
 
 
-def _sum(a: Size, terms: _Terms) -> int:
+def _sum(a: Size, terms: Terms) -> int:
     total = dict(a.terms)
     for key, factor in terms.items():
         total[key] = total.get(key, 0) + factor
@@ -390,7 +375,7 @@ def _sum(a: Size, terms: _Terms) -> int:
 
 
 def _product(a: Size, b: Size) -> int:
-    total: dict[_Key, int] = {}
+    total: dict[Key, int] = {}
     for first, factor in a.terms.items():
         for second, other in b.terms.items():
             key = tuple(sorted(first + second))
@@ -436,7 +421,7 @@ def _quotient_of_sizes(a: Size, b: Size) -> int:
     return a.symbols.derived("//", a, b)
 
 
-def _without(key: _Key, divisor: _Key) -> _Key | None:
+def _without(key: Key, divisor: Key) -> Key | None:
     rest = list(key)
     for number in divisor:
         if number not in rest:
@@ -457,75 +442,3 @@ def _compared(size: Size, other: Any) -> bool:
     if other in (inf, -inf):
         return bool(other > 0)
     return bool(int(size) < other)
-
-
-def _quotient_bounds(low: float, high: float, least: float, most: float) -> tuple[float, float]:
-    """The bounds of a quotient from those of both numbers; the divisor is positive."""
-    assert least > 0, "sizes are divided by positive numbers"
-
-    def quotient(a: float, b: float) -> float:
-        if a in (inf, -inf):
-            return a
-        return a // b if b != inf else 0 if a >= 0 else -1
-
-    smallest = quotient(low, most if low >= 0 else least)
-    return smallest, quotient(high, least if high >= 0 else most)
-
-
-def _limits(symbols: Symbols, number: int) -> tuple[float, float]:
-    if number >= 0:
-        return symbols.atoms[number].low, symbols.atoms[number].high
-    return 0, symbols.atoms[-1 - number].operands[1] - 1
-
-
-def _bounds(symbols: Symbols, terms: _Terms) -> tuple[float, float]:
-    """The bounds of a polynomial, from those of its terms once each atom is what exceeds its least
-    value."""
-    shifted: dict[_Key, float] = {}
-    for key, factor in terms.items():
-        products: dict[_Key, float] = {(): factor}
-        for number in key:
-            low = _limits(symbols, number)[0]
-            if low == -inf:
-                return -inf, inf
-            following: dict[_Key, float] = {}
-            for own, value in products.items():
-                following[own] = following.get(own, 0) + value * low
-                longer = tuple(sorted((*own, number)))
-                following[longer] = following.get(longer, 0) + value
-            products = following
-        for own, value in products.items():
-            shifted[own] = shifted.get(own, 0) + value
-    least = most = float(shifted.pop((), 0))
-    for key, share in shifted.items():
-        spans = [high - low for low, high in (_limits(symbols, number) for number in key)]
-        reach = share * prod(spans) if share and 0 not in spans else 0.0
-        least, most = least + min(0.0, reach), most + max(0.0, reach)
-    return least, most
-
-
-def _with_remainders(symbols: Symbols, terms: _Terms) -> _Terms | None:
-    """The polynomial with quotients by constants replaced, where factors allow, by what is divided
-    less the remainder; None where there are none."""
-    made: dict[_Key, int] = {}
-    changed = False
-    for key, factor in terms.items():
-        found = next((n for n in key if n >= 0 and _divides(symbols.atoms[n], factor)), None)
-        if found is None:
-            made[key] = made.get(key, 0) + factor
-            continue
-        changed = True
-        value, divisor = symbols.atoms[found].operands
-        others = list(key)
-        others.remove(found)
-        share = factor // divisor
-        parts = value.terms.items() if isinstance(value, Size) else [((), value)]
-        for other, f in [*parts, ((-1 - found,), -1)]:
-            own = tuple(sorted((*others, *other)))
-            made[own] = made.get(own, 0) + f * share
-    return {key: factor for key, factor in made.items() if factor} if changed else None
-
-
-def _divides(atom: Atom, factor: int) -> bool:
-    divisor = atom.operands[1] if atom.operation == "//" else 0
-    return isinstance(divisor, int) and divisor > 0 and factor % divisor == 0

@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import ArrayLike
 
-from dnnl.codegen.ir import sizes
+from dnnl.codegen.ir.sizes import Numbers
 from dnnl.codegen.ir.text import module_text
 from dnnl.codegen.isa import Isa
 from dnnl.types.size import Size
@@ -159,27 +159,12 @@ class Emitter:
         self.function = function
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self._computed: dict[tuple[object, ...], ir.Value] = {}
-        self._at_entry = False
-        #: Gives the address of the numbers of all symbols of the description.
-        self.sizes: Callable[[], ir.Value] | None = None
+        #: The numbers that only an execution knows.
+        self.sizes = Numbers(self.b)
 
     def number(self, value: int) -> ir.Value:
         """An i64 for a number of the plan: a constant, or what an execution knows."""
-        return sizes.emit(self, value) if isinstance(value, Size) else _constant(value)
-
-    def once_at_entry(self, key: object, write: Callable[[], ir.Value]) -> ir.Value:
-        """The value of ``write()``, which is written once, at the entry of the function."""
-        found = self._computed.get(("entry", key))
-        if found is None:
-            if self._at_entry:
-                found = write()
-            else:
-                self._at_entry = True
-                with self.b.goto_entry_block():
-                    found = write()
-                self._at_entry = False
-            self._computed["entry", key] = found
-        return found
+        return self.sizes.value(value) if isinstance(value, Size) else _constant(value)
 
     def intrinsic(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
         """Call an LLVM intrinsic by its full name, declared on first use."""

@@ -6,63 +6,84 @@ an argument of the kernel.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from llvmlite import ir
 
-from dnnl.types.size import Atom, Size, bounds
-
-if TYPE_CHECKING:
-    from dnnl.codegen.ir.builder import Emitter
+from dnnl.types.size import Size, Symbols, bounds
 
 _I64 = ir.IntType(64)
 _SIGN = 63  # the shift that leaves the sign in every bit
 
 
-def emit(e: Emitter, size: Size) -> ir.Value:
-    """The value of a size."""
-    return e.once_at_entry(size.key, lambda: _polynomial(e, size))
+class Numbers:
+    """The values of sizes in one function. ``b`` is at its entry while values are written;
+    ``pointer()`` gives the address of the numbers of all symbols there."""
 
+    def __init__(self, b: ir.IRBuilder) -> None:
+        self._b = b
+        self._values: dict[object, ir.Value] = {}
+        self._writing = False
+        #: Set by who knows where the numbers of an execution are.
+        self.pointer: Callable[[], ir.Value] | None = None
 
-def _polynomial(e: Emitter, size: Size) -> ir.Value:
-    total: ir.Value | None = None
-    for key, factor in size.terms.items():
-        term: ir.Value | None = None
-        for number in key:
-            value = _atom(e, size, number)
-            term = value if term is None else e.b.mul(term, value, flags=("nsw",))
-        if term is None:
-            term = ir.Constant(_I64, factor)
-        elif factor != 1:
-            term = e.b.mul(term, ir.Constant(_I64, factor), flags=("nsw",))
-        total = term if total is None else e.b.add(total, term, flags=("nsw",))
-    return total
+    def value(self, size: Size) -> ir.Value:
+        """The value of a size."""
+        return self.once(size.key, lambda: self._polynomial(size))
 
+    def once(self, key: object, write: Callable[[], ir.Value]) -> ir.Value:
+        """The value of ``write()``, which is written once, at the entry of the function."""
+        found = self._values.get(key)
+        if found is None:
+            if self._writing:
+                found = write()
+            else:
+                self._writing = True
+                with self._b.goto_entry_block():
+                    found = write()
+                self._writing = False
+            self._values[key] = found
+        return found
 
-def _atom(e: Emitter, size: Size, number: int) -> ir.Value:
-    atom = size.symbols.atoms[number]
+    def _polynomial(self, size: Size) -> ir.Value:
+        b, total = self._b, None
+        for key, factor in size.terms.items():
+            term: ir.Value | None = None
+            for number in key:
+                value = self._atom(size.symbols, number)
+                term = value if term is None else b.mul(term, value, flags=("nsw",))
+            if term is None:
+                term = ir.Constant(_I64, factor)
+            elif factor != 1:
+                term = b.mul(term, ir.Constant(_I64, factor), flags=("nsw",))
+            total = term if total is None else b.add(total, term, flags=("nsw",))
+        return total
 
-    def write() -> ir.Value:
-        if not atom.operation:
-            assert e.sizes is not None, "a function that has no sizes as an argument"
-            place = ir.Constant(_I64, size.symbols.place(atom))
-            where = e.b.gep(e.sizes(), [place], source_etype=_I64)
-            return e.b.load(where, typ=_I64)
-        a, b = (_value(e, operand) for operand in atom.operands)
-        if atom.operation == "//":
-            return _quotient(e, atom, a, b)
-        return e.smaller(a, b) if atom.operation == "min" else e.larger(a, b)
+    def _atom(self, symbols: Symbols, number: int) -> ir.Value:
+        b, atom = self._b, symbols.atoms[number]
 
-    return e.once_at_entry(("atom", number), write)
+        def write() -> ir.Value:
+            if not atom.operation:
+                assert self.pointer is not None, "a function without sizes as an argument"
+                place = ir.Constant(_I64, symbols.place(atom))
+                where = b.gep(self.pointer(), [place], source_etype=_I64)
+                return b.load(where, typ=_I64)
+            first, second = map(self._operand, atom.operands)
+            if atom.operation == "//":
+                return self._quotient(atom.operands[0], first, second)
+            relation = "<" if atom.operation == "min" else ">"
+            return b.select(b.icmp_signed(relation, first, second), first, second)
 
+        return self.once(("atom", number), write)
 
-def _value(e: Emitter, operand: int) -> ir.Value:
-    return _polynomial(e, operand) if isinstance(operand, Size) else ir.Constant(_I64, operand)
+    def _operand(self, value: int) -> ir.Value:
+        return self._polynomial(value) if isinstance(value, Size) else ir.Constant(_I64, value)
 
-
-def _quotient(e: Emitter, atom: Atom, a: ir.Value, b: ir.Value) -> ir.Value:
-    """a // b, rounded down; b is positive."""
-    if bounds(atom.operands[0])[0] >= 0:
-        return e.b.udiv(a, b)
-    below = e.b.and_(e.b.ashr(a, ir.Constant(_I64, _SIGN)), e.b.sub(b, ir.Constant(_I64, 1)))
-    return e.b.sdiv(e.b.sub(a, below), b)
+    def _quotient(self, size: int, value: ir.Value, divisor: ir.Value) -> ir.Value:
+        """value // divisor, rounded down; the divisor is positive."""
+        b = self._b
+        if bounds(size)[0] >= 0:
+            return b.udiv(value, divisor)
+        sign = b.ashr(value, ir.Constant(_I64, _SIGN))
+        below = b.and_(sign, b.sub(divisor, ir.Constant(_I64, 1)))
+        return b.sdiv(b.sub(value, below), divisor)

@@ -13,7 +13,6 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from dnnl.codegen.ir.builder import F32, F64, I1, I32, I64, PTR, Emitter, Values, i64
-from dnnl.types.size import Size
 
 Mask: TypeAlias = ir.Value | None
 # The type that fills a vector register, or the start of one, by its width in bits.
@@ -77,8 +76,7 @@ def bits(kind: ir.Type) -> int:
 
 def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
     """All lanes the same constant."""
-    number = int(value) if isinstance(value, Size) else value
-    return _splat(kind, number, str(number))
+    return _splat(kind, value, str(value))
 
 
 @lru_cache(maxsize=512)

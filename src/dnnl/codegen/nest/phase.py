@@ -45,7 +45,7 @@ class PhaseFunction:
                 device.annotate(self.e.function, module.isa.lanes)
             self.arguments = dict(zip(self._slots, self.e.function.args, strict=True))
         self._uses_sizes = False
-        self.e.sizes = self._sizes
+        self.e.sizes.pointer = self._sizes
         self.group = WorkGroup(self.e, group) if group > 1 else None
 
     def _sizes(self) -> ir.Value:
@@ -60,7 +60,7 @@ class PhaseFunction:
             place = e.b.gep(e.function.args[0], [slot], source_etype=PTR)
             return e.b.load(place, typ=PTR)
 
-        return self.e.once_at_entry("sizes", write)
+        return self.e.sizes.once("pointer", write)
 
     @staticmethod
     def of(
