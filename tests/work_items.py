@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dnnl import Arg, Memory, Primitive, Stream
+from dnnl import Arg, Memory, MemoryDesc, Primitive, Stream
 from dnnl.runtime.engines.cpu_launch import LoadedProgram
 
 _PHASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
@@ -37,7 +37,7 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
         written_to.add(Arg.SCRATCHPAD)
     outputs = [part.data for key in written_to & args.keys() for part in args[key].parts]
     if slots.scratchpad_place is not None:
-        scratchpad = Memory(slots.scratchpad_desc, engine)
+        scratchpad = Memory(MemoryDesc((slots.scratchpad_size,), "u8"), engine)
         pointers.insert(slots.scratchpad_place, scratchpad.pointer)
         if not desc.is_encoded:
             outputs.append(scratchpad.data)

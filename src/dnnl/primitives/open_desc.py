@@ -28,23 +28,19 @@ _OTHERS = (61, 131, 101, 103, 37, 41, 43, 31, 29, 23, 19, 17)
 @dataclass(frozen=True, eq=False)
 class Opened:
     """A description of symbols. ``sources`` says of each symbol which number of an execution it is,
-    ``checks`` which numbers others must be, as Python expressions of the numbers ``n`` of all
-    tensors (`numbers_of`) and of the symbols ``s``."""
+    and ``numbers`` what all numbers of its tensors must be (`numbers_of`), as Python expressions of
+    the symbols s0, s1, ... and of the numbers ``n`` themselves where anything will do."""
 
     symbols: Symbols
     desc: Desc
     attr: PrimitiveAttr
-    sources: tuple[str, ...]
-    checks: tuple[str, ...]
+    sources: tuple[int, ...]
+    numbers: tuple[str, ...]
 
 
 def numbers_of(descs: Sequence[MemoryDesc]) -> tuple[int, ...]:
     """All numbers of the layouts of tensors, one after the other."""
-    return tuple(number for desc in descs for number in _numbers(desc))
-
-
-def _numbers(desc: MemoryDesc) -> tuple[int, ...]:
-    return (*desc.dims, *desc.padded_dims, *desc.strides, desc.offset0)
+    return tuple(number for desc in descs for number in desc.layout_numbers)
 
 
 def opened(
@@ -69,7 +65,7 @@ def opened(
     post_ops = tuple(_operands(n, entry, made) for n, entry in enumerate(attr.post_ops))
     attr = attr.with_layouts(post_ops, attr.dropout)
     sized = desc.laid_out(**fields)  # type: ignore[arg-type]
-    return Opened(making.symbols, sized, attr, tuple(making.sources), tuple(making.checks))
+    return Opened(making.symbols, sized, attr, tuple(making.sources), tuple(making.numbers))
 
 
 def _operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> PostOp:
@@ -82,55 +78,57 @@ class _Making:
 
     def __init__(self, names: Mapping[int, Sequence[str]]) -> None:
         self.symbols = Symbols()
-        self.sources: list[str] = []
-        self.checks: list[str] = []
+        self.sources: list[int] = []
+        self.numbers: list[str] = []
         self._names = names
         self._sizes: dict[tuple[str, int], int] = {}
-        self._count = 0
 
     def tensor(self, argument: int, pattern: MemoryDesc, given: MemoryDesc) -> MemoryDesc:
         """The descriptor of an argument, each of whose numbers is checked or is a symbol."""
-        self._begin, ndims = self._count, given.ndims
-        self._count += 3 * ndims + 1
+        self._begin, ndims = len(self.numbers), given.ndims
         if not pattern.has_runtime_values:
+            self.numbers += map(str, pattern.layout_numbers)
             return given
+        places = range(self._begin, self._begin + 3 * ndims + 1)
+        self.numbers += (f"n[{place}]" for place in places)
         names = self._names[argument]
-        dims = [self._dim(dim, own, names[dim]) for dim, own in enumerate(given.dims)]
-        padded = self._padded(dims, given)
+        dims = [
+            self._number(dim, own, pattern.dims[dim], names[dim])
+            for dim, own in enumerate(given.dims)
+        ]
+        padded = self._padded(dims, pattern, given)
         strides = self._strides(padded, pattern, given)
-        place = 3 * ndims
-        offset = self._number(place, given.offset0, "")
+        offset = self._number(3 * ndims, given.offset0, pattern.offset0)
         layout = Layout(tuple(dims), padded, strides, given.inner_blocks, offset)
         return MemoryDesc.of_layout(given, layout)
 
-    def _dim(self, dim: int, given: int, name: str) -> int:
-        return self._number(dim, given, name)
-
-    def _padded(self, dims: Sequence[int], given: MemoryDesc) -> tuple[int, ...]:
+    def _padded(
+        self, dims: Sequence[int], pattern: MemoryDesc, given: MemoryDesc
+    ) -> tuple[int, ...]:
         whole = round_up(dims, given.blocks) if given.inner_blocks else tuple(dims)
         made = []
         for dim, (size, own) in enumerate(zip(whole, given.padded_dims, strict=True)):
-            place = given.ndims + dim
-            made.append(size if self._fits(place, size, own) else self._number(place, own, ""))
+            place, wanted = given.ndims + dim, pattern.padded_dims[dim]
+            fits = self._fits(place, size, own)
+            made.append(size if fits else self._number(place, own, wanted))
         return tuple(made)
 
     def _strides(
         self, padded: Sequence[int], pattern: MemoryDesc, given: MemoryDesc
     ) -> tuple[int, ...]:
         """The strides from the innermost dimension out. One that continues those inside of it is
-        an expression; any other is a symbol."""
+        an expression; any other is a symbol, unless the pattern has a number."""
         order = order_of(given._layout) if pattern.tag is None else pattern.tag.order
         dense = prod(given.blocks)
         made = [0] * given.ndims
         for dim in reversed(order):
             place, own = 2 * given.ndims + dim, given.strides[dim]
-            blocks = given.outer_dims[dim]
-            if blocks == 1:
+            if given.outer_dims[dim] == 1:
                 made[dim] = dense  # used by nobody
             elif self._fits(place, dense, own):
                 made[dim] = dense
             else:
-                made[dim] = self._number(place, own, "")
+                made[dim] = self._number(place, own, pattern.strides[dim])
             if own:
                 dense = made[dim] * (padded[dim] // given.blocks[dim] or 1)
         return tuple(made)
@@ -139,21 +137,22 @@ class _Making:
         """Whether a number is that of an expression, which executions then must have too."""
         if typical(size) != given:
             return False
-        self.checks.append(f"n[{self._begin + place}]=={text(size)}")
+        self.numbers[self._begin + place] = text(size)
         return True
 
-    def _number(self, place: int, given: int, name: str) -> int:
-        """The symbol of a number, that of its name if there is one; 0 and 1 are constants."""
-        where = f"n[{self._begin + place}]"
+    def _number(self, place: int, given: int, wanted: int, name: str = "") -> int:
+        """The symbol of a number, that of its name if there is one. What a pattern knows is a
+        constant, and so are 0 and 1."""
+        where = self._begin + place
         known = self._sizes.get((name, given)) if name else None
-        if given in (0, 1):
+        if wanted != RUNTIME_DIM or given in (0, 1):
             known = given
         if known is not None:
-            self.checks.append(f"{where}=={text(known)}")
+            self.numbers[where] = text(known)
             return known
         size = self.symbols.size(given)
         self.sources.append(where)
-        self.checks.append(f"{where}>1")
+        self.numbers[where] = text(size)
         if name:
             self._sizes[name, given] = size
         return size

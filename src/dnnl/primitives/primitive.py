@@ -20,9 +20,10 @@ from dnnl.onednn import Value
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.scratchpads import Scratchpads
-from dnnl.primitives.slots import Arguments, Slots, encoded, find_slots, slots_of_sizes, spread
+from dnnl.primitives.sized_slots import SizedSlots
+from dnnl.primitives.slots import Arguments, Slots, encoded, find_slots, spread
 from dnnl.primitives.transfer import Transfer
-from dnnl.primitives.variants import Variant
+from dnnl.primitives.variants import Variant, Variants
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.event import COMPLETE, Event, checked_events
 from dnnl.runtime.image import Image, Unknowns
@@ -67,7 +68,7 @@ class Primitive(Value):
         self._engine, self._kind = pd.engine, pd.desc.kind
         self._slots: Callable[[Arguments], Slots]
         if pd.variants is not None:
-            self._slots = slots_of_sizes(pd, partial(_made_for, pd))
+            self._slots = _slots_of_sizes(pd, pd.variants)
         else:
             self._slots = find_slots(pd, compiled.arguments, compiled.executable)
         self._encoded = encoded(pd)
@@ -124,11 +125,11 @@ class Primitive(Value):
             threads = slots.complete(arguments, stream.num_threads)
             return stream.queue.submit(slots.executable, arguments, threads, after)
         scratchpads = self._scratchpads()
-        idle, desc = scratchpads.idle, slots.scratchpad_desc
-        if idle and idle[-1].desc.size >= desc.size:
+        idle, nbytes = scratchpads.idle, slots.scratchpad_size
+        if idle and idle[-1].desc.size >= nbytes:
             scratchpad = idle.pop()
         else:
-            scratchpad = scratchpads.find(stream, desc)
+            scratchpad = scratchpads.find(stream, nbytes)
         arguments.insert(place, scratchpad.argument)
         threads = slots.complete(arguments, stream.num_threads)
         event = stream.queue.submit(slots.executable, arguments, threads, after)
@@ -155,7 +156,7 @@ class Primitive(Value):
         slots, memories, arguments = self._checked(stream, args)
         owners: list[object] = [slots, *memories]
         if slots.scratchpad_place is not None:
-            scratchpad = Memory(slots.scratchpad_desc, self.pd.engine)
+            scratchpad = Memory(MemoryDesc((slots.scratchpad_size,), "u8"), self.pd.engine)
             owners.append(scratchpad)
             arguments.insert(slots.scratchpad_place, scratchpad.argument)
         threads = slots.complete(arguments, stream.num_threads)
@@ -288,23 +289,23 @@ def _code_of(
     return _cache.get(key, lambda: _compile(pd, variant.plan.recipe, images))
 
 
-def _made_for(pd: PrimitiveDesc, sized: PrimitiveDesc, given: Mapping[int, MemoryDesc]) -> Slots:
-    """The slots of executions of ``pd`` on tensors of these descriptors, by argument; ``sized``
-    is the description with these sizes."""
-    if sized.desc.writes_nothing:
-        nothing = _compile(sized, pd.plan.recipe, {})
-        return Slots(sized, nothing.arguments, nothing.executable)
-    assert pd.variants is not None
+def _slots_of_sizes(pd: PrimitiveDesc, variants: Variants) -> Callable[[Arguments], Slots]:
+    """What gives the slots for the sizes of an execution."""
 
     def build(variant: Variant) -> Unknowns:
         unknowns = _code_of(pd, variant)[0].unknowns
         assert unknowns is not None
         return unknowns
 
-    variant, (data, counts, scratchpad) = pd.variants.find(given, build)
-    code, _ = _code_of(pd, variant)
-    executable = pd.engine.sized(code.executable, counts)
-    return Slots(sized.with_scratchpad(scratchpad), code.arguments, executable, data)
+    def code(variant: Variant) -> tuple[Executable, Sequence[int]]:
+        compiled, _ = _code_of(pd, variant)
+        return compiled.executable, compiled.arguments
+
+    def nothing(sized: PrimitiveDesc) -> Slots:
+        empty = _compile(sized, pd.plan.recipe, {})
+        return Slots(sized, empty.arguments, empty.executable)
+
+    return SizedSlots(pd, partial(variants.find, build=build), code, nothing).find
 
 
 def _compile(

@@ -27,9 +27,8 @@ class Scratchpads:
         self.idle: list[Memory] = []
         self._lent: list[tuple[Event, Queue[Any] | None, Memory]] = []
 
-    def find(self, stream: Stream, desc: MemoryDesc) -> Memory:
-        """One for a launch on a stream, at least as large as ``desc``."""
-        size = desc.size
+    def find(self, stream: Stream, size: int) -> Memory:
+        """One for a launch on a stream, of at least ``size`` bytes."""
         while self.idle:
             memory = self.idle.pop()
             if memory.desc.size >= size:
@@ -40,7 +39,7 @@ class Scratchpads:
                 if memory.desc.size >= size:
                     return memory
                 break
-        return Memory(desc, self._engine)
+        return Memory(MemoryDesc((size,), "u8"), self._engine)
 
     def lend(self, memory: Memory, event: Event, stream: Stream) -> None:
         """Keep one for the launch of that event."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.desc import Desc, check_outputs
@@ -25,16 +26,22 @@ def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
             rule = f"a {desc.kind} has no such tensor whose sizes an execution decides on"
             raise InvalidArguments(f"given[{name_of(argument)}]", str(found), rule)
         check_match(argument, patterns[argument], found)
-    made = replace(desc, **_fields(desc, given))
+    return check_rules(desc.laid_out(**_fields(desc, given)), desc)
+
+
+def check_rules(sized: Desc, pattern: Desc) -> Desc:
+    """The description ``sized`` of an execution of ``pattern``; raises InvalidArguments where it
+    breaks the rules of the operation."""
+    made = replace(sized)
     check_outputs(made.tensors)
-    made.check_execution(desc)
+    made.check_execution(pattern)
     return made
 
 
-def _fields(desc: Desc, given: Mapping[int, MemoryDesc]) -> dict[str, object]:
+def _fields(desc: Desc, given: Mapping[int, MemoryDesc]) -> dict[str, Any]:
     """The fields of the description that hold the descriptors ``given``; those that follow from
     others have none, and what no argument is anyway is left out."""
-    fields: dict[str, object] = {}
+    fields: dict[str, Any] = {}
     for role in desc.operation.roles:
         value = getattr(desc, role.field) if role.field else ()
         if role.field and desc.has(role):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Any, NamedTuple, SupportsIndex, TypeVar
+from typing import Any, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -25,27 +25,38 @@ T = TypeVar("T")
 Arguments = Mapping[Any, Memory]
 
 # Executions of how many different sizes are prepared at a time.
-_KEPT = 256
+KEPT = 256
+
+
+class Numbers(Protocol):
+    """Numbers of an execution in the memory of an engine."""
+
+    @property
+    def argument(self) -> Argument:
+        """What a kernel gets."""
 
 
 class Slots:
     """The arguments ``expected`` from the user of a description, and the descriptor of each.
 
-    A kernel that serves all sizes has slots for each of them, and for their sizes; ``executable``
-    is started for as many work items as these have.
+    Where only executions know sizes, there are slots for each of these, and ``sizes`` are their
+    numbers; ``executable`` is started for as many work items as they have. The library's own
+    temporary memory, if it takes any, stands at ``scratchpad_place`` among the arguments.
     """
 
     __slots__ = (
-        "_apart",
+        "_describe",
+        "_engine",
         "_known",
         "_met",
+        "_pd",
         "_sizes",
         "_threads",
+        "apart",
         "executable",
         "expected",
-        "pd",
-        "scratchpad_desc",
         "scratchpad_place",
+        "scratchpad_size",
     )
 
     def __init__(
@@ -53,13 +64,14 @@ class Slots:
         pd: PrimitiveDesc,
         arguments: Sequence[int],
         executable: Executable,
-        sizes: bytes | None = None,
+        sizes: Numbers | None = None,
     ) -> None:
-        self.pd, self.executable = pd, executable
+        self._pd: PrimitiveDesc | None = pd
+        self._describe: Callable[[], PrimitiveDesc] = lambda: pd
+        self._engine, self.executable = pd.engine, executable
         arguments = list(arguments)
-        #: Where the library's own temporary memory stands among the arguments, if it takes any.
         self.scratchpad_place: int | None = None
-        self.scratchpad_desc = pd.scratchpad_desc
+        self.scratchpad_size = pd.scratchpad_desc.size
         library = pd.attr.scratchpad_mode is ScratchpadMode.library
         if library and Arg.SCRATCHPAD in arguments:
             self.scratchpad_place = arguments.index(Arg.SCRATCHPAD)
@@ -67,7 +79,7 @@ class Slots:
         parts: dict[int, MemoryDesc] = {}
         for owner, desc in encoded(pd):
             parts.update(_parts(owner, desc.buffers))
-        self.expected = tuple(
+        self.expected: Sequence[tuple[int, MemoryDesc]] = tuple(
             (arg, parts[arg] if arg in parts else pd.arg_desc(arg))
             for arg in arguments
             if arg != SIZES
@@ -76,18 +88,44 @@ class Slots:
         # which need no comparison; equal ones are stored here in their place.
         written = {tensor.argument for tensor in pd.written} | {Arg.SCRATCHPAD}
         self._met = tuple((arg, desc, pd.engine, arg in written) for arg, desc in self.expected)
-        self._apart = tuple(_pairs(pd, self.expected, written))
+        self.apart: Sequence[Pair] = tuple(_pairs(pd, self.expected, written))
         self._known: list[Argument] = []
-        self._sizes: Memory | None = None
+        self._sizes = sizes
         self._threads = config.MAX_NUM_THREADS
-        if sizes is not None:
-            self._sizes = _block(pd, sizes)
-        elif SIZES in arguments:
+        if sizes is None and SIZES in arguments:
             assert pd.plan.sizes is not None
             made = pd.plan.sizes(dict(self.expected))
             self._sizes, self._threads = _block(pd, made.data), made.threads
             if not pd.engine.host_memory or pd.isa.device is not None:
                 self.executable = pd.engine.sized(executable, made.items)
+
+    def like(
+        self,
+        describe: Callable[[], PrimitiveDesc],
+        executable: Executable,
+        expected: Sequence[tuple[int, MemoryDesc]],
+        apart: Sequence[Pair],
+        sizes: Numbers,
+        scratchpad: int,
+    ) -> Slots:
+        """The slots of the same arguments for other sizes; ``describe()`` gives the description
+        with these."""
+        made = object.__new__(Slots)
+        made._pd, made._describe, made._engine = None, describe, self._engine
+        made.executable, made.expected, made.apart = executable, expected, apart
+        engine = self._engine
+        met = zip(expected, self._met, strict=True)
+        made._met = tuple([(arg, desc, engine, own[3]) for (arg, desc), own in met])
+        made._known, made._sizes, made._threads = [], sizes, self._threads
+        made.scratchpad_place, made.scratchpad_size = self.scratchpad_place, scratchpad
+        return made
+
+    @property
+    def pd(self) -> PrimitiveDesc:
+        """The description with the sizes of the execution."""
+        if self._pd is None:
+            self._pd = self._describe()
+        return self._pd
 
     def take(self, args: Arguments) -> tuple[list[Memory], list[Argument]]:
         """The memories in the order of `expected`, checked, and what the kernel gets of each.
@@ -116,7 +154,7 @@ class Slots:
 
     def _check_apart(self, arguments: Sequence[Argument]) -> None:
         """Raise if an output shares memory with another argument, other than in place."""
-        for output, other, low, high, in_place in self._apart:
+        for output, other, low, high, in_place in self.apart:
             distance = arguments[other] - arguments[output]
             if low < distance < high and (distance or not in_place):
                 raise self._overlap(output, other)
@@ -145,7 +183,7 @@ class Slots:
         own = memory.desc
         if own is not desc and own != desc and not _same_parameters(arg, own, desc):
             raise _mismatch(arg, desc, memory)
-        engine = self.pd.engine
+        engine = self._engine
         if memory.engine is not engine and memory.engine != engine:
             rule = f"its memory must be on {engine!r}"
             raise InvalidArguments(f"args[{name_of(arg)}]", memory.engine, rule)
@@ -177,29 +215,20 @@ def _block(pd: PrimitiveDesc, data: bytes) -> Memory:
     return made
 
 
-class _Pair(NamedTuple):
-    """An output and another argument, by number.
-
-    They share memory if the distance from the address of the output to the other's is between
-    ``low`` and ``high``. ``in_place`` if they may have the same address.
-    """
-
-    output: int
-    other: int
-    low: int
-    high: int
-    in_place: bool
+Pair = tuple[int, int, int, int, bool]
+"""An output and another argument, by number, which share memory if the distance from the address of
+the output to the other's is between two numbers; whether they may have the same address."""
 
 
 def _pairs(
     pd: PrimitiveDesc, expected: Sequence[tuple[int, MemoryDesc]], written: Set[int]
-) -> Iterator[_Pair]:
+) -> Iterator[Pair]:
     """Every output (an argument ``written``) with every other argument, two outputs once."""
     for output, (arg, desc) in enumerate(expected):
         for other, (argument, its) in enumerate(expected if arg in written else ()):
             if other != output and not (other < output and argument in written):
                 in_place = (arg, argument) in pd.desc.operation.in_place and its == desc
-                yield _Pair(output, other, -its.size, desc.size, in_place)
+                yield output, other, -its.size, desc.size, in_place
 
 
 def encoded(pd: PrimitiveDesc) -> list[tuple[int, MemoryDesc]]:
@@ -244,23 +273,12 @@ def find_slots(
     if pd.plan.sizes is None:
         fixed = Slots(pd, arguments, executable)
         return lambda _: fixed
-    return slots_of_sizes(pd, lambda sized, _: Slots(sized, arguments, executable))
-
-
-def slots_of_sizes(
-    pd: PrimitiveDesc, make: Callable[[PrimitiveDesc, Mapping[int, MemoryDesc]], Slots]
-) -> Callable[[Arguments], Slots]:
-    """What gives the slots for the sizes of an execution. ``make(sized, given)`` makes those of
-    the description with these sizes, out of the descriptors of its tensors by argument.
-
-    It raises InvalidArguments where memories do not match the description.
-    """
     patterns = tuple(pd.patterns.items())
 
-    @lru_cache(_KEPT)
+    @lru_cache(KEPT)
     def made(descs: tuple[MemoryDesc, ...]) -> Slots:
         given = {arg: desc for (arg, _), desc in zip(patterns, descs, strict=True)}
-        return make(pd.with_sizes(given), given)
+        return Slots(pd.with_sizes(given), arguments, executable)
 
     def find(args: Arguments) -> Slots:
         if args.__class__ is not dict:

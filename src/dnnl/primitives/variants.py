@@ -7,7 +7,6 @@ another one is made for the first execution that none of those there are serves.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
@@ -18,14 +17,16 @@ from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Candidate, Plan
 from dnnl.primitives.open_desc import Opened, numbers_of, opened, typical_tensors
+from dnnl.primitives.sizes import check_rules
 from dnnl.runtime.image import Unknowns
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import is_known, text
+from dnnl.types.size import LEAST, is_known, text
 
-Execution = tuple[bytes, tuple[int, ...], int]
-"""The numbers of all symbols as 64-bit integers, the work items of each phase, and the bytes of
-temporary memory."""
+Execution = tuple[tuple[int, ...], tuple[int, ...], int]
+"""The numbers of all symbols, the work items of each phase, and the bytes of temporary memory."""
+
+_ARITHMETIC = {"__builtins__": {"min": min, "max": max}}
 
 
 class Variant:
@@ -35,20 +36,24 @@ class Variant:
         self.plan = replace(plan, recipe=replace(plan.recipe, symbols=made.symbols))
         self._made = made
         self._serves: Callable[[tuple[int, ...]], Any] | None = None
-        self._pack = struct.Struct(f"={len(made.sources)}q").pack
 
     def settle(self, unknowns: Unknowns) -> None:
         """Take over what the kernel found out about sizes while it was generated."""
         made = self._made
-        conditions = " and ".join((*made.checks, *unknowns.conditions)) or "True"
+        names = [f"s{number}" for number in range(len(made.sources))]
+        least = [f"{name}>={LEAST}" for name in names]
+        same = f"n==({''.join(f'{number},' for number in made.numbers)})"
+        conditions = " and ".join((same, *least, *unknowns.conditions))
         counts = "".join(f"{count}," for count in unknowns.counts)
         scratchpad = self.plan.scratchpad
         nbytes = str(scratchpad) if is_known(scratchpad) else text(scratchpad)
-        sources = "".join(f"{source}," for source in made.sources)
+        sources = ",".join(f"n[{source}]" for source in made.sources)
+        symbols = "".join(f"{name}," for name in names)
         # Expressions of our own arithmetic, which stand in the image beside machine code.
         self._serves = eval(
-            f"lambda n: (lambda s: (s, ({counts}), {nbytes}) if {conditions} else None)"
-            f"(({sources}))"
+            f"lambda n: (lambda {','.join(names)}: (({symbols}), ({counts}), {nbytes}) "
+            f"if {conditions} else None)({sources})",
+            _ARITHMETIC,
         )
 
     @property
@@ -59,11 +64,8 @@ class Variant:
     def serve(self, numbers: tuple[int, ...]) -> Execution | None:
         """What an execution on tensors of these numbers takes; None if it is not served."""
         assert self._serves is not None
-        found = self._serves(numbers)
-        if found is None:
-            return None
-        sizes, counts, scratchpad = found
-        return self._pack(*sizes), counts, scratchpad
+        found: Execution | None = self._serves(numbers)
+        return found
 
 
 class Variants:
@@ -121,5 +123,6 @@ class Variants:
 
     def _made(self, descs: Mapping[int, MemoryDesc]) -> Variant | Refusal:
         made = opened(self._desc, self._attr, self._patterns, descs)
+        check_rules(made.desc, self._desc)  # which so become conditions
         plan = self._configure(made.desc, made.attr)
         return plan if isinstance(plan, Refusal) else Variant(made, plan)

@@ -48,9 +48,9 @@ class Phase:
 class Unknowns:
     """What an image needs to know of sizes that only an execution knows.
 
-    ``conditions`` and ``counts`` are Python expressions of the tuple ``s`` of these sizes. The code
-    serves those that satisfy all conditions; each phase then has so many work items. The last
-    argument of the image is an array of ``s``, in integers of 64 bits.
+    ``conditions`` and ``counts`` are Python expressions of these sizes, which they call s0, s1, ...
+    The code serves those that satisfy all conditions; each phase then has so many work items. The
+    last argument of the image is an array of the sizes, in integers of 64 bits.
     """
 
     conditions: tuple[str, ...]

@@ -63,7 +63,9 @@ class MemoryDesc(EncodedDesc, DescText):
     __slots__ = (
         "_hash",
         "_key",
+        "_kind",
         "_layout",
+        "_layout_numbers",
         "_tag",
         "blocks",
         "compensation",
@@ -82,6 +84,8 @@ class MemoryDesc(EncodedDesc, DescText):
     ndims: int
     size: int
     _tag: FormatTag | None
+    _kind: tuple[object, ...]
+    _layout_numbers: tuple[int, ...]
     _key: tuple[object, ...]
     _hash: int
 
@@ -217,6 +221,26 @@ class MemoryDesc(EncodedDesc, DescText):
     def zero(cls) -> MemoryDesc:
         """Return the descriptor of no tensor: what an absent optional argument has."""
         return _ZERO
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """All but the numbers: what they are the numbers of."""
+        try:
+            return self._kind
+        except AttributeError:
+            head = self.data_type, self.format_kind, self.ndims, self.inner_blocks
+            object.__setattr__(self, "_kind", (*head, self.compensation, self.encoding))
+            return self._kind
+
+    @property
+    def layout_numbers(self) -> tuple[int, ...]:
+        """All numbers: dims, padded dims, strides and offset."""
+        try:
+            return self._layout_numbers
+        except AttributeError:
+            made = (*self.dims, *self.padded_dims, *self.strides, self.offset0)
+            object.__setattr__(self, "_layout_numbers", made)
+            return made
 
     @property
     def buffers(self) -> tuple[MemoryDesc, ...]:

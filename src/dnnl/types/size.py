@@ -338,7 +338,7 @@ def symbols_of(*values: int) -> Symbols:
 
 
 def text(value: int) -> str:
-    """A Python expression for a number, in which ``s`` is the tuple of all symbols."""
+    """A Python expression for a number, in which the symbols are called s0, s1, ..."""
     if not isinstance(value, Size):
         return repr(value)
     return "+".join(_term(value.symbols, key, factor) for key, factor in value.terms.items())
@@ -352,7 +352,7 @@ def _term(symbols: Symbols, key: Key, factor: int) -> str:
 def _atom(symbols: Symbols, number: int) -> str:
     atom = symbols.atoms[number]
     if not atom.operation:
-        return f"s[{symbols.place(atom)}]"
+        return f"s{symbols.place(atom)}"
     first, second = map(text, atom.operands)
     if atom.operation == "//":
         return f"(({first})//({second}))"

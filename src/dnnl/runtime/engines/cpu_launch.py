@@ -79,16 +79,7 @@ class LoadedProgram(Executable):
     each thread, and outlives every block of it.
     """
 
-    __slots__ = (
-        "_functions",
-        "_items",
-        "_keep",
-        "_num_arguments",
-        "pack",
-        "program",
-        "run",
-        "scratch",
-    )
+    __slots__ = ("_functions", "_items", "_keep", "pack", "program", "run", "scratch")
 
     def __init__(
         self,
@@ -103,15 +94,21 @@ class LoadedProgram(Executable):
         self.program, self.run = ctypes.addressof(memory), run
         self.pack = struct.Struct(f"={3 + num_arguments}Q").pack
         self.scratch = scratch
-        self._functions, self._num_arguments = functions, num_arguments
+        self._functions = functions
         self._items = max((count for _, count in functions), default=0)
         self._keep = memory, code
 
     def sized(self, items: Sequence[int]) -> LoadedProgram:
         """The program with so many items of each phase."""
-        functions = [(at, count) for (at, _), count in zip(self._functions, items, strict=True)]
-        code = self._keep[1]
-        return LoadedProgram(functions, code, self._num_arguments, self.run, self.scratch)
+        made = object.__new__(LoadedProgram)
+        words = [len(items)]
+        for (address, _), count in zip(self._functions, items, strict=True):
+            words += address, count
+        memory = (ctypes.c_uint64 * len(words))(*words)
+        made.program, made.run, made.pack = ctypes.addressof(memory), self.run, self.pack
+        made.scratch, made._functions, made._items = self.scratch, self._functions, max(items)
+        made._keep = memory, self._keep[1]
+        return made
 
     @property
     def nbytes(self) -> int:
