@@ -61,6 +61,12 @@ def places(size: int, taps: int, stride: int, padding: int, dilation: int) -> in
     return span // stride + 1 if span >= 0 else 0
 
 
+def source_size(count: int, taps: int, stride: int, padding: int, dilation: int) -> int:
+    """The least size of an image in which a window has so many places, with the padding of both
+    ends."""
+    return max((count - 1) * stride + window_reach(taps, dilation) - padding, 0)
+
+
 def window_reach(taps: int, dilation: int) -> int:
     """How many elements a window reaches over, in one dimension."""
     return (taps - 1) * (dilation + 1) + 1

@@ -125,11 +125,13 @@ def refuse_attr(attr: PrimitiveAttr, *supported: str) -> Refusal | None:
 
 def laid_out_as(open_desc: MemoryDesc, models: Iterable[MemoryDesc]) -> MemoryDesc:
     """``open_desc`` with the layout of the first model of the same dims, without its gaps, else
-    with the order and blocks of the first model of as many dims; row-major if there is none."""
+    with the order and blocks of the first model of as many dims; row-major if there is none. What
+    only an execution knows of a model of the same dims is left to it here too."""
     alike = [model for model in models if model.ndims == open_desc.ndims]
     same = [model for model in alike if model.dims == open_desc.dims]
     for model in (*same, *alike):
-        if model in same and model.is_dense(padded=True) and not model.offset0:
+        known = model.is_dense(padded=True) and not model.offset0
+        if model in same and (known or model.has_runtime_values):
             return model.with_data_type(open_desc.data_type)
         return dense_like(open_desc, model)
     return MemoryDesc(open_desc.dims, open_desc.data_type)

@@ -51,7 +51,7 @@ class LrnDesc(Desc):
 
     Arguments SRC, DST, and in training WORKSPACE, which the gradient reads: src * w^(-beta - 1),
     laid out as src, in f32, of an f64 src in f64. Backward arguments SRC, DIFF_DST, WORKSPACE,
-    DIFF_SRC. dst and the gradients may be ``any``.
+    DIFF_SRC. dst and the gradients may be ``any``. Dims, strides and offsets may be RUNTIME_DIM.
     """
 
     prop_kind: PropKind
@@ -153,7 +153,7 @@ def _backward(desc: LrnDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 def _workspace(desc: LrnDesc) -> MemoryDesc:
     own = desc.src_desc.data_type
     kind = own if own is DataType.f64 else DataType.f32
-    return laid_out_as(MemoryDesc(desc.src_desc.dims, kind, "any"), [desc.src_desc])
+    return laid_out_as(desc.src_desc.undecided(kind), [desc.src_desc])
 
 
 def _src(case: CaseValues) -> MemoryDesc:

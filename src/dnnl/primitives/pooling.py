@@ -27,6 +27,7 @@ from dnnl.primitives.checks import (
     check_dims,
     check_forward,
     places,
+    source_size,
     spelled_size,
     window_hint,
     window_problem,
@@ -47,11 +48,14 @@ from dnnl.reference.pooling import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import Alg, PropKind
+from dnnl.types.kinds import RUNTIME_DIM, Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 _BYTE_TAPS = 255
 """So many taps can be numbered in u8 by oneDNN's count."""
+_FEW = 5
+"""The least typical number of windows."""
+_ENDS = (Arg.SRC, Arg.DIFF_SRC), (Arg.DST, Arg.DIFF_DST)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class PoolingDesc(Desc):
     Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. Tap k of output o is at
     ``o * stride + k * (dilation + 1) - padding_l``. A maximum ignores the padding; an average
     divides by the number of all taps (include_padding) or of those inside src (exclude_padding).
-    dst may be ``any``: it is laid out as src.
+    dst may be ``any``: it is laid out as src. Dims, strides and offsets may be RUNTIME_DIM; a size
+    that is so in src is so in dst.
 
     A maximum is NaN where a tap is, and of padding alone the least value of its type, -inf of
     floats. In training it writes WORKSPACE, which its gradient reads: the row-major number of the
@@ -169,17 +174,30 @@ class PoolingDesc(Desc):
         if self.alg_kind is Alg.pooling_avg_exclude_padding:
             self._check_padding()
         if _marks(self) and self.propagation is not PropKind.forward_inference:
-            self._check_workspace(out)
+            self._check_workspace()
 
-    def _check_workspace(self, dims: tuple[int, ...]) -> None:
+    def _check_workspace(self) -> None:
         """The workspace follows from the others; only its layout may have been decided."""
-        follows = MemoryDesc(dims, _tap_type(self.kernel), "any")
+        follows = self._ends[1].undecided(_tap_type(self.kernel))
         given = self.workspace_desc
         if given.is_zero:
             self._set("workspace_desc", follows)
         elif (given.dims, given.data_type) != (follows.dims, follows.data_type):
             rule = f"expected {follows.data_type} and the dims of dst"
             raise InvalidArguments("workspace_desc", str(given), rule)
+
+    def complete_typical(self, dims: dict[int, list[int]]) -> None:
+        """Where the size of src is open, the windows decide on that of dst."""
+        src, dst = (next(a for a in ends if a in dims) for ends in _ENDS)
+        for dim, size in enumerate(self._ends[0].dims[2:]):
+            if size != RUNTIME_DIM:
+                continue
+            padding = self.padding_l[dim] + self.padding_r[dim]
+            window = self.kernel[dim], self.strides[dim], padding, self.dilations[dim]
+            dims[src][2 + dim] = max(dims[src][2 + dim], source_size(_FEW, *window))
+            dims[dst][2 + dim] = places(dims[src][2 + dim], *window)
+        if Arg.WORKSPACE in dims:
+            dims[Arg.WORKSPACE] = list(dims[dst])
 
     def _ranges(self) -> list[int]:
         """How far the taps of a window reach, in each spatial dimension."""
@@ -188,6 +206,9 @@ class PoolingDesc(Desc):
     def _output(self, spatial: Sequence[int]) -> list[int]:
         out = []
         for dim, reach in enumerate(self._ranges()):
+            if spatial[dim] == RUNTIME_DIM:
+                out.append(RUNTIME_DIM)
+                continue
             padding = self.padding_l[dim] + self.padding_r[dim]
             if spatial[dim] + padding < reach and spatial[dim]:
                 rule = f"the window reaches over {reach} of {spatial[dim] + padding} with padding"

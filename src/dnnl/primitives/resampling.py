@@ -32,6 +32,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.taps import Taps
 
 _MOST = 2.0**31
+_ENDS = (Arg.SRC, Arg.DIFF_SRC), (Arg.DST, Arg.DIFF_DST)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class ResamplingDesc(Desc):
     weights, such as those of cubic interpolation; with ``resampling_nearest`` they are one for each
     element.
 
-    Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. dst and the gradients may be ``any``.
+    Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. dst and the gradients may be ``any``. Dims,
+    strides and offsets may be RUNTIME_DIM.
     """
 
     prop_kind: PropKind
@@ -128,7 +130,7 @@ class ResamplingDesc(Desc):
             rule = f"expected {src.ndims} dimensions, as src has"
             raise InvalidArguments(other, dst.dims, rule)
         for old, new in zip(src.dims[2:], dst.dims[2:], strict=True):
-            if (old == 0) != (new == 0):
+            if RUNTIME_DIM not in (old, new) and (old == 0) != (new == 0):
                 rule = f"src is {src.dims}: nothing is made of no elements, or of them"
                 raise InvalidArguments(other, dst.dims, rule)
         if self.taps:
@@ -142,11 +144,24 @@ class ResamplingDesc(Desc):
             raise InvalidArguments("taps", self.taps, rule)
         for number, (taps, from_, to) in enumerate(zip(self.taps, old, new, strict=True)):
             name, rule = f"taps[{number}]", f"expected those of {to} elements, out of {from_}"
-            if taps.elements != to or taps.beyond > from_:
+            if to not in (taps.elements, RUNTIME_DIM) or (
+                from_ != RUNTIME_DIM and taps.beyond > from_
+            ):
                 raise InvalidArguments(name, taps, rule)
             if self.alg_kind is Alg.resampling_nearest and taps.count > 1:
                 rule = "expected one tap for each element, which is the nearest"
                 raise InvalidArguments(name, taps, rule, "weighted sums are resampling_linear")
+
+    def complete_typical(self, dims: dict[int, list[int]]) -> None:
+        """Open sizes of dst are larger than those of src; given taps decide on both."""
+        src, dst = (next(a for a in ends if a in dims) for ends in _ENDS)
+        (_, old), (_, new) = self._ends
+        for dim in range(2, old.ndims):
+            taps = self.taps[dim - 2] if self.taps else None
+            if old.dims[dim] == RUNTIME_DIM and taps is not None:
+                dims[src][dim] = max(dims[src][dim], taps.beyond)
+            if new.dims[dim] == RUNTIME_DIM:
+                dims[dst][dim] = 2 * dims[src][dim] + 1 if taps is None else taps.elements
 
     @property
     def problem(self) -> str:

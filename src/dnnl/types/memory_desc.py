@@ -405,6 +405,12 @@ class MemoryDesc(EncodedDesc, DescText):
         self._need_no_compensation("with_data_type")
         return self._of(dtype, self.format_kind, self._layout, self._tag, encoding=self.encoding)
 
+    def undecided(self, data_type: DataTypeLike) -> MemoryDesc:
+        """Return the dims with another data type and the layout ``any``, for a tensor whose layout
+        follows from another one."""
+        dtype = coerce(DataType, data_type, "data_type")
+        return self._of(dtype, FormatKind.any, no_places(self.dims), ANY)
+
     def with_tag(self, tag: FormatTag | str) -> MemoryDesc:
         """Return the dims and data type, and nothing else, in another layout."""
         return MemoryDesc(self.dims, self.data_type, tag)

@@ -62,7 +62,8 @@ class ResamplingConf:
     @cached_property
     def dims(self) -> tuple[Table, ...]:
         """The taps along each spatial dimension."""
-        old, new = self.src.dims[2:], self.dst.dims[2:]
+        # Tables in the code fix the sizes that they were made for.
+        old, new = tuple(map(int, self.src.dims[2:])), tuple(map(int, self.dst.dims[2:]))
         if self.gradient:
             old, new = new, old
         found = [(each.places, each.weights) for each in self.taps]

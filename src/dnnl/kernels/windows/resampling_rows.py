@@ -40,7 +40,7 @@ class Row:
         begins, self.parts = _stretches(table, lanes)
         # No register reads beyond the end of the row, except in shorter rows.
         last = max(0, extent - self.parts * lanes)
-        first = np.minimum(np.repeat(begins, lanes)[: axis.extent], last)
+        first = np.minimum(np.repeat(begins, lanes)[: int(axis.extent)], last)
         self._there = [max(0, min(lanes, extent - part * lanes)) for part in range(self.parts)]
         near = np.clip(table.places - first, 0, self.parts * lanes - 1)
         self._first = table_of((axis,), DataType.s32, first)
@@ -103,11 +103,11 @@ def row_of(
 ) -> Row | None:
     """The row, if elements of ``bits`` are contiguous on both sides and few registers hold the
     sources of a vector of dst."""
-    lanes = min(isa.vector_bits // bits, 1 << (axis.extent - 1).bit_length())
+    lanes = min(isa.vector_bits // bits, 1 << int(axis.extent - 1).bit_length())
     plain = all(not desc.inner_blocks and desc.strides[-1] == 1 for desc in (src, dst))
     if not plain or not permutes(isa, bits, lanes):
         return None
-    row = Row(table, axis, src.dims[-1], lanes)
+    row = Row(table, axis, int(src.dims[-1]), lanes)
     return row if row.parts <= _MOST else None
 
 
