@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dnnl.types.kinds import PropKind as PropKind
     from dnnl.types.kinds import ScratchpadMode as ScratchpadMode
     from dnnl.types.memory_desc import MemoryDesc as MemoryDesc
+    from dnnl.types.runtime_dim import RuntimeDim as RuntimeDim
     from dnnl.types.tag import FormatTag as FormatTag
     from dnnl.types.taps import Taps as Taps
 
@@ -118,6 +119,7 @@ _HOMES = {
     "PropKind": "types.kinds",
     "ScratchpadMode": "types.kinds",
     "MemoryDesc": "types.memory_desc",
+    "RuntimeDim": "types.runtime_dim",
     "FormatTag": "types.tag",
     "Taps": "types.taps",
 }

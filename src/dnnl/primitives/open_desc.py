@@ -18,7 +18,8 @@ from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.layout import Layout, order_of, round_up
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
-from dnnl.types.size import Symbols, text, typical
+from dnnl.types.runtime_dim import RuntimeDim, joined
+from dnnl.types.size import LEAST, Symbols, text, typical
 
 # Numbers that heuristics decide by where nothing is known: no multiple of anything, no two alike.
 _TYPICAL = {"n": 7, "c": 67, "i": 67, "o": 97, "d": 11, "h": 53, "w": 59, "m": 211, "k": 257}
@@ -29,13 +30,15 @@ _OTHERS = (61, 131, 101, 103, 37, 41, 43, 31, 29, 23, 19, 17)
 class Opened:
     """A description of symbols. ``sources`` says of each symbol which number of an execution it is,
     and ``numbers`` what all numbers of its tensors must be (`numbers_of`), as Python expressions of
-    the symbols s0, s1, ... and of the numbers ``n`` themselves where anything will do."""
+    the symbols s0, s1, ... and of the numbers ``n`` themselves where anything will do. ``ranges``
+    are the conditions of symbols."""
 
     symbols: Symbols
     desc: Desc
     attr: PrimitiveAttr
-    sources: tuple[int, ...]
+    sources: tuple[str, ...]
     numbers: tuple[str, ...]
+    ranges: tuple[str, ...]
 
 
 def numbers_of(descs: Sequence[MemoryDesc]) -> tuple[int, ...]:
@@ -52,7 +55,7 @@ def opened(
     """The description ``desc`` of patterns with a symbol for each size that it leaves open.
     ``given`` are the tensors of an execution: their numbers are the typical ones. Sizes of 0 and 1
     are constants."""
-    making = _Making(dimension_names(desc, patterns))
+    making = _Making(dimension_names(desc, patterns), patterns)
     made = {arg: making.tensor(arg, pattern, given[arg]) for arg, pattern in patterns.items()}
     fields: dict[str, object] = {}
     for role in desc.operation.roles:
@@ -65,7 +68,14 @@ def opened(
     post_ops = tuple(_operands(n, entry, made) for n, entry in enumerate(attr.post_ops))
     attr = attr.with_layouts(post_ops, attr.dropout)
     sized = desc.laid_out(**fields)  # type: ignore[arg-type]
-    return Opened(making.symbols, sized, attr, tuple(making.sources), tuple(making.numbers))
+    return Opened(
+        making.symbols,
+        sized,
+        attr,
+        tuple(making.sources),
+        tuple(making.numbers),
+        tuple(making.ranges),
+    )
 
 
 def _operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> PostOp:
@@ -76,11 +86,15 @@ def _operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> Pos
 class _Making:
     """The symbols of one description while its tensors are opened."""
 
-    def __init__(self, names: Mapping[int, Sequence[str]]) -> None:
+    def __init__(
+        self, names: Mapping[int, Sequence[str]], patterns: Mapping[int, MemoryDesc]
+    ) -> None:
         self.symbols = Symbols()
-        self.sources: list[int] = []
+        self.sources: list[str] = []
         self.numbers: list[str] = []
+        self.ranges: list[str] = []
         self._names = names
+        self._promises = _promises(names, patterns)
         self._sizes: dict[tuple[str, int], int] = {}
 
     def tensor(self, argument: int, pattern: MemoryDesc, given: MemoryDesc) -> MemoryDesc:
@@ -150,12 +164,32 @@ class _Making:
         if known is not None:
             self.numbers[where] = text(known)
             return known
-        size = self.symbols.size(given)
-        self.sources.append(where)
+        promise = self._promises.get(name, wanted)
+        if isinstance(promise, RuntimeDim) and promise.allows(given):
+            low, high, multiple = promise.promise
+            low = max(low, LEAST)
+            size = self.symbols.size(given, low, high, multiple)
+            self.ranges.append(f"{low}<=n[{where}]<={high}")
+        else:
+            size, multiple = self.symbols.size(given), 1
+            self.ranges.append(f"n[{where}]>={LEAST}")
+        self.sources.append(f"n[{where}]//{multiple}" if multiple > 1 else f"n[{where}]")
         self.numbers[where] = text(size)
         if name:
             self._sizes[name, given] = size
         return size
+
+
+def _promises(
+    names: Mapping[int, Sequence[str]], patterns: Mapping[int, MemoryDesc]
+) -> dict[str, int]:
+    """What is promised of sizes, by name."""
+    made: dict[str, int] = {}
+    for argument, pattern in patterns.items():
+        for name, size in zip(names[argument], pattern.dims, strict=True):
+            if size == RUNTIME_DIM:
+                made[name] = joined(made.get(name, RUNTIME_DIM), size)
+    return made
 
 
 def dimension_names(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int, tuple[str, ...]]:
@@ -198,19 +232,20 @@ def typical_tensors(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int,
     """Tensors of typical sizes for a description that leaves some open."""
     names = dimension_names(desc, patterns)
     dims: dict[int, list[int]] = {}
+    promises = _promises(names, patterns)
     for argument, pattern in patterns.items():
         dims[argument] = [
-            _typical(name) if size == RUNTIME_DIM else size
+            _typical(name, promises[name]) if size == RUNTIME_DIM else size
             for name, size in zip(names[argument], pattern.dims, strict=True)
         ]
     desc.complete_typical(dims)
     return {arg: _laid_out(patterns[arg], own) for arg, own in dims.items()}
 
 
-def _typical(name: str) -> int:
-    if name in _TYPICAL:
-        return _TYPICAL[name]
-    return _OTHERS[(ord(name[-1]) - ord("a")) % len(_OTHERS)]
+def _typical(name: str, promise: int) -> int:
+    other = _OTHERS[(ord(name[-1]) - ord("a")) % len(_OTHERS)]
+    size = _TYPICAL.get(name, other)
+    return promise.near(size) if isinstance(promise, RuntimeDim) else size
 
 
 def _laid_out(pattern: MemoryDesc, dims: Sequence[int]) -> MemoryDesc:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from dnnl.primitives import slots
 from dnnl.primitives.primitive_desc import PrimitiveDesc
-from dnnl.primitives.slots import KEPT, Arguments, Slots, check_mapping, no_memory
+from dnnl.primitives.slots import Arguments, Slots, check_mapping, no_memory
 from dnnl.primitives.variants import Execution, Variant
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.engine import Engine
@@ -82,7 +83,7 @@ class SizedSlots:
         found = made.get(key)
         if found is None:
             found = self._made_of(key)
-            if len(made) >= KEPT:  # those of sizes that may never come again
+            if len(made) >= slots.KEPT:  # those of sizes that may never come again
                 self._made = made = {}
             made[key] = found
         return found

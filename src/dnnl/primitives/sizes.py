@@ -12,6 +12,7 @@ from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import RUNTIME_DIM, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+from dnnl.types.runtime_dim import RuntimeDim
 
 
 def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
@@ -93,6 +94,11 @@ def check_match(argument: int, pattern: MemoryDesc, given: MemoryDesc) -> None:
             rule = f"{name} must be {wanted}, as in the description, and is {found}"
             raise InvalidArguments(where, str(given), rule)
     _check_numbers(f"{where}.dims", pattern.dims, given.dims)
+    for dim, (wanted, size) in enumerate(zip(pattern.dims, given.dims, strict=True)):
+        if isinstance(wanted, RuntimeDim) and not wanted.allows(size):
+            rule = f"dimension {dim} must be {wanted.rule}, as in the description"
+            near = f"the nearest size is {wanted.near(size)}"
+            raise InvalidArguments(f"{where}.dims", given.dims, rule, near)
     _check_numbers(f"{where}.padded_dims", pattern.padded_dims, given.padded_dims)
     # The stride of a dimension with one position is never used.
     strides = [

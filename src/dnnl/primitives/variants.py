@@ -21,7 +21,7 @@ from dnnl.primitives.sizes import check_rules
 from dnnl.runtime.image import Unknowns
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import LEAST, is_known, text
+from dnnl.types.size import is_known, text
 
 Execution = tuple[tuple[int, ...], tuple[int, ...], int]
 """The numbers of all symbols, the work items of each phase, and the bytes of temporary memory."""
@@ -41,13 +41,12 @@ class Variant:
         """Take over what the kernel found out about sizes while it was generated."""
         made = self._made
         names = [f"s{number}" for number in range(len(made.sources))]
-        least = [f"{name}>={LEAST}" for name in names]
         same = f"n==({''.join(f'{number},' for number in made.numbers)})"
-        conditions = " and ".join((same, *least, *unknowns.conditions))
+        conditions = " and ".join((same, *made.ranges, *unknowns.conditions))
         counts = "".join(f"{count}," for count in unknowns.counts)
         scratchpad = self.plan.scratchpad
         nbytes = str(scratchpad) if is_known(scratchpad) else text(scratchpad)
-        sources = ",".join(f"n[{source}]" for source in made.sources)
+        sources = ",".join(made.sources)
         symbols = "".join(f"{name}," for name in names)
         # Expressions of our own arithmetic, which stand in the image beside machine code.
         self._serves = eval(

@@ -14,6 +14,7 @@ from dnnl.types import layout as layouts
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.layout import Blocks, Layout
+from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import Size
 from dnnl.types.tag import MAX_NDIMS, FormatTag, block_sizes, suggest_for
 
@@ -73,15 +74,18 @@ def read_sequence(argument: str, values: Any, rule: str) -> tuple[Any, ...]:
         raise InvalidArguments(argument, values, rule) from None
 
 
+def _integer(value: Any) -> int:
+    """An integer as an int, unless it is one that only an execution knows."""
+    return value if isinstance(value, Size | RuntimeDim) else operator.index(value)
+
+
 def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, ...]:
     """Return a sequence of integers of any kind as a tuple of ints."""
     try:
         if isinstance(values, str | bytes):
             raise TypeError
         numbers: tuple[Any, ...] = tuple(values)  # type: ignore[arg-type]
-        if any(isinstance(number, Size) for number in numbers):
-            return numbers
-        return tuple(map(operator.index, numbers))
+        return tuple(map(_integer, numbers))
     except TypeError:
         raise InvalidArguments(argument, values, "expected a sequence of integers", hint) from None
 

@@ -30,6 +30,7 @@ from dnnl.types.layout_input import (
     read_integers,
     read_strides,
 )
+from dnnl.types.runtime_dim import promises_of
 from dnnl.types.size import typical
 from dnnl.types.tag import FormatTag
 
@@ -49,8 +50,9 @@ class MemoryDesc(EncodedDesc, DescText):
     ``padded_dims`` (by default ``dims`` rounded up to whole blocks) describe any blocked layout;
     a stride then leads from one outer block to the next. ``offset0`` is the distance of the
     first element from the beginning of the buffer. Dims, strides and ``offset0`` that only
-    execution knows are RUNTIME_DIM. ``compensation`` describes sums of s8 weights behind them;
-    ``compensation_desc`` is where they are. Only a reorder writes such weights.
+    execution knows are RUNTIME_DIM, or dims a `RuntimeDim`, which promises more. ``compensation``
+    describes sums of s8 weights behind them; ``compensation_desc`` is where they are. Only a
+    reorder writes such weights.
 
     Descriptors are equal if they put equal elements in equal places: the stride of a dimension
     of size 1 does not count, nor does how the layout was spelled.
@@ -108,7 +110,8 @@ class MemoryDesc(EncodedDesc, DescText):
         else:
             given = read_strides(layout, len(shape))
         first = read_int("offset0", offset0)
-        if not first and inner_blocks is _NONE and padded_dims is None and compensation is None:
+        plain = inner_blocks is _NONE and padded_dims is None and compensation is None
+        if plain and not first and not (RUNTIME_DIM in shape and promises_of(shape)):
             return _made_once(shape, dtype, given)
         return cls._made(shape, dtype, given, inner_blocks, padded_dims, first, compensation)
 
@@ -169,6 +172,8 @@ class MemoryDesc(EncodedDesc, DescText):
             pairs = zip(padded, strides, strict=True)
             meant = tuple(0 if size == 1 else stride for size, stride in pairs)
         key = (data_type, kind, dims, padded, meant, inner, offset0, compensation, encoding)
+        if RUNTIME_DIM in dims:
+            key = *key, promises_of(dims)  # type: ignore[assignment]
         put = object.__setattr__
         put(made, "dims", dims)
         put(made, "ndims", len(dims))

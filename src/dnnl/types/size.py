@@ -65,10 +65,11 @@ class Symbols:
         """The typical numbers of the symbols."""
         return tuple(atom.typical for atom in self.atoms if not atom.operation)
 
-    def size(self, typical: int, low: int = LEAST, multiple: int = 1) -> int:
-        """A new symbol, at least ``low``, times ``multiple``."""
+    def size(self, typical: int, low: int = LEAST, high: float = inf, multiple: int = 1) -> int:
+        """A new symbol times ``multiple``, in all at least ``low`` and at most ``high``."""
         least = -(-low // multiple)
-        atom = Atom(len(self.atoms), typical // multiple, least, inf)
+        most = high if high == inf else high // multiple
+        atom = Atom(len(self.atoms), typical // multiple, least, most)
         self.atoms.append(atom)
         self._places[atom.number] = len(self._places)
         return Size(self, {(atom.number,): multiple})
