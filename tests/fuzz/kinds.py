@@ -9,6 +9,7 @@ from tests.fuzz import (
     graphs,
     large,
     models,
+    open_sizes,
     primitives,
     special,
     threads,
@@ -16,7 +17,7 @@ from tests.fuzz import (
 from tests.fuzz.kind import Kind, Outcome
 from tests.fuzz.worker import Worker
 
-_HOMES = (primitives, large, calls, graphs, special, models, caches, threads, forks)
+_HOMES = (primitives, open_sizes, large, calls, graphs, special, models, caches, threads, forks)
 KINDS: dict[str, Kind] = {module.KIND.name: module.KIND for module in _HOMES}
 
 

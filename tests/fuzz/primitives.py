@@ -4,14 +4,15 @@ A case is ``ISA CACHES THREADS``, layouts that no tag spells (`tests.fuzz.layout
 arguments of ``dnnl bench``. It runs on one thread and on several, beside pages that nobody may
 touch, scratch included, and must give the same bits each time; its destinations and all gaps are
 poisoned, its sources must stay as they are. ``small`` caches make kernels share out and store small
-tensors as if they were large. No two work items may write the same byte. Cases on five threads are
-done once more by a primitive that is told no sizes before it is executed, if there is one.
+tensors as if they were large. No two work items may write the same byte. A case that leaves sizes
+open is executed on ten of them, one after the other, by the same primitive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -20,31 +21,32 @@ from dnnl import config
 from dnnl.errors import InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.language.errors import BadValue
 from dnnl.primitives import primitive
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
-from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.cases import Case, Interpreter
-from dnnl.tools.bench.creation import at_execution, create, skipped
+from dnnl.tools.bench.creation import Created, at_execution, create, skipped, with_open_sizes
 from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.execute import Executor
+from dnnl.tools.bench.open_sizes import check_open
+from dnnl.tools.bench.other_sizes import other_cases
 from dnnl.tools.bench.trial import Trial
 from dnnl.types.arg import Arg
 from tests.check import assert_gaps_untouched, assert_padding_zero, poison_gaps
 from tests.fuzz import layouts
 from tests.fuzz.kind import PASSED, Kind, Outcome, State, failed
+from tests.fuzz.open_cases import with_known_sizes, with_open_sizes_of
 from tests.fuzz.problems import cases as problems
 from tests.fuzz.taken import taken
 from tests.guard import End, guarded_scratch, near
-from tests.primitives.runtime_sizes import open_attr, open_desc
 from tests.processor import ISAS
 from tests.small_caches import small_is_large
 from tests.work_items import assert_apart
 
 _RANGE = 2.0**120
 _REASON = 60  # characters of a reason by which refusals are counted
-_OPEN = 5  # threads of cases whose sizes are left open as well
 _TOLD = 3  # threads of cases that are explained
 _MOST_BYTES = 2**28  # of the tensors of a case: several copies of each are made
 
@@ -56,15 +58,19 @@ def lines(
     *,
     laid_out: bool = False,
     large: bool = False,
+    opened: bool = False,
 ) -> str:
-    """Cases of operations of these kinds; with tensors ``laid_out`` in ways that no tag spells, as
-    some are in any case. ``large`` ones have sizes as in networks, and the caches of the machine.
+    """Cases of operations of these kinds; with tensors ``laid_out`` in ways that no tag spells, or
+    sizes ``opened``, as some are in any case. ``large`` ones have sizes as in networks, and the
+    caches of the machine.
     """
     best = ["default", *reversed(ISAS)]
     level = draw(st.sampled_from([*best[:1] * 3, *best]))
     caches = "real" if large else draw(st.sampled_from(("real", "small", "small")))
     threads = draw(st.sampled_from((2, 2, 3, 5, 7)))
     case = draw(problems(kinds, large=large))
+    if opened or draw(st.integers(0, 3)) == 3:
+        case = draw(with_open_sizes_of(case))
     if laid_out or draw(st.booleans()):
         case = taken(case)
     own = draw(layouts.drawn(case)) if laid_out or draw(st.integers(0, 3)) == 3 else ""
@@ -105,35 +111,62 @@ def _checked(case: Case, threads: int, own: str) -> Outcome:
     reason = skipped(case, kind.operation)
     if reason is not None:
         return Outcome(State.REFUSED, f"{case.driver.name}: {reason}")
-    created = layouts.applied(create(case, kind), own)
-    trial = Trial(case, created, at_execution(case, kind, created.pd))
+    created = layouts.applied(create(with_known_sizes(case), kind), own)
+    is_open = check_open(case)
+    if is_open:
+        created = with_open_sizes(case, kind, created)
+    trial = Trial(case, created, at_execution(case, kind, created))
     if sum(tensor.desc.size for tensor in trial.desc.tensors) > _MOST_BYTES:
         return Outcome(State.REFUSED, f"{case.driver.name}: tensors too large, for their padding")
     made = Primitive(created.pd)
     if threads == _TOLD and not created.desc.has_runtime_values:
         str(created.pd.info(1))
+    if is_open:
+        return _executed_on_sizes(case, kind, created, trial, made, threads)
+    outcome = _filled_and_executed(case, trial, made, threads)
+    if outcome is not PASSED or created.pd is not trial.pd:
+        return outcome
+    try:
+        assert_apart(made, _beside_pages(trial.memories, "end"))
+    except AssertionError as error:
+        return failed(f"work items share bytes: {_name(case, trial)}", str(error))
+    return outcome
+
+
+def _executed_on_sizes(
+    case: Case,
+    kind: type[Desc],
+    created: Created,
+    trial: Trial,
+    made: Primitive,
+    threads: int,
+) -> Outcome:
+    """The primitive on the sizes of the case and on others; passed cases are counted by how many
+    kernels that took."""
+    outcome = _filled_and_executed(case, trial, made, threads, " open")
+    for other, sized in other_cases(case, kind, created):
+        if outcome.state is State.FAILED:
+            break
+        trial = Trial(other, sized, at_execution(other, kind, sized))
+        outcome = _filled_and_executed(other, trial, made, threads, " open")
+    if outcome.state is not State.PASSED:
+        return replace(outcome, detail=f"{trial.case.problem.text}: {outcome.detail}")
+    kernels = len(made.pd.variants.every) if made.pd.variants is not None else 1
+    return Outcome(State.PASSED, f"{case.driver.name}: {kernels} kernels for open sizes")
+
+
+def _filled_and_executed(
+    case: Case, trial: Trial, made: Primitive, threads: int, how: str = ""
+) -> Outcome:
     trial.fill(bitwise=False)
     trial.place()
     given = dict(trial.memories)
     for memory in given.values():
         for part in memory.parts:
             poison_gaps(part)
-    outcome = _executed(case, trial, made, given, threads)
-    if outcome is not PASSED or created.pd is not trial.pd:
-        return outcome
-    try:
-        assert_apart(made, _beside_pages(given, "end"))
-    except AssertionError as error:
-        return failed(f"work items share bytes: {_name(case, trial)}", str(error))
-    every = trial.desc.operation.implementations
-    if threads != _OPEN or not any(impl.runtime for impl in every) or trial.desc.has_runtime_values:
-        return outcome
-    try:
-        desc, attr = open_desc(trial.desc), open_attr(trial.pd.attr)
-        made = Primitive(PrimitiveDesc(desc, trial.pd.engine, attr))
-    except Unimplemented:
-        return outcome
-    return _executed(case, trial, made, given, threads, " open")
+    outcome = _executed(case, trial, made, given, threads, how)
+    trial.memories = given
+    return outcome
 
 
 def _executed(

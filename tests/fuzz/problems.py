@@ -41,6 +41,8 @@ _LEFT_ALONE = {
     "cross-engine",
     # Parts of the problem.
     "encoding", "grouped",
+    # Drawn for whole cases (`tests.fuzz.open_cases`).
+    "open", "sizes",
 }  # fmt: skip
 
 

@@ -243,7 +243,8 @@ def test_calls_are_right_before_they_are_changed(name: str) -> None:
 
 WITHIN = {
     "prim.execute_at",  # which checks nothing
-    *("md.token", "pd.engine_of", "pd.with_sizes", "attr.with_layouts", "attr.with_post_ops"),
+    *("md.token", "md.undecided", "pd.engine_of", "pd.with_scratchpad", "pd.with_sizes"),
+    *("MemoryDesc.of_layout", "attr.with_layouts", "attr.with_post_ops"),
     *(
         f"engine.{name}"
         for name in ("allocate", "copy", "load", "make_queue", "read", "sized", "write")

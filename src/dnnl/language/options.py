@@ -29,6 +29,8 @@ from dnnl.language.values import (
     letters,
     matching,
     one_of,
+    open_dims,
+    positive,
     several,
     text,
 )
@@ -350,6 +352,8 @@ ATTRIBUTES = (
     Option("attr-rounding-mode", "dst:environment", attr.rounding_modes),
     Option("ctx-init", "", _threads),
     Option("ctx-exe", "", _threads),
+    Option("open", "none", open_dims),
+    Option("sizes", "1", positive),
 )
 
 DIR = Option("dir", "FWD_D", direction, _direction)

@@ -63,6 +63,12 @@ class Named(Text):
         return named
 
 
+class OpenDims(Text):
+    """The dims that only an execution knows; ``mask`` has a bit for each, and is -1 for all."""
+
+    mask: int
+
+
 class Number(float):
     """A float that prints as it does in a case."""
 
@@ -133,6 +139,32 @@ def data_type(value: str) -> DataType:
     if value not in TYPES:
         raise ValueError(f"expected one of {', '.join(TYPES)}")
     return DataType[value]
+
+
+_OPEN_DIMS = {"none": 0, "batch": 1, "channels": 2, "spatial": ~3, "all": -1}
+
+
+def open_dims(value: str) -> OpenDims:
+    """Names of dims joined by ``+``, or a mask: batch is the first one, channels are the second."""
+    dims = OpenDims(value)
+    if value.isdigit():
+        dims.mask = integer(value)
+        return dims
+    dims.mask = 0
+    for name in value.split("+"):
+        if name not in _OPEN_DIMS:
+            known = ", ".join(_OPEN_DIMS)
+            raise ValueError(f"expected a mask of dims, or {known}, several joined by +")
+        dims.mask |= _OPEN_DIMS[name]
+    return dims
+
+
+def positive(value: str) -> int:
+    """A whole number of at least 1."""
+    found = integer(value)
+    if found < 1:
+        raise ValueError("expected a number of at least 1")
+    return found
 
 
 def one_of(*names: str) -> Parser:

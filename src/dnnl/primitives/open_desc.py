@@ -197,13 +197,18 @@ def dimension_names(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int,
     size."""
     weights = next((r for r in desc.operation.roles if r.argument == Arg.WEIGHTS), None)
     channels = weights is not None and "oi" in weights.letters
-    grouped = channels and desc.quantized(Arg.WEIGHTS).ndims > desc.outputs[0].desc.ndims
+    grouped = channels and _is_grouped(patterns)
     names: dict[int, tuple[str, ...]] = {}
     for argument, pattern in patterns.items():
         if argument >= Arg.post_op(0):
             names[argument] = names[desc.outputs[0].argument]
             continue
-        own = list(_spelled(desc.operation.role(argument).letters, pattern.ndims))
+        role = next((r for r in desc.operation.roles if r.covers(argument)), None)
+        if role is None:  # the second convolution of a chain
+            names[argument] = tuple(f"{argument}{chr(97 + dim)}" for dim in range(pattern.ndims))
+            continue
+        letters = role.letters
+        own = list(dimension_letters(letters.replace("[g]", "g" if grouped else ""), pattern.ndims))
         if channels and argument % GRADIENT in (Arg.SRC, Arg.DST):
             letter = "i" if argument % GRADIENT == Arg.SRC else "o"
             own[1] = f"g{letter}" if grouped else letter
@@ -211,21 +216,22 @@ def dimension_names(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int,
     return names
 
 
-def _spelled(letters: str, ndims: int) -> Iterator[str]:
+def _is_grouped(patterns: Mapping[int, MemoryDesc]) -> bool:
+    """Whether weights have a dimension more than what they are applied to."""
+    ndims = {argument % GRADIENT: desc.ndims for argument, desc in patterns.items()}
+    return ndims[Arg.WEIGHTS] > max(ndims.get(Arg.SRC, 0), ndims.get(Arg.DST, 0))
+
+
+def dimension_letters(letters: str, ndims: int) -> Iterator[str]:
     """The letters of the dimensions of a tensor (`Role.letters`)."""
-    grouped, letters = letters.startswith("[g]"), letters.replace("[g]", "")
     known = letters.replace("*", "")
-    space = 3 if "nc*" in letters or "oi*" in letters else ndims
-    if grouped and ndims > len(known) + 3 - (3 - min(3, ndims - len(known))):
-        known = known if ndims - len(known) <= 3 else f"g{known}"
     missing = ndims - len(known)
     if letters.startswith("*"):
         yield from (chr(ord("a") + n) for n in range(missing))
         yield from known
     else:
         yield from known
-        others = "dhw"[3 - missing :] if space == 3 and missing <= 3 else "abcdefghijkl"[:missing]
-        yield from others
+        yield from "dhw"[3 - missing :]
 
 
 def typical_tensors(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int, MemoryDesc]:
@@ -239,7 +245,7 @@ def typical_tensors(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int,
             for name, size in zip(names[argument], pattern.dims, strict=True)
         ]
     desc.complete_typical(dims)
-    return {arg: _laid_out(patterns[arg], own) for arg, own in dims.items()}
+    return {arg: laid_out(patterns[arg], own) for arg, own in dims.items()}
 
 
 def _typical(name: str, promise: int) -> int:
@@ -248,7 +254,7 @@ def _typical(name: str, promise: int) -> int:
     return promise.near(size) if isinstance(promise, RuntimeDim) else size
 
 
-def _laid_out(pattern: MemoryDesc, dims: Sequence[int]) -> MemoryDesc:
+def laid_out(pattern: MemoryDesc, dims: Sequence[int]) -> MemoryDesc:
     """A tensor of ``dims`` that matches a pattern, without gaps where strides are open."""
     if not pattern.has_runtime_values:
         return pattern

@@ -87,6 +87,10 @@ class Role:
         """Whether the layout may be left ``any``."""
         return self.chosen or bool(self.like)
 
+    def covers(self, argument: int) -> bool:
+        """Whether an argument is one of the tensors."""
+        return argument == self.argument or (self.many and argument > self.argument)
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -152,11 +156,7 @@ class Operation:
 
     def role(self, argument: int) -> Role:
         """The role of the argument of one of the tensors."""
-        return next(
-            role
-            for role in self.roles
-            if role.argument == argument or (role.many and argument > role.argument)
-        )
+        return next(role for role in self.roles if role.covers(argument))
 
     def lacks(self, prop_kind: PropKind) -> Unimplemented:
         """The error for a propagation that no implementation does."""

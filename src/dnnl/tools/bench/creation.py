@@ -9,14 +9,13 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.language.case import INVALID, NOT_SUPPORTED, CaseValues
 from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import laid_out_as
 from dnnl.primitives.operation import Operation
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.open_sizes import check_open, open_desc, open_operands, sizes_of
 from dnnl.tools.bench.quantization import make_attr
 from dnnl.tools.engines import named
-from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -24,12 +23,14 @@ from dnnl.types.memory_desc import MemoryDesc
 
 class Created(NamedTuple):
     """The operation and the attribute as they were asked for, what was made of them, and the
-    forward operation that a backward one belongs to."""
+    forward operation that a backward one belongs to. ``known`` is the same for the sizes of the
+    case, where the description leaves some open."""
 
     desc: Desc
     attr: PrimitiveAttr
     pd: PrimitiveDesc
     forward: Desc | None
+    known: PrimitiveDesc | None = None
 
 
 def create(case: Case, kind: type[Desc], engine: Engine | None = None) -> Created:
@@ -46,7 +47,19 @@ def create(case: Case, kind: type[Desc], engine: Engine | None = None) -> Create
         forward = describe(case, kind, PropKind.forward_training)
         hint = PrimitiveDesc(forward, own)
     pd = PrimitiveDesc(desc, own, attr, hint, src_engine=source)
-    return Created(desc, attr, pd, forward)
+    created = Created(desc, attr, pd, forward)
+    return with_open_sizes(case, kind, created) if check_open(case) else created
+
+
+def with_open_sizes(case: Case, kind: type[Desc], created: Created) -> Created:
+    """What was created for the sizes of a case, with those open that the case says."""
+    known = created.pd
+    desc = open_desc(case, created.desc, known.desc)
+    attr = make_attr(case, kind.operation, desc)
+    post_ops = open_operands(case, known.desc, known.attr.post_ops)
+    attr = attr.with_layouts(post_ops, attr.dropout)
+    pd = PrimitiveDesc(desc, known.dst_engine, attr, src_engine=known.src_engine)
+    return Created(desc, attr, pd, created.forward, known)
 
 
 def describe(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = None) -> Desc:
@@ -76,26 +89,16 @@ def _stated(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = Non
     return kind.made(**fields)
 
 
-def at_execution(case: Case, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDesc:
+def at_execution(case: Case, kind: type[Desc], created: Created) -> PrimitiveDesc:
     """The description with the sizes that only an execution knows, which the case has."""
+    pd = created.pd
     if not any(tensor.desc.has_runtime_values for tensor in pd.desc.tensors):
         return pd
+    if created.known is not None:
+        return pd.with_sizes(dict(sizes_of(pd, created.known.desc, created.known.attr.post_ops)))
     stated = _stated(case, kind)
-    given = {
-        argument: desc
-        for argument in pd.patterns
-        if not (desc := stated.desc_of(argument)).is_zero
-        and pd.arg_desc(argument).has_runtime_values
-    }
     attr = make_attr(case, kind.operation, stated)
-    for number, entry in enumerate(attr.post_ops):
-        for operand, desc in entry.operands:
-            argument = Arg.post_op(number) | operand
-            if argument in pd.patterns:
-                given[argument] = (
-                    laid_out_as(desc, ()) if desc.format_kind is FormatKind.any else desc
-                )
-    return pd.with_sizes(given)
+    return pd.with_sizes(dict(sizes_of(pd, stated, attr.post_ops)))
 
 
 def skipped(case: Case, operation: Operation) -> str | None:

@@ -20,8 +20,9 @@ from dnnl.runtime.storage import physical_memory
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.comparison import check_peers, measure_peers
-from dnnl.tools.bench.creation import at_execution, create, skipped
+from dnnl.tools.bench.creation import Created, at_execution, create, skipped
 from dnnl.tools.bench.drivers import description
+from dnnl.tools.bench.other_sizes import other_cases
 from dnnl.tools.bench.peers.base import Peer
 from dnnl.tools.bench.peers.onednn import OneDnn
 from dnnl.tools.bench.peers.onednn_builds import OpenMp
@@ -84,7 +85,7 @@ class Executor:
             pd_ms = (perf_counter() - started) * 1e3
         if not fits:
             return Result(State.SKIPPED, "Skip-impl option hit")
-        sized = at_execution(case, kind, pd)
+        sized = at_execution(case, kind, created)
         if _bytes(sized) > _SHARE * physical_memory():
             return Result(State.SKIPPED, "Not enough RAM")
         with self._phase("create_prim"):
@@ -95,6 +96,8 @@ class Executor:
             return Result(State.FAILED, impl=pd.impl_info)
         trial = Trial(case, created, sized)
         result = self._use(case, trial, primitive)
+        if case.settings.mode == "C" and not result.state.bad:
+            self._use_again(case, kind, created, primitive, result)
         result.impl = pd.impl_info
         outputs = sum(tensor.desc.size for tensor in trial.pd.written)
         inputs = sum(t.desc.size for t in trial.desc.tensors if not t.output)
@@ -125,6 +128,26 @@ class Executor:
             primitive.execute(stream, trial.memories)
             stream.wait()
         return self._check(trial, stream) if mode == "C" else Result(State.EXECUTED)
+
+    def _use_again(
+        self, case: Case, kind: type[Desc], created: Created, primitive: Primitive, result: Result
+    ) -> None:
+        """Execute the same primitive on other sizes, and note in ``result`` what came of it."""
+        count = 1
+        for other, sized in other_cases(case, kind, created):
+            found = self._use(
+                other, Trial(other, sized, at_execution(other, kind, sized)), primitive
+            )
+            count += 1
+            result.total += found.total
+            if found.state.bad:
+                result.state, result.errors = found.state, found.errors
+                line = f"size {count} of {case['sizes']}, {other.problem.text}:"
+                result.lines = (line, *found.lines)
+                return
+        if count > 1:
+            kernels = len(primitive.pd.variants.every) if primitive.pd.variants else 1
+            result.lines = (*result.lines, f"{count} sizes, {kernels} kernels")
 
     def _check(self, trial: Trial, stream: Stream) -> Result:
         with self._phase("compute_ref"):
