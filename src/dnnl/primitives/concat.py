@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -32,6 +32,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import surely_divides, typical
 
 
 @dataclass(frozen=True, init=False)
@@ -72,6 +73,18 @@ class ConcatDesc(Desc):
         why = f"the sources side by side along axis {axis}"
         check_dims("dst_desc", self.dst_desc, _joined(self.src_descs, axis), why)
 
+    def size_name(self, argument: int, dim: int, letter: str) -> str:
+        """Along the axis each tensor has a size of its own."""
+        return f"{argument}{letter}" if dim == self.axis else letter
+
+    def derived_size(
+        self, argument: int, dim: int, dims: Mapping[int, Sequence[int]]
+    ) -> int | None:
+        """That of dst is the sum of those of the sources."""
+        if argument != Arg.DST or dim != self.axis:
+            return None
+        return sum(dims[Arg.MULTIPLE_SRC + n][dim] for n in range(len(self.src_descs)))
+
     @property
     def problem(self) -> str:
         """The dims of the sources."""
@@ -96,10 +109,10 @@ def _choose_layout(desc: ConcatDesc) -> MemoryDesc:
         layout = dense_like(desc.dst_desc, source)
         weights[layout] = weights.get(layout, 0) + source.nelems()
     starts = list(accumulate(source.dims[desc.axis] for source in desc.src_descs))[:-1]
-    ordered = sorted(weights, key=lambda layout: -weights[layout])
+    ordered = sorted(weights, key=lambda layout: -typical(weights[layout]))
     for layout in ordered:
         block = (1, *block_boundaries(layout, desc.axis))[-1]
-        if all(start % block == 0 for start in starts):
+        if all(surely_divides(block, start) for start in starts):
             return layout
     return _unblocked(ordered[0])
 

@@ -7,7 +7,7 @@ all descriptions of a kind stands in the operation's record (`dnnl.primitives.op
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -17,7 +17,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.primitives.implementation import Implementation, laid_out_as
 from dnnl.primitives.operation import Operation, Role
 from dnnl.types.arg import GRADIENT, Arg, name_of
-from dnnl.types.kinds import FormatKind, PropKind, coerce
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
@@ -97,6 +97,22 @@ class Desc:
     @abstractmethod
     def check(self) -> None:
         """Raise unless tensors and parameters agree; each has been read by itself."""
+
+    def size_name(self, argument: int, dim: int, letter: str) -> str:
+        """The name of a dimension of a tensor of the record, whose role gives it a ``letter``.
+        Where only the execution knows sizes, those of one name are expected to be equal."""
+        return letter
+
+    def size_promise(self, argument: int, dim: int) -> int:
+        """What is known of the size of a dimension of a tensor that only the execution knows."""
+        return RUNTIME_DIM
+
+    def derived_size(
+        self, argument: int, dim: int, dims: Mapping[int, Sequence[int]]
+    ) -> int | None:
+        """The size of a dimension of a tensor, if it follows from the ``dims`` of those before it,
+        by argument."""
+        return None
 
     def complete_typical(self, dims: dict[int, list[int]]) -> None:
         """Make the dims of typical tensors, by argument, agree where one size follows from

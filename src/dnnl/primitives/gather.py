@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -60,6 +60,20 @@ class GatherDesc(Desc):
             raise InvalidArguments("src_desc", src, rule)
         rule = "the dims of src with one slice an index, or those of indices of elements"
         check_dims("dst_desc", self.dst_desc, gathered(src, indices, self.axis), rule)
+
+    def size_name(self, argument: int, dim: int, letter: str) -> str:
+        """Indices are as many as they are. Those of elements leave parts of src out."""
+        slices = self.indices_desc.ndims == 1
+        apart = argument == (Arg.SRC_1 if slices else Arg.SRC) or dim == self.axis
+        return f"{argument}{letter}" if apart else letter
+
+    def derived_size(
+        self, argument: int, dim: int, dims: Mapping[int, Sequence[int]]
+    ) -> int | None:
+        """Those of dst are those of src and the indices."""
+        if argument != Arg.DST:
+            return None
+        return gathered(dims[Arg.SRC], dims[Arg.SRC_1], self.axis)[dim]
 
     @property
     def problem(self) -> str:

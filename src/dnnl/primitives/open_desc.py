@@ -55,7 +55,7 @@ def opened(
     """The description ``desc`` of patterns with a symbol for each size that it leaves open.
     ``given`` are the tensors of an execution: their numbers are the typical ones. Sizes of 0 and 1
     are constants."""
-    making = _Making(dimension_names(desc, patterns), patterns)
+    making = _Making(desc, patterns)
     made = {arg: making.tensor(arg, pattern, given[arg]) for arg, pattern in patterns.items()}
     fields: dict[str, object] = {}
     for role in desc.operation.roles:
@@ -86,15 +86,14 @@ def _operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> Pos
 class _Making:
     """The symbols of one description while its tensors are opened."""
 
-    def __init__(
-        self, names: Mapping[int, Sequence[str]], patterns: Mapping[int, MemoryDesc]
-    ) -> None:
+    def __init__(self, desc: Desc, patterns: Mapping[int, MemoryDesc]) -> None:
         self.symbols = Symbols()
         self.sources: list[str] = []
         self.numbers: list[str] = []
         self.ranges: list[str] = []
-        self._names = names
-        self._promises = _promises(names, patterns)
+        self._desc, self._names = desc, dimension_names(desc, patterns)
+        self._promises = _promises(desc, self._names, patterns)
+        self._dims: dict[int, Sequence[int]] = {}
         self._sizes: dict[tuple[str, int], int] = {}
 
     def tensor(self, argument: int, pattern: MemoryDesc, given: MemoryDesc) -> MemoryDesc:
@@ -102,19 +101,27 @@ class _Making:
         self._begin, ndims = len(self.numbers), given.ndims
         if not pattern.has_runtime_values:
             self.numbers += map(str, pattern.layout_numbers)
+            self._dims[argument] = given.dims
             return given
         places = range(self._begin, self._begin + 3 * ndims + 1)
         self.numbers += (f"n[{place}]" for place in places)
-        names = self._names[argument]
         dims = [
-            self._number(dim, own, pattern.dims[dim], names[dim])
-            for dim, own in enumerate(given.dims)
+            self._dim(argument, dim, own, pattern.dims[dim]) for dim, own in enumerate(given.dims)
         ]
+        self._dims[argument] = dims
         padded = self._padded(dims, pattern, given)
         strides = self._strides(padded, pattern, given)
         offset = self._number(3 * ndims, given.offset0, pattern.offset0)
         layout = Layout(tuple(dims), padded, strides, given.inner_blocks, offset)
         return MemoryDesc.of_layout(given, layout)
+
+    def _dim(self, argument: int, dim: int, given: int, wanted: int) -> int:
+        name = self._names[argument][dim]
+        derived = self._desc.derived_size(argument, dim, self._dims)
+        if derived is None or not self._fits(dim, derived, given):
+            return self._number(dim, given, wanted, name)
+        self._sizes[name, given] = derived
+        return derived
 
     def _padded(
         self, dims: Sequence[int], pattern: MemoryDesc, given: MemoryDesc
@@ -181,14 +188,15 @@ class _Making:
 
 
 def _promises(
-    names: Mapping[int, Sequence[str]], patterns: Mapping[int, MemoryDesc]
+    desc: Desc, names: Mapping[int, Sequence[str]], patterns: Mapping[int, MemoryDesc]
 ) -> dict[str, int]:
     """What is promised of sizes, by name."""
     made: dict[str, int] = {}
     for argument, pattern in patterns.items():
-        for name, size in zip(names[argument], pattern.dims, strict=True):
+        for dim, (name, size) in enumerate(zip(names[argument], pattern.dims, strict=True)):
             if size == RUNTIME_DIM:
-                made[name] = joined(made.get(name, RUNTIME_DIM), size)
+                known = joined(made.get(name, RUNTIME_DIM), desc.size_promise(argument, dim))
+                made[name] = joined(known, size)
     return made
 
 
@@ -212,7 +220,8 @@ def dimension_names(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int,
         if channels and argument % GRADIENT in (Arg.SRC, Arg.DST):
             letter = "i" if argument % GRADIENT == Arg.SRC else "o"
             own[1] = f"g{letter}" if grouped else letter
-        names[argument] = tuple(own)
+        named = (desc.size_name(argument, dim, letter) for dim, letter in enumerate(own))
+        names[argument] = tuple(named)
     return names
 
 
@@ -238,11 +247,17 @@ def typical_tensors(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int,
     """Tensors of typical sizes for a description that leaves some open."""
     names = dimension_names(desc, patterns)
     dims: dict[int, list[int]] = {}
-    promises = _promises(names, patterns)
+    promises = _promises(desc, names, patterns)
+
+    def typical_size(argument: int, dim: int) -> int:
+        name = names[argument][dim]
+        derived = desc.derived_size(argument, dim, dims)
+        return _typical(name, promises[name]) if derived is None else derived
+
     for argument, pattern in patterns.items():
         dims[argument] = [
-            _typical(name, promises[name]) if size == RUNTIME_DIM else size
-            for name, size in zip(names[argument], pattern.dims, strict=True)
+            typical_size(argument, dim) if size == RUNTIME_DIM else size
+            for dim, size in enumerate(pattern.dims)
         ]
     desc.complete_typical(dims)
     return {arg: laid_out(patterns[arg], own) for arg, own in dims.items()}

@@ -25,6 +25,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, PropKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.runtime_dim import RuntimeDim
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,10 @@ class ShuffleDesc(Desc):
             rule = f"must divide the {extent} elements along axis {self.axis}"
             largest = max(n for n in range(1, self.group_size) if extent % n == 0)
             raise InvalidArguments("group_size", self.group_size, rule, f"try {largest}")
+
+    def size_promise(self, argument: int, dim: int) -> int:
+        """The axis has whole groups."""
+        return RuntimeDim(multiple=self.group_size) if dim == self.axis else RUNTIME_DIM
 
     @property
     def problem(self) -> str:

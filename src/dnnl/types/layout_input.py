@@ -95,9 +95,10 @@ def read_dims(dims: object, argument: str = "dims") -> tuple[int, ...]:
     shape = read_integers(argument, dims, "for example (2, 3)")
     if len(shape) > MAX_NDIMS:
         raise InvalidArguments(argument, shape, f"at most {MAX_NDIMS} dimensions")
-    if shape and min(shape) < 0 and any(size < 0 and size != RUNTIME_DIM for size in shape):
-        rule = "a dimension is 0 or more"
-        raise InvalidArguments(argument, shape, rule, "RUNTIME_DIM is known at execution only")
+    for size in shape:
+        if size < 0 and size != RUNTIME_DIM:
+            rule = "a dimension is 0 or more"
+            raise InvalidArguments(argument, shape, rule, "RUNTIME_DIM is known at execution only")
     return shape
 
 

@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from dnnl.codegen.conversion import nibbles
 from dnnl.codegen.conversion.convert import Conversion, storage
-from dnnl.codegen.ir import interleave, registers, vector
+from dnnl.codegen.ir import interleave, plan_numbers, registers, vector
 from dnnl.codegen.ir.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.memory.access import Access, Bound, Env, Number, Operand
 from dnnl.codegen.memory.address import Affine, Axis, emit_offset
@@ -151,8 +151,8 @@ class Place:
         kind = I64 if alone else vector.vector_type(I64, self.kind.count)
         if number.type != kind:
             number = b.sext(number, kind)
-        zero, last = constant_like(number, 0), constant_like(number, extent - 1)
-        from_end = b.add(number, constant_like(number, extent))
+        zero, last = (plan_numbers.like(self.e, number, n) for n in (0, extent - 1))
+        from_end = b.add(number, plan_numbers.like(self.e, number, extent))
         number = b.select(b.icmp_signed("<", number, zero), from_end, number)
         number = b.select(b.icmp_signed("<", number, zero), zero, number)
         return b.select(b.icmp_signed(">", number, last), last, number)
@@ -339,6 +339,11 @@ class Place:
 
     def _within(self, slack: ir.Value, step: int, first: int) -> vector.Mask:
         """The lanes for which ``step * (first + lane) <= slack``."""
+        if not is_known(step):
+            kind = vector.vector_type(I64, self._lanes)
+            first_step = plan_numbers.splat(self.e, kind, step * first)
+            steps = self.e.b.add(first_step, plan_numbers.multiples(self.e, kind, step))
+            return self.e.b.icmp_signed("<=", steps, vector.splat(self.e, slack, self._lanes))
         if isinstance(slack, ir.Constant):
             limit = slack.constant
             return vector.known_lanes([step * (first + n) <= limit for n in range(self._lanes)])
@@ -384,13 +389,12 @@ class Place:
         apart = self._apart(form)
         start = vector.splat(self.e, self._start(form.without(*apart)), self._lanes)
         for axis in apart:
-            steps = vector.splat_constant(kind, form.stride(axis))
+            steps = plan_numbers.splat(self.e, kind, form.stride(axis))
             start = self.e.b.add(start, self.e.b.mul(self._env[axis], steps))
         stride = form.stride(self._lane) if self._lane is not None else 0
         if stride == 0:
             return start
-        steps = ir.Constant(kind, [stride * lane for lane in range(self._lanes)])
-        return self.e.b.add(start, steps)
+        return self.e.b.add(start, plan_numbers.multiples(self.e, kind, stride))
 
     def _lane_stride(self, access: Access) -> int | None:
         if access.offset is None or self._apart(access.offset):
@@ -457,7 +461,7 @@ class Place:
             return None
         dim, size = blocks[-1]
         form = access.index[dim]
-        if form.stride(lane) != 1 or form.const % lanes == 0:
+        if form.stride(lane) != 1 or not is_known(form.const) or form.const % lanes == 0:
             return None
         others = (other for number, other in enumerate(access.index) if number != dim)
         if any(other.stride(lane) for other in others) or any(map(self._apart, access.index)):
@@ -489,10 +493,3 @@ class Place:
 
 def _is_vector(value: ir.Value | None) -> bool:
     return value is not None and isinstance(value.type, ir.VectorType)
-
-
-def constant_like(value: ir.Value, number: int) -> ir.Constant:
-    """``number`` as a scalar, or as a vector like ``value``."""
-    if isinstance(value.type, ir.VectorType):
-        return vector.splat_constant(value.type, number)
-    return i64(number)

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from dnnl.codegen.memory.access import Bound
 from dnnl.codegen.memory.address import Axis
-from dnnl.types.size import Size, larger, smaller, surely_equal
+from dnnl.types.size import Size, larger, smaller, surely_equal, typical
 
 # Limit of the code size. The body is emitted for each combination of ranges, twice if bounds are
 # tested; masks and bounds make it longer.
@@ -58,7 +58,7 @@ def cut(
     assigned: dict[Axis, list[Bound]] = {}
     tested, masked = [], False
     for bound in sorted(bounds, key=lambda bound: not _differs(bound, lane)):
-        axis = max(axes, key=bound.form.stride, default=None)
+        axis = max(axes, key=lambda axis: typical(bound.form.stride(axis)), default=None)
         if axis is not None and bound.form.stride(axis) > 0:
             assigned.setdefault(axis, []).append(bound)
         elif any(bound.form.stride(axis) for axis in axes):

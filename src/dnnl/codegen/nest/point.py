@@ -10,13 +10,12 @@ from math import prod
 from llvmlite import ir
 
 from dnnl.codegen.conversion.convert import storage
-from dnnl.codegen.ir import vector
+from dnnl.codegen.ir import plan_numbers, vector
 from dnnl.codegen.ir.builder import I32, Values, i64
 from dnnl.codegen.ir.horizontal import reduce_lanes
 from dnnl.codegen.memory.access import Bound, Env, Number, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.deferred_store import DeferredStores
-from dnnl.codegen.memory.place import constant_like
 from dnnl.codegen.nest.fold_loop import ACCUMULATORS, Folding, FoldLoop, Merge, Step, added
 from dnnl.codegen.nest.predicates import PredicatedPlace, Site, Span
 from dnnl.types.size import (
@@ -201,7 +200,7 @@ class Point(PredicatedPlace):
         for axis, value in indices.items():
             rest, pieces = value, self._site.plan.space.indirect[axis].strides
             for piece, step in sorted(pieces.items(), key=lambda pair: -pair[1]):
-                size = constant_like(rest, step)
+                size = plan_numbers.like(self.e, rest, step)
                 env[piece] = rest if step == 1 else self.e.b.udiv(rest, size)
                 rest = rest if step == 1 else self.e.b.urem(rest, size)
         return self._with(env)

@@ -272,7 +272,8 @@ def in_pieces(name: str, extent: int, boundaries: Collection[int]) -> Affine:
     the largest. Each size divides the next."""
     pieces = ZERO
     step = 1
-    for number, size in enumerate(sorted(s for s in boundaries if 1 < s < extent)):
+    inner = sorted(s for s in boundaries if s > 1 and not surely_at_most(extent, s))
+    for number, size in enumerate(inner):
         pieces = pieces + Affine.of(Axis(size // step, f"{name}{number}"), step)
         step = size
     outer = -(-extent // step)

@@ -13,6 +13,7 @@ from dnnl.codegen.memory.access import Access, Bound, Env, Operand
 from dnnl.codegen.nest.point import Body, Point
 from dnnl.codegen.nest.predicates import Site
 from dnnl.codegen.nest.vectorize import Squares
+from dnnl.types.size import typical
 
 Known = dict[Bound, bool]
 
@@ -85,7 +86,7 @@ class SquareWriter:
             return
         step = self._prefetch_distance(self._dst) if self._site.reads_dst else self._next_in_row()
         if step:
-            point.prefetch(self._dst.operand, i64(step))
+            point.prefetch(self._dst.operand, self.e.number(step))
 
     def _next_in_row(self) -> int:
         """The distance in elements to the next vector of the same row of dst; 0 if it need not be
@@ -95,14 +96,14 @@ class SquareWriter:
         if self._site.streamed or dst.offset is None or loop is None:
             return 0
         near = self._plan.space.step_bytes(dst, self._squares.tile) < 2 * LINE
-        if near or dst.operand.desc.size <= self.e.isa.caches.near:
+        if near or typical(dst.operand.desc.size) <= self.e.isa.caches.near:
             return 0
         return dst.offset.stride(loop)
 
     def _prefetch_distance(self, access: Access) -> int:
         """The distance in elements at which an operand is prefetched; 0 if it is not."""
-        axis, small = self._plan.prefetch_axis, access.operand.desc.size <= self.e.isa.caches.near
-        if axis is None or access.offset is None or small:
+        axis, size = self._plan.prefetch_axis, typical(access.operand.desc.size)
+        if axis is None or access.offset is None or size <= self.e.isa.caches.near:
             return 0
         return access.offset.stride(axis)
 
@@ -116,13 +117,13 @@ class SquareWriter:
         lane, lanes = plan.vectors.lane, plan.vectors.lanes
         assert access.offset is not None
         assert lane is not None
-        period, further = 1, i64(step)
+        period, further = 1, self.e.number(step)
         if squares.along is plan.prefetch_axis and step and not plan.space.lines:
             length = squares.columns * access.operand.desc.data_type.bits // 8
             period = max(1, min(lanes, LINE // length))
             _, phase = self.e.divmod(env[squares.along], period)
             further = self.e.mul(phase, access.offset.stride(lane))
-            further = self.e.add(further, i64(step * period))
+            further = self.e.add(further, self.e.number(step * period))
         for row in range(0, lanes if step else 0, period):
             here = {**env, lane: i64(row), squares.pieces: i64(squares.pieces.extent - 1)}
             point = Point(

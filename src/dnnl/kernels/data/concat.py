@@ -17,6 +17,7 @@ from dnnl.codegen.nest.point import Point
 from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.types import WHOLE_BYTES, core_of, refuse_types
 from dnnl.types.arg import Arg
+from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpSum
 
@@ -89,17 +90,18 @@ def _parts(conf: ConcatConf) -> Iterator[_Part]:
         after = place + src.dims[axis]
         first = place // block
         shift = place - first * block
+        shift = shift if shift else 0  # where only an execution knows, whole blocks have own code
         last = number == sources[-1][0]
         extent = after - first * block
         padded = dst.padded_dims[axis] - first * block if last else -(-extent // block) * block
-        region = MemoryDesc(
+        layout = Layout(
             _replaced(dst.dims, axis, extent),
-            dst.data_type,
+            _replaced(dst.padded_dims, axis, padded),
             dst.strides,
-            inner_blocks=dst.inner_blocks,
-            padded_dims=_replaced(dst.padded_dims, axis, padded),
-            offset0=dst.offset0 + first * dst.strides[axis],
+            dst.inner_blocks,
+            dst.offset0 + first * dst.strides[axis],
         )
+        region = MemoryDesc.of_layout(dst, layout)
         yield _Part(number, src, place, region, shift, padded if last else extent)
         place = after
 

@@ -18,6 +18,7 @@ from dnnl.codegen.nest.space import divide_each_other, in_pieces
 from dnnl.kernels.shared.types import WHOLE_BYTES, core_of, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known, larger, surely_divides, surely_equal, typical
 
 # The most rows that are interleaved in dst and stored together.
 _MOST_INTERLEAVED = 6
@@ -44,7 +45,8 @@ class ShuffleConf:
     @property
     def interleaved(self) -> bool:
         """Whether a few rows of src are interleaved in a dst that is contiguous along them."""
-        few, dst = 1 < self.rows <= min(_MOST_INTERLEAVED, self.columns), self.dst
+        dst, most = self.dst, min(_MOST_INTERLEAVED, typical(self.columns))
+        few = is_known(self.rows) and 1 < self.rows <= most
         plain = not dst.inner_blocks and dst.padded_dims == dst.dims
         return few and plain and dst.strides[self.axis] == 1
 
@@ -66,7 +68,7 @@ def configure(
     rows, columns = src.dims[axis] // group_size, group_size
     if not forward:
         rows, columns = columns, rows
-    if columns == 1:  # the identity, as with a single row
+    if surely_equal(columns, 1):  # the identity, as with a single row
         rows, columns = columns, rows
     return ShuffleConf(rows, columns, axis, src, dst, attributes, forward)
 
@@ -147,8 +149,8 @@ def _walk(conf: ShuffleConf) -> _Walk:
     """Each row at each column; columns extend over dst's padding. Axes are split at block
     boundaries, if blocks hold whole rows or columns, or rows and columns hold whole blocks."""
     rows, columns = conf.rows, conf.columns
-    width = max(columns, -(-conf.dst.padded_dims[conf.axis] // max(1, rows)))
-    if rows == 1:
+    width = larger(columns, -(-conf.dst.padded_dims[conf.axis] // larger(1, rows)))
+    if surely_equal(rows, 1):
         return _Walk((ZERO,), Affine.of(Axis(width, "column")))
     in_src, in_dst = (block_boundaries(desc, conf.axis) for desc in (conf.src, conf.dst))
     row = in_pieces("row", rows, _boundaries(in_dst, rows, in_src, columns))
@@ -160,6 +162,8 @@ def _boundaries(blocks: Sequence[int], extent: int, across: Sequence[int], apart
     """Where an axis is split: it has ``extent`` consecutive elements in one tensor, which are
     ``apart`` in the other one. ``blocks`` are those of the first tensor, ``across`` those of the
     other."""
-    own = {size for size in blocks if extent % size == 0}
-    every = own | {size // apart for size in across if apart and size % apart == 0}
+    own = {size for size in blocks if surely_divides(size, extent)}
+    every = set(own)
+    if is_known(apart):
+        every |= {size // apart for size in across if apart and size % apart == 0}
     return every if divide_each_other(every) else own
