@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -76,8 +76,11 @@ class Request:
             return None
         patterns = {tensor.argument: tensor.desc for tensor in self.settled.tensors}
         operands = open_operands(self.attr.post_ops)
-        configure = partial(_configured, impl, self.isa)
-        return Variants(self.settled, self.attr, impl.name, configure, {**patterns, **operands})
+        configure = partial(_configured, (impl,), self.isa)
+        others = tuple(other for other in self.settled.implementations if other is not impl)
+        instead = partial(_configured, others, self.isa)
+        patterns.update(operands)
+        return Variants(self.settled, self.attr, impl.name, configure, instead, patterns)
 
     def _answer(self, impl: Implementation, variants: Variants | None) -> Plan | Refusal:
         """What an implementation answers."""
@@ -121,8 +124,16 @@ class Request:
         return Choice(self, candidates, name, plan, attr, (self.engine, *own), variants)
 
 
-def _configured(impl: Implementation, isa: Isa, desc: Desc, attr: PrimitiveAttr) -> Plan | Refusal:
-    return impl.configure(desc, attr, isa)
+def _configured(
+    implementations: Sequence[Implementation], isa: Isa, desc: Desc, attr: PrimitiveAttr
+) -> Plan | Refusal:
+    """The plan of the first implementation that accepts; the last refusal if none does."""
+    answer: Plan | Refusal = Refusal(Reason.RUNTIME_DIM)
+    for impl in implementations:
+        answer = impl.configure(desc, attr, isa)
+        if isinstance(answer, Plan):
+            break
+    return answer
 
 
 @dataclass(frozen=True, eq=False)

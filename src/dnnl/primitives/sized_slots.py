@@ -16,7 +16,7 @@ import numpy as np
 from dnnl.primitives import slots
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.slots import Arguments, Slots, check_mapping, no_memory
-from dnnl.primitives.variants import Execution, Variant
+from dnnl.primitives.variants import Execution, Variant, recent
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
@@ -105,7 +105,7 @@ class SizedSlots:
         made = Slots(sized.with_scratchpad(scratchpad), arguments, own, sizes)
         if _Model.suits(pd, made):
             model = _Model(pd, [arg for arg, _ in self._patterns], variant, executable, made, descs)
-            self._models = (*self._models, model)
+            self._models = recent(self._models, model)
         return made
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
+from dnnl import forks
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
@@ -23,10 +23,25 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known, text
 
+Configure = Callable[[Desc, PrimitiveAttr], Plan | Refusal]
 Execution = tuple[tuple[int, ...], tuple[int, ...], int]
 """The numbers of all symbols, the work items of each phase, and the bytes of temporary memory."""
 
 _ARITHMETIC = {"__builtins__": {"min": min, "max": max}}
+
+
+T = TypeVar("T")
+
+# The kernels of one description at a time. Where code depends on each size, processes that live
+# long meet any number of them.
+_MOST = 32
+
+
+def recent(every: tuple[T, ...], latest: T) -> tuple[T, ...]:
+    """``every`` and the ``latest``, without the oldest but the first if they are too many: that one
+    was made for typical sizes."""
+    first, others = (*every, latest)[:1], (*every, latest)[1:]
+    return first + others[-_MOST + 1 :]
 
 
 class Variant:
@@ -68,20 +83,22 @@ class Variant:
 
 
 class Variants:
-    """The kernels of a description, for one implementation. ``configure(desc, attr)`` plans one;
-    ``patterns`` are the tensors that executions must match, by argument."""
+    """The kernels of a description, for one implementation. ``configure(desc, attr)`` plans one,
+    ``instead(desc, attr)`` where that refuses the sizes of an execution; ``patterns`` are the
+    tensors that executions must match, by argument."""
 
     def __init__(
         self,
         desc: Desc,
         attr: PrimitiveAttr,
         implementation: str,
-        configure: Callable[[Desc, PrimitiveAttr], Plan | Refusal],
+        configure: Configure,
+        instead: Configure,
         patterns: Mapping[int, MemoryDesc],
     ) -> None:
         self._desc, self._attr, self._patterns = desc, attr, patterns
         self._implementation, self._configure = implementation, configure
-        self._lock = Lock()
+        self._instead, self._lock = instead, forks.Lock()
         self._every: tuple[Variant, ...] = ()
 
     def first(self) -> Plan | Refusal:
@@ -103,25 +120,27 @@ class Variants:
         """The kernel that serves an execution on these tensors, by argument; ``build(variant)``
         makes it."""
         numbers = numbers_of(tuple(descs.values()))
-        for variant in self._every:
-            if not variant.settled:
-                variant.settle(build(variant))
-            found = variant.serve(numbers)
-            if found is not None:
-                return variant, found
-        made = self._made(descs)
-        if isinstance(made, Refusal):
-            message = f"nothing does {self._desc} on these sizes"
-            raise Unimplemented(message, [Candidate(self._implementation, made)])
-        made.settle(build(made))
-        found = made.serve(numbers)
-        assert found is not None, "a kernel serves the sizes that it was made for"
-        with self._lock:
-            self._every = (*self._every, made)
-        return made, found
+        with self._lock.own:  # others who ask meanwhile wait for the same kernel
+            for variant in self._every:
+                if not variant.settled:
+                    variant.settle(build(variant))
+                found = variant.serve(numbers)
+                if found is not None:
+                    return variant, found
+            made = self._made(descs)
+            if isinstance(made, Refusal):
+                message = f"nothing does {self._desc} on these sizes"
+                raise Unimplemented(message, [Candidate(self._implementation, made)])
+            made.settle(build(made))
+            found = made.serve(numbers)
+            assert found is not None, "a kernel serves the sizes that it was made for"
+            self._every = recent(self._every, made)
+            return made, found
 
     def _made(self, descs: Mapping[int, MemoryDesc]) -> Variant | Refusal:
         made = opened(self._desc, self._attr, self._patterns, descs)
         check_rules(made.desc, self._desc)  # which so become conditions
         plan = self._configure(made.desc, made.attr)
+        if isinstance(plan, Refusal) and self._every:
+            plan = self._instead(made.desc, made.attr)
         return plan if isinstance(plan, Refusal) else Variant(made, plan)
