@@ -22,6 +22,7 @@ from dnnl import (
     Stream,
     config,
 )
+from dnnl.codegen.compile.disk_cache import serves_unknown_sizes
 from dnnl.primitives import primitive as module
 from dnnl.primitives.choice import CHOICES
 from tests.check import random_memory
@@ -117,6 +118,7 @@ def test_kernels_from_disk_know_what_they_serve(tmp_path: Path) -> None:
                 assert_right(primitive, MemoryDesc(sizes, "f32"))
             assert count(primitive) == 3
             assert len(list(tmp_path.iterdir())) == 3
+            assert all(map(serves_unknown_sizes, tmp_path.iterdir()))
             forget()
 
 
@@ -168,3 +170,10 @@ def test_results_that_would_overwrite_a_source_are_refused() -> None:
         high = Memory(shifted, ENGINE, whole.data[24 : 24 + desc.size])
         with pytest.raises(InvalidArguments, match="must not share memory"):
             primitive.execute(STREAM, {Arg.SRC: low, Arg.DST: high})
+
+
+def test_a_file_that_is_no_kernel_serves_nothing(tmp_path: Path) -> None:
+    for content in (b"", b"dnnlobj6", b"dnnlobj6" + bytes(64), b"x" * 200):
+        (tmp_path / "file.dnnl").write_bytes(content)
+        assert not serves_unknown_sizes(tmp_path / "file.dnnl")
+    assert not serves_unknown_sizes(tmp_path / "none.dnnl")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from dnnl import __version__, config
 from dnnl.codegen import isa
+from dnnl.codegen.compile.disk_cache import serves_unknown_sizes
 from dnnl.errors import Error
 from dnnl.runtime.engine import engine_kinds, missing
 from dnnl.runtime.engines.cpu import pool_name
@@ -66,11 +67,14 @@ def cache() -> Rows:
         return
     yield "folder", str(folder)
     try:
-        sizes = [entry.stat().st_size for entry in folder.iterdir() if entry.is_file()]
+        files = [entry for entry in folder.iterdir() if entry.is_file()]
+        sizes = [entry.stat().st_size for entry in files]
+        many = sum(map(serves_unknown_sizes, files))
     except OSError as error:
         yield "kernels", f"none ({error.strerror})"
     else:
         yield "kernels", f"{len(sizes)}, {sum(sizes) / 2**20:.1f} MiB"
+        yield "of any size", f"{many}, each for all descriptions that differ in open sizes"
 
 
 def knobs() -> Rows:

@@ -30,6 +30,7 @@ _MAGIC = b"dnnlobj6"
 _DIGEST = hashlib.sha256().digest_size
 _SUFFIX = ".dnnl"  # of every file of ours, as nothing else in the folder may be removed
 
+_LONGEST = 2**20  # bytes of a header
 _LOOKS = 64  # looks at the whole folder in the time in which as much as the limit is written
 _ROOM = 0.75  # what is left of the limit behind a clearance, or the next one would be near
 _MOMENT = 3600  # seconds in which the time of the last use is not written again
@@ -112,6 +113,20 @@ def _files(folder: Path) -> Iterator[tuple[float, int, str]]:
                 with suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
                     yield status.st_mtime, status.st_size, entry.path
+
+
+def serves_unknown_sizes(path: Path) -> bool:
+    """Whether the kernel in a file serves sizes that executions decide on; False if it is none."""
+    try:
+        with open(path, "rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                return False
+            file.seek(_DIGEST, os.SEEK_CUR)
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, _LONGEST)))
+    except (OSError, ValueError):
+        return False
+    return header.get("unknowns") is not None
 
 
 def _is_private(status: os.stat_result) -> bool:
