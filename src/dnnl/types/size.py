@@ -88,7 +88,9 @@ class Symbols:
             first, second = map(typical, operands)
             value = _OPERATIONS[operation](first, second)
             if operation == "//":
-                low, high = quotient_bounds(low, high, *ends)
+                if operands[1] < 1:  # which is a guard, unless it is known
+                    return int(operands[0]) // int(operands[1])
+                low, high = quotient_bounds(low, high, max(1, ends[0]), ends[1])
             else:
                 choose = min if operation == "min" else max
                 low, high = choose(low, ends[0]), choose(high, ends[1])

@@ -31,7 +31,6 @@ class Atom:
 
 def quotient_bounds(low: float, high: float, least: float, most: float) -> tuple[float, float]:
     """The bounds of a quotient from those of both numbers; the divisor is positive."""
-    assert least > 0, "sizes are divided by positive numbers"
 
     def quotient(a: float, b: float) -> float:
         if a in (inf, -inf):
