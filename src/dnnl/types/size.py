@@ -227,6 +227,32 @@ class Size(_Number):
     def __divmod__(self, other: Any) -> tuple[int, int]:
         return self // other, self % other
 
+    def __rdivmod__(self, other: Any) -> tuple[int, int]:
+        return other // self, other % self
+
+    def __pow__(self, other: Any) -> Any:
+        return int(self) ** other
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** int(self)
+
+    def __lshift__(self, other: Any) -> int:
+        return self * (1 << int(other))
+
+    def __rlshift__(self, other: Any) -> int:
+        return int(other << int(self))
+
+    def __rshift__(self, other: Any) -> int:
+        return self // (1 << int(other))
+
+    def __and__(self, other: Any) -> int:
+        return int(self) & other
+
+    __rand__ = __and__
+
+    def bit_length(self) -> int:
+        return int(self).bit_length()
+
     def __abs__(self) -> int:
         return -self if self < 0 else self
 
