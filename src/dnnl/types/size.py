@@ -230,12 +230,6 @@ class Size(_Number):
     def __rdivmod__(self, other: Any) -> tuple[int, int]:
         return other // self, other % self
 
-    def __pow__(self, other: Any) -> Any:
-        return int(self) ** other
-
-    def __rpow__(self, other: Any) -> Any:
-        return other ** int(self)
-
     def __lshift__(self, other: Any) -> int:
         return self * (1 << int(other))
 
@@ -246,11 +240,12 @@ class Size(_Number):
         return self // (1 << int(other))
 
     def __and__(self, other: Any) -> int:
-        return int(self) & other
+        return int(int(self) & other)
 
     __rand__ = __and__
 
     def bit_length(self) -> int:
+        """The bits of the typical number, which a guard makes the only one."""
         return int(self).bit_length()
 
     def __abs__(self) -> int:
