@@ -89,7 +89,7 @@ class Request:
         plan = variants.first()
         if isinstance(plan, Refusal):
             return plan
-        return replace(plan, desc=self.settled, post_ops=tuple(self.attr.post_ops))
+        return replace(plan, post_ops=tuple(self.attr.post_ops))
 
     def report(self, candidates: Iterable[Candidate]) -> None:
         """Write a verbose line for each refusal."""

@@ -15,11 +15,12 @@ from dnnl import forks
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Candidate, Plan
+from dnnl.primitives.implementation import Candidate, Plan, dense_like
 from dnnl.primitives.open_desc import Opened, numbers_of, opened, typical_tensors
 from dnnl.primitives.sizes import check_rules
 from dnnl.runtime.image import Unknowns
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known, text
 
@@ -106,8 +107,17 @@ class Variants:
         found = self._made(typical_tensors(self._desc, self._patterns))
         if isinstance(found, Refusal):
             return found
+        assert isinstance(found.plan.desc, Desc)
+        desc = _decided(self._desc, found.plan.desc)
+        if desc is not self._desc:
+            self._desc = desc
+            self._patterns = {
+                argument: desc.desc_of(argument) if own.format_kind is FormatKind.any else own
+                for argument, own in self._patterns.items()
+            }
+            return self.first()
         self._every = (found,)
-        return found.plan
+        return replace(found.plan, desc=desc)
 
     @property
     def every(self) -> Sequence[Variant]:
@@ -144,3 +154,15 @@ class Variants:
         if isinstance(plan, Refusal) and self._every:
             plan = self._instead(made.desc, made.attr)
         return plan if isinstance(plan, Refusal) else Variant(made, plan)
+
+
+def _decided(desc: Desc, planned: Desc) -> Desc:
+    """``desc`` with those layouts decided that are ``any``, as they are in the ``planned`` one."""
+    fields: dict[str, MemoryDesc] = {}
+    for role in desc.operation.roles:
+        if not role.field or role.many or not desc.has(role):
+            continue
+        own, found = getattr(desc, role.field), getattr(planned, role.field)
+        if own.format_kind is FormatKind.any:
+            fields[role.field] = dense_like(own, found) if own.has_runtime_values else found
+    return desc.laid_out(**fields) if fields else desc

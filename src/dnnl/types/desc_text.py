@@ -9,7 +9,7 @@ from dnnl.types import layout as layouts
 from dnnl.types.compensation import Compensation
 from dnnl.types.dtype import DataType
 from dnnl.types.encoding import Encoding
-from dnnl.types.kinds import RUNTIME_DIM, FormatKind, sizes_text
+from dnnl.types.kinds import FormatKind, sizes_text
 from dnnl.types.layout import Blocks, Layout
 from dnnl.types.tag import FormatTag
 
@@ -95,8 +95,7 @@ class DescText(Property):
             if self.padded_dims != layouts.round_up(self.dims, self.blocks):
                 parts.append(f"padded_dims={sizes_text(self.padded_dims)}")
         if self.offset0:
-            first = "RUNTIME_DIM" if self.offset0 == RUNTIME_DIM else self.offset0
-            parts.append(f"offset0={first}")
+            parts.append(f"offset0={sizes_text((self.offset0,))[1:-2]}")
         if self.compensation is not None:
             parts.append(f"compensation={self.compensation}")
         return f"MemoryDesc({', '.join(parts)})"

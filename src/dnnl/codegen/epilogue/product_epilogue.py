@@ -36,6 +36,7 @@ from dnnl.codegen.product.brgemm import Tile
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.size import typical
 
 PlaceOf = Callable[[ir.Value, ir.Type], Place]
 
@@ -110,8 +111,10 @@ class ProductEpilogue:
         """The operands that should be prefetched: post-op operands too large for the second-level
         cache, and a dst that is only overwritten if it may be in no cache."""
         read = (self.dst,) if self._epilogue.reads_dst else ()
-        large = [op for op in (*read, *self._epilogue.operands) if op.desc.size > caches.l2 // 2]
-        if not read and self.dst.desc.size >= caches.shared:
+        large = [
+            op for op in (*read, *self._epilogue.operands) if typical(op.desc.size) > caches.l2 // 2
+        ]
+        if not read and typical(self.dst.desc.size) >= caches.shared:
             large.append(self.dst)
         return large
 

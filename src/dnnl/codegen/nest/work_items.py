@@ -40,7 +40,7 @@ def target_items(isa: Isa, work: int, most: int = _MOST_ITEMS) -> int:
     one: thousands run in parallel and starting one is free."""
     if isa.many_items:
         return max(1, work)
-    return max(1, min(most, work // LEAST_WORK))
+    return larger(1, smaller(most, work // LEAST_WORK))
 
 
 def open_units(isa: Isa, work: int) -> int:
@@ -64,7 +64,7 @@ def chunk(units: int, outer: int, items: int) -> int:
     The number is rounded towards fewer items: halves of rows could give one thread twice the work
     of another.
     """
-    return -(-units // min(units, max(1, items // max(1, outer))))
+    return -(-units // smaller(units, larger(1, items // larger(1, outer))))
 
 
 @dataclass(frozen=True)

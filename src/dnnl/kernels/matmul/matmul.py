@@ -80,7 +80,7 @@ def _plan_packed(problem: MatmulProblem, isa: Isa, weights: Argument) -> MatmulC
     decoded = plan_sparse_decoded(isa, weights, dot, problem.terms)
     if isinstance(decoded, Refusal):
         return decoded
-    if to_dequantize(problem) and segments_of(problem, dot) is None:
+    if to_dequantize(problem) and segments_of(problem, isa, dot) is None:
         rule = "scales and zero points for which packed weights would have to be copied"
         return Refusal(Reason.ATTRIBUTE, rule)
     return plan(problem, isa, decoded=decoded)

@@ -10,17 +10,19 @@ from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import registers
 from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import LETTERS, Panels, becomes_floats
+from dnnl.kernels.product.base.problem import LETTERS, Panels, becomes_floats, planned
 from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.kernels.product.plan.dot_kind import LEAST_PACKED_ROWS, panel_vectors
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu
 from dnnl.types.scales import ScaleSpec
+from dnnl.types.size import typical
 from dnnl.types.tag import FormatTag
 
 # The least vectors of a row for which row-major weights are read in place.
 _LEAST_RUN = 2
+_WIDEST = 4  # the widest panel, in vectors
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,23 @@ def panels_for(
     wide = _in_place_vectors(isa, src, weights, dot, ones)
     if wide:
         return Panels(weights, wide)
-    row_step = src.strides[-2] * src.data_type.size
-    vectors = panel_vectors(isa, dot, weights, -1, src.dims[-2], row_step)
+    given = _given_panels(isa, weights, dot)
+    if given is not None:
+        return given
+    row_step = typical(src.strides[-2]) * src.data_type.size
+    vectors = panel_vectors(isa, dot, weights, -1, planned(isa, src.dims[-2]), row_step)
     return Panels(panels_of(weights, dot, isa, vectors), vectors)
+
+
+def _given_panels(isa: Isa, weights: MemoryDesc, dot: Multiply) -> Panels | None:
+    """Weights in panels that suit another number of rows, which a copy would take longer than."""
+    if not weights.inner_blocks or dot.tiles is not None or isa.lanes == 1:
+        return None
+    for vectors in range(1, _WIDEST + 1):
+        made = panels_of(weights, dot, isa, vectors)
+        if made == weights.with_data_type(dot.b):
+            return Panels(made, vectors)
+    return None
 
 
 def panels_of(weights: MemoryDesc, dot: Multiply, isa: Isa, vectors: int) -> MemoryDesc:
@@ -104,7 +120,7 @@ def _in_place_vectors(
     """The width in vectors of a tile that has all rows of src and reads row-major weights in place,
     once, in long runs and without tails; 0 if M is too large or there is no such tile."""
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
-    rows = src.dims[-2]
+    rows = planned(isa, src.dims[-2])
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
     vectors_built = dot.row_vectors
     if isa.lanes == 1 or tail or not vectors_built or weights.dims[-2] % dot.group:

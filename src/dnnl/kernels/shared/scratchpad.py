@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import larger
 
 Argument = tuple[int, MemoryDesc]
 Relayout = tuple[Argument, Argument]
@@ -24,7 +25,7 @@ class Scratchpad:
     def take(self, desc: MemoryDesc) -> Argument:
         """Allocate a part with the tagged layout ``desc``."""
         begin = 8 * self.size // desc.data_type.bits
-        self.size += max(1, -(-desc.size // _LINE)) * _LINE
+        self.size += larger(1, -(-desc.size // _LINE)) * _LINE
         tag = desc.tag
         assert tag is not None, "copies have layouts with a tag"
         return Arg.SCRATCHPAD, MemoryDesc(desc.dims, desc.data_type, tag, offset0=begin)

@@ -29,7 +29,7 @@ class Blocking:
     places do. With 0 panels each tile meets all of them, which then should fit in a cache together.
     0 places means all places of a line. Of each sum, ``steps`` (a K block) are computed before
     those of the next tile; 0 means all of K. With ``single_rows`` a tile has pixels of one row of
-    an image only.
+    an image only. With ``few`` one tile has all rows, and only an execution knows how many.
     """
 
     tile: TileShape
@@ -37,6 +37,7 @@ class Blocking:
     places: int = 0
     steps: int = 0
     single_rows: bool = False
+    few: bool = False
 
 
 @dataclass(frozen=True)

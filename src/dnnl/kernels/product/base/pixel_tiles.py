@@ -24,6 +24,7 @@ from math import prod
 from typing import TypeVar
 
 from dnnl.codegen.product.brgemm import ACCUMULATOR_CHAINS, TileShape
+from dnnl.types.size import is_known, surely_equal
 
 Span = tuple[int, int]
 Key = TypeVar("Key")
@@ -103,7 +104,7 @@ class TileRun:
     def pixels(self, row: int) -> list[tuple[int, int]]:
         """The pixels of a tile as (row of the band, column relative to ``begin``), for rows of
         ``row`` pixels."""
-        if self.begin or self.count > 1:
+        if not is_known(row) or self.begin or self.count > 1:
             return [(0, column) for column in range(self.width)]
         return [divmod(self.before + number, row) for number in range(self.width)]
 
@@ -220,6 +221,9 @@ def rows_per_band(space: Sequence[Spatial], tile: TileShape, sums: int) -> int:
     independent sums per pixel, 0 if latency is no concern. Tiles that wrap around rows have all
     taps unrolled. Pixels may miss run-time taps along h or along w, not both.
     """
+    *_, lines, line = space
+    if not is_known(line.dst) or surely_equal(lines.dst, 1):
+        return 1
     height, (*_, h, w) = _most_even(space, tile, sums), space
     known = all(run.taps is not None for run in band_runs(h, height, w.kernel))
     return height if known or not w.padded else 1

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.product.brgemm import max_rows
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.shared.types import FLOATS
 from dnnl.types.arg import Arg
@@ -17,12 +18,25 @@ from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 from dnnl.types.scales import ScaleSpec
+from dnnl.types.size import is_known
 from dnnl.types.tag import FormatTag
+
+_FEW = 8  # the most rows of a single tile that executions fill
+MANY = 1024  # a number for all others
 
 LETTERS = "abcdefghijkl"
 NONE = Quantization()
 
 AnyDefinition = TypeVar("AnyDefinition", bound="ProductProblem")
+
+
+def planned(isa: Isa, rows: int) -> int:
+    """The number of rows that a product is planned for. If only an execution knows it, there is a
+    plan for few, which fit in one tile, and another one for all others."""
+    if is_known(rows):
+        return rows
+    few = min(_FEW, max_rows(isa, 2))
+    return few if rows <= few else MANY
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,10 @@ class ProductProblem(ABC):
     def rows(self) -> int:
         """The rows that a tile may have (M): those of a matrix, the pixels of an image."""
         return self.dst.dims[-2]
+
+    def planned_rows(self, isa: Isa) -> int:
+        """`rows` as plans are made for them (`planned`)."""
+        return planned(isa, self.rows)
 
     @property
     def simple(self) -> bool:

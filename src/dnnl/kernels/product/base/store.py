@@ -16,6 +16,7 @@ from dnnl.codegen.memory.access import Access, Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import Place
 from dnnl.codegen.product.brgemm import Tile, TileShape
+from dnnl.types.size import is_known
 
 ZERO_PLACE = i64(0)
 
@@ -117,7 +118,7 @@ class Store:
     def at(self, env: Env, width: int, places: int, before: int = 0) -> End:
         """The epilogue of a tile of ``places`` in rows of ``width``. Its first place is ``before``
         places behind that of ``env``, which names the panel too."""
-        banded = before + places > width
+        banded = is_known(width) and before + places > width
         return End(self, env, width, places, banded=banded, first=i64(before))
 
 

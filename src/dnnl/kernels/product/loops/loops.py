@@ -40,6 +40,7 @@ from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, PanelPacker
 from dnnl.kernels.product.unit.deferred_epilogue import DeferredEpilogue, tile_bytes
 from dnnl.kernels.product.unit.tiles import Part, UnitTile
 from dnnl.runtime.image import Phase
+from dnnl.types.size import surely_divides
 
 
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
@@ -109,7 +110,9 @@ class _ProductWriter:
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
         panel = work.slots * size
-        self.buffer_offset = Affine.of(work.number, size) + Affine.of(work.chunks, -panel)
+        self.buffer_offset = Affine.of(work.number, size) + Affine.of(
+            work.chunks, -work.chunk * size
+        )
         self.buffer_offset += Affine.of(problem.columns.panel, panel)
         self.buffer_offset += Affine.of(work.groups, -work.group * panel)
         size = work.group * panel
@@ -177,7 +180,8 @@ class _ProductWriter:
             return ()
 
         run, _ = band
-        before = self.e.b.icmp_signed("<", env[self.work.band], i64(run.first + run.count))
+        past = self.e.number(run.first + run.count)
+        before = self.e.b.icmp_signed("<", env[self.work.band], past)
         self.e.branch(before, here, later)
 
     def _blocks(self, env: Env, band: Band) -> None:
@@ -212,7 +216,7 @@ class _ProductWriter:
         def one(place: Value) -> None:
             self._through(rest, {**env, axis: place}, band, block)
 
-        self.e.loop(i64(0), i64(axis.extent), one, unroll=False, name=axis.name)
+        self.e.loop(i64(0), self.e.number(axis.extent), one, unroll=False, name=axis.name)
 
     def _panels(self, env: Env, band: Band, block: Value) -> None:
         """The panels of the work item, as a loop outside of its tiles if blocking asks for it."""
@@ -221,9 +225,9 @@ class _ProductWriter:
             self._tiles(env, band, block)
             return
         low = e.mul(env[work.groups], work.group)
-        high = e.add(low, i64(work.group))
-        if panel.extent % work.group:
-            high = e.smaller(high, i64(panel.extent))
+        high = e.add(low, e.number(work.group))
+        if not surely_divides(work.group, panel.extent):
+            high = e.smaller(high, e.number(panel.extent))
 
         packer, packed = self.packer, None
         if packer is not None:
@@ -257,7 +261,7 @@ class _ProductWriter:
                 return
             self.e.loop(
                 i64(0),
-                i64(panel.extent),
+                self.e.number(panel.extent),
                 lambda number: self._tile({**here, panel: number}, run, tile, block),
                 unroll=False,
                 name="panel",
@@ -444,7 +448,7 @@ class _ProductWriter:
             tile = i64(0)  # as many as there are, each prefetches on its own
         elif self.problem.blocking.places:
             tile = e.b.sub(tile, e.mul(env[work.chunks], work.chunk))
-        elif work.band.extent > 1:
+        elif not work.band.single:
             tile = e.add(tile, e.mul(env[work.band], work.per_band))
         of_panel = self.prefetching.of_panel(tile)
         return of_panel or self.prefetching.of_rows(panel, rows, multiply)

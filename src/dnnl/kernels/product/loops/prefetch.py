@@ -10,6 +10,7 @@ from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE, Prefetch, merge_level
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.loops.form import Product, Walk
 from dnnl.kernels.product.loops.k_blocks import KBlocks
+from dnnl.types.size import typical
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +32,9 @@ class Prefetching:
         axes = (*problem.around, *problem.taps, *problem.inside)
         levels = [self.walk.level(axis) for axis in axes]
         unit = problem.multiply.tiles is not None
-        near = unit and problem.weights.desc.size <= e.isa.caches.l2 // 2
+        near = unit and typical(problem.weights.desc.size) <= e.isa.caches.l2 // 2
         in_parts = self.blocks.count > 1 and problem.segments is not None
-        asks = problem.blocking.panels and panel.extent > 1 and problem.packing is None
+        asks = problem.blocking.panels and panel.typical > 1 and problem.packing is None
         asks = asks and not problem.copies
         # With taps, a matrix unit would prefetch the same weights again in each band.
         asks = asks and not (in_parts or near or (unit and len(merge_levels(levels)) > 1))
@@ -41,8 +42,10 @@ class Prefetching:
         if not asks or prod(level.count or 0 for level in levels) * step != size:
             return None
         bits = problem.multiply.b.bits * problem.unit
-        distance = size * bits // 8 if self.tiles > 1 else PREFETCH_DISTANCE
-        return Prefetch(i64(distance), -(-step * bits // (8 * self.tiles)), tile, self.blocks.steps)
+        tiles = typical(self.tiles)
+        distance = size * bits // 8 if tiles > 1 else PREFETCH_DISTANCE
+        share = -(-step * bits // (8 * tiles))
+        return Prefetch(e.number(distance), share, tile, self.blocks.steps)
 
     def of_rows(self, panel: Value, rows: int, multiply: Multiply) -> Prefetch | None:
         """The prefetch of a matrix A from beyond the caches by a tile of ``rows`` rows: its share
@@ -58,7 +61,7 @@ class Prefetching:
         if not (in_stream and far) or self.blocks.count > 1 or problem.multiply.tiles is not None:
             return None
         size = rows * step * multiply.group_bytes // multiply.group
-        passes = 1 if problem.blocking.panels else problem.columns.panel.extent
+        passes = 1 if problem.blocking.panels else problem.columns.panel.typical
         each = -(-size // passes // (line.count or 1))
         return Prefetch(i64(size), each, panel if passes > 1 else i64(0), of_rows=True)
 
@@ -69,11 +72,11 @@ class Prefetching:
         prefetcher."""
         problem = self.problem
         large = self._src_bytes > self.e.isa.caches.l2 // 2
-        taps = prod(axis.extent for axis in problem.taps)
-        return large and taps == 1 and any(axis.extent > 1 for axis in problem.around)
+        taps = prod(axis.typical for axis in problem.taps)
+        return large and taps == 1 and any(axis.typical > 1 for axis in problem.around)
 
     @property
     def _src_bytes(self) -> int:
-        """The memory span of src in bytes."""
+        """The memory span of src in bytes, typically."""
         desc, times = self.problem.src.desc, 1 + self.problem.multiply.up_converted
-        return (desc.size - desc.offset0 * desc.data_type.size) * times
+        return typical(desc.size - desc.offset0 * desc.data_type.size) * times

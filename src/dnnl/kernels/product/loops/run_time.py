@@ -15,7 +15,9 @@ from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Axis
 from dnnl.kernels.product.base.pixel_tiles import TileRun
 from dnnl.kernels.product.pack.on_the_fly import Span
+from dnnl.types.size import is_known, larger
 
+FIRST: Value = i64(0)
 Ends = Callable[[Emitter, Env, Mapping[Operand, Value]], Span]
 
 
@@ -60,24 +62,31 @@ class RunTimeRange:
     def tiles(
         self, e: Emitter, env: Env, runs: Sequence[TileRun]
     ) -> Iterator[tuple[TileRun, Value, Value, Value]]:
-        """The tiles of a range of rows, from `run_time_tiles`: each run with the numbers of its
-        first tile and of the one behind its last, and the row at which tile 0 would begin."""
-        row, past = self.span(env)
-        number: Value = i64(0)
-        for run in runs:
-            count, width = e.b.udiv(e.b.sub(past, row), i64(run.width)), run.width
-            last = e.add(number, count)
-            yield run, number, last, e.b.sub(row, e.mul(number, width))
-            row, number = e.add(row, e.mul(count, width)), last
+        """The tiles of a range of rows (`tiles_between`)."""
+        yield from tiles_between(e, *self.span(env), runs)
 
 
-def run_time_tiles(rows: int, most: int) -> tuple[TileRun, ...]:
+def tiles_between(
+    e: Emitter, row: Value, past: Value, runs: Sequence[TileRun], number: Value = FIRST
+) -> Iterator[tuple[TileRun, Value, Value, Value]]:
+    """The tiles of the rows from ``row`` up to ``past``: each run of `run_time_tiles` with the
+    numbers of its first tile and of the one behind its last, and the row at which tile 0 would
+    begin. The first tile has the ``number``."""
+    for run in runs:
+        count, width = e.b.udiv(e.b.sub(past, row), i64(run.width)), run.width
+        last = e.add(number, count)
+        yield run, number, last, e.b.sub(row, e.mul(number, width))
+        row, number = e.add(row, e.mul(count, width)), last
+
+
+def run_time_tiles(rows: int, most: int, *, every: bool = False) -> tuple[TileRun, ...]:
     """Tiles for any number of rows up to ``rows``: as many as possible of ``most`` rows, and at
-    most one each of the powers of two below."""
-    highest = max(1, min(rows, most))
-    heights = [highest, *(1 << power for power in reversed(range((highest - 1).bit_length())))]
-    full = max(1, rows // highest)
-    firsts = [0, *range(full, full + len(heights) - 1)]
+    most one each of the powers of two below, or of ``every`` height below."""
+    highest = max(1, min(rows, most)) if is_known(rows) else most
+    lower = [1 << power for power in reversed(range((highest - 1).bit_length()))]
+    heights = [highest, *(reversed(range(1, highest)) if every else lower)]
+    full = larger(1, rows // highest)
+    firsts = [0, *(full + number for number in range(len(heights) - 1))]
     counts = [full, *(1 for _ in heights[1:])]
     return tuple(
         TileRun(first, count, 0, height, ((0, 1),) * height)

@@ -13,7 +13,8 @@ from dnnl.codegen.memory.address import Axis
 from dnnl.codegen.nest import work_items
 from dnnl.kernels.product.base.pixel_tiles import BandRun, TileRun, band_runs, tile_runs
 from dnnl.kernels.product.loops.form import Product
-from dnnl.kernels.product.loops.run_time import RunTimeRange, run_time_tiles
+from dnnl.kernels.product.loops.run_time import RunTimeRange, run_time_tiles, tiles_between
+from dnnl.types.size import bounds, is_known, smaller
 
 Band = tuple[BandRun, tuple[TileRun, ...]]
 """Bands with the same shape, and their tiles."""
@@ -26,7 +27,8 @@ class Work:
     An item has a band of places, or a ``chunk`` of its tiles, and a ``group`` of panels. ``number``
     is that of a tile in a band of ``per_band``. A panel ``meets`` so many tiles before the next
     panel does. If ``rows`` are known at execution only, an item has all of them, in chunks one
-    after the other.
+    after the other. If only an execution knows how many ``places`` a line has, tiles at the end of
+    a chunk have several heights.
     """
 
     bands: list[Band]
@@ -40,6 +42,7 @@ class Work:
     loops: list[Axis]
     meets: int
     rows: RunTimeRange | None
+    places: int
 
     @staticmethod
     def of(problem: Product, isa: Isa, band_rows: int) -> Work:
@@ -49,9 +52,9 @@ class Work:
         bands = _bands(problem, band_rows, run_time)
         panels = problem.columns.panel.extent
         grouped = blocking.panels and problem.columns.panel not in problem.order
-        group = min(panels, blocking.panels) if grouped else panels
+        group = smaller(panels, blocking.panels) if grouped else panels
         groups = Axis(-(-panels // group), "group")
-        per_band = max(tiles[-1].first + tiles[-1].count for _, tiles in bands)
+        per_band = _tiles_per_band(problem, bands, run_time)
         band = Axis(sum(run.count for run, _ in bands), "band")
         places = [axis for axis in problem.places[:-2] if axis not in problem.through]
         rows = (*problem.order, *places, band)
@@ -65,7 +68,7 @@ class Work:
             wanted, items = 0, work_items.target_items(isa, work)
         chunk = work_items.chunk(per_band, outer, items)
         if wanted:
-            chunk = min(max(1, wanted // blocking.tile.rows), chunk)
+            chunk = smaller(max(1, wanted // blocking.tile.rows), chunk)
         parts = 1 if run_time is not None else -(-per_band // chunk)
         chunks, number = Axis(parts, "chunk"), Axis(per_band, "tile")
         # Panels meet a block of places one after the other, or one panel meets all places in turn.
@@ -85,6 +88,7 @@ class Work:
             [*rows, *inner],
             meets,
             run_time,
+            problem.space[-1].dst,
         )
 
     @property
@@ -96,7 +100,10 @@ class Work:
     def slots(self) -> int:
         """The most tiles of a chunk. One of run-time rows ends with up to one tile of each lower
         height."""
-        return self.chunk if self.rows is None else self.chunk + len(self.bands[0][1]) - 1
+        most = int(bounds(self.chunk)[1])
+        if self.rows is None and is_known(self.places):
+            return most
+        return most + len(self.bands[0][1]) - 1
 
     def tiles(
         self, e: Emitter, env: Env, runs: Sequence[TileRun]
@@ -106,11 +113,18 @@ class Work:
         if self.rows is not None:
             yield from self.rows.tiles(e, env, runs)
             return
+        if not is_known(self.places):
+            first, width = e.mul(env[self.chunks], self.chunk), runs[0].width
+            row, past = e.mul(first, width), e.number(self.places)
+            if not self.chunks.single:
+                past = e.smaller(e.add(row, e.number(self.chunk * width)), past)
+            yield from tiles_between(e, row, past, runs, first)
+            return
         low = e.mul(env[self.chunks], self.chunk)
-        high = e.add(low, i64(self.chunk))
+        high = e.add(low, e.number(self.chunk))
         for run in runs:
             first, last = i64(run.first), i64(run.first + run.count)
-            whole = self.chunks.extent == 1
+            whole = self.chunks.single
             begin = first if whole else _clamp(e, low, first, last)
             end = last if whole else _clamp(e, high, first, last)
             yield run, begin, end, i64(run.begin - run.first * run.width)
@@ -118,11 +132,20 @@ class Work:
 
 def _bands(problem: Product, band_rows: int, rows: RunTimeRange | None) -> list[Band]:
     *_, h, w = problem.space
-    most = problem.blocking.tile.rows
+    most, every = problem.blocking.tile.rows, problem.blocking.few
+    known = rows is None and is_known(w.dst)
     return [
-        (run, tile_runs(w, most, run.rows) if rows is None else run_time_tiles(w.dst, most))
+        (run, tile_runs(w, most, run.rows) if known else run_time_tiles(w.dst, most, every=every))
         for run in band_runs(h, band_rows, w.kernel)
     ]
+
+
+def _tiles_per_band(problem: Product, bands: Sequence[Band], rows: RunTimeRange | None) -> int:
+    """The most tiles of a band; those at its end that have other heights count as one."""
+    places, most = problem.space[-1].dst, problem.blocking.tile.rows
+    if rows is None and not is_known(places):
+        return 1 if problem.blocking.few else -(-places // most)
+    return max(tiles[-1].first + tiles[-1].count for _, tiles in bands)
 
 
 def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:

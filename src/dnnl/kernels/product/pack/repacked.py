@@ -35,6 +35,7 @@ from dnnl.kernels.product.pack.on_the_fly import (
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 
 _GROUP_BITS = 32
 _ELEMENTS = {1: I32, 2: I16, 4: I8}  # elements of a K group, by their number
@@ -79,8 +80,8 @@ def plan_repacked(
     be packed several times."""
     _, desc = weights
     summed = range(desc.ndims)[problem.summed[1]]
-    rows, terms = problem.rows, problem.terms
-    if rows > _MOST_ROWS or rows * terms * src.data_type.size > isa.caches.l2 // 2:
+    rows, terms = problem.planned_rows(isa), problem.terms
+    if rows > _MOST_ROWS or rows * typical(terms) * src.data_type.size > isa.caches.l2 // 2:
         return None
     if problem.simple or terms == 0 or isa.lanes < _PIECE:
         return None

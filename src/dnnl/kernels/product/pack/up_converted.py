@@ -26,6 +26,7 @@ from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 
 _GROUP = 4
 _LEAST_USES = 64
@@ -42,7 +43,7 @@ def with_up_conversion(dot: Multiply, src: MemoryDesc, products: int) -> Multipl
     elements = all(step == 1 or step % _GROUP == 0 for step in (src.offset0, *src.strides))
     whole = elements and (src.size - src.offset0) % _GROUP == 0 and not src.offset0 % _GROUP
     dense = src.size - src.offset0 <= 2 * src.nelems()
-    many = products >= _LEAST_USES * src.nelems() > 0
+    many = products >= _LEAST_USES * typical(src.nelems()) > 0
     return replace(dot, up_converted=True) if whole and dense and many else dot
 
 

@@ -4,7 +4,7 @@ compensates zero points, which blocks suit its loops. By default these are those
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dnnl.codegen.epilogue.product_epilogue import needs_row_sums
@@ -12,7 +12,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import TileShape, max_rows
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.blocking import Blocking, Size, choose_blocking, even_rows
-from dnnl.kernels.product.base.problem import Panels, ProductProblem, plain
+from dnnl.kernels.product.base.problem import MANY, Panels, ProductProblem, plain
 from dnnl.kernels.product.compensation.columns import ColumnSums
 from dnnl.kernels.product.compensation.compensation import Compensation
 from dnnl.kernels.product.compensation.rows import RowSums
@@ -22,6 +22,7 @@ from dnnl.kernels.product.unit import tiles as product_tiles
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known, typical
 
 AnyContraction = TypeVar("AnyContraction", bound="Contraction")
 
@@ -33,7 +34,7 @@ class Contraction(ProductProblem):
     @property
     def uses(self) -> int:
         """How many rows each weight is multiplied with."""
-        return self.rows
+        return typical(self.rows)
 
     @property
     def varies(self) -> bool:
@@ -115,9 +116,11 @@ class Contraction(ProductProblem):
 
     def tile_rows(self, isa: Isa, dot: Multiply, vectors: int, *, ones: bool) -> int:
         """The rows of a tile: as few tiles as possible, of about the same height."""
+        rows = self.planned_rows(isa)
         if dot.tiles is not None:
-            return product_tiles.tile_rows(isa, vectors, self.rows)
-        return even_rows(self.rows, max_rows(isa, vectors * dot.span, dot.parts, ones=ones))
+            return product_tiles.tile_rows(isa, vectors, rows)
+        most = max_rows(isa, vectors * dot.span, dot.parts, ones=ones)
+        return even_rows(rows, most) if is_known(self.rows) else min(rows, most)
 
     def blocking(
         self,
@@ -130,15 +133,15 @@ class Contraction(ProductProblem):
         packing: PanelPacking | None,
     ) -> Blocking:
         """The shape of a tile and the cache blocks, for src and weights as they are read."""
-        columns, vectors = self.dst.dims[-1], panels.vectors
+        columns, vectors = typical(self.dst.dims[-1]), panels.vectors
         tile = TileShape(self.tile_rows(isa, dot, vectors, ones=ones), vectors)
         # With a row of ones, panels of a few rows of weights were faster one by one on two threads.
         in_rows = not (panels.desc.inner_blocks or ones or self.column_stride(panels.desc))
         width = vectors * isa.lanes
         size = Size(
-            self.rows,
+            self.planned_rows(isa),
             -(-columns // width),
-            -(-self.terms // dot.group),
+            -(-typical(self.terms) // dot.group),
             dot.group_bytes,
             dot.group * width * dot.b.bits // 8,
             fast=dot.tiles is not None,
@@ -146,4 +149,5 @@ class Contraction(ProductProblem):
             packed_on_the_fly=packing is not None,
             row_bytes=0 if packing is None else packing.row_bytes,
         )
-        return choose_blocking(isa, tile, size)
+        few = size.rows < MANY and not is_known(self.rows)
+        return replace(choose_blocking(isa, tile, size), few=few)

@@ -20,6 +20,7 @@ from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 
 PANEL_OF_K_GROUPS = 2  # vectors
 _ONE_TILE = 8  # the most rows of a single tile
@@ -66,14 +67,14 @@ def direct_dot(problem: Contraction, isa: Isa) -> Multiply | None:
     they are loaded, without a copy; None if M is too large for it."""
     if problem.src.data_type not in FLOATS or problem.simple:
         return None
-    rows = _all_rows(problem)
+    rows = _all_rows(problem, isa)
     dot = _loaded_dot(problem, isa, rows)
     return dot if rows <= _most_rows(problem, dot) else None
 
 
-def _all_rows(problem: Contraction) -> int:
+def _all_rows(problem: Contraction, isa: Isa) -> int:
     """The rows of all matrices of a batch."""
-    return prod(problem.dst.dims[:-2]) * problem.rows
+    return typical(prod(problem.dst.dims[:-2])) * problem.planned_rows(isa)
 
 
 def _loaded_dot(problem: Contraction, isa: Isa, rows: int) -> Multiply | None:
@@ -155,7 +156,11 @@ def in_bf16(problem: AnyContraction, isa: Isa) -> AnyContraction | None:
         return None
     if changing and given.adjust != 1:  # packing applies scales alone
         return None
-    if weights.data_type.bits > 8 or problem.simple or problem.rows < LEAST_PACKED_ROWS:
+    if (
+        weights.data_type.bits > 8
+        or problem.simple
+        or problem.planned_rows(isa) < LEAST_PACKED_ROWS
+    ):
         return None
     if not problem.takes_unit(isa):
         return None
@@ -164,13 +169,13 @@ def in_bf16(problem: AnyContraction, isa: Isa) -> AnyContraction | None:
     return replace(problem, weights=MemoryDesc(weights.dims, held, "any"))
 
 
-def segments_of(problem: Contraction, dot: Multiply | None) -> Segmentation | None:
+def segments_of(problem: Contraction, isa: Isa, dot: Multiply | None) -> Segmentation | None:
     """The segments within which quantization is constant, if the product can sum by them; else
     None."""
     in_registers = dot is not None and (dot.a is DataType.f32 or isinstance(dot, PackedMultiply))
     if dot is None or not (dot.is_integer or in_registers) or problem.simple:
         return None
-    if problem.src.data_type in FLOATS and _all_rows(problem) > _most_rows(problem, dot):
+    if problem.src.data_type in FLOATS and _all_rows(problem, isa) > _most_rows(problem, dot):
         return None
     parts = cut(problem.quantization, _summed(problem), problem.terms)
     if parts is None or parts.size == problem.terms:

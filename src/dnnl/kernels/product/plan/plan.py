@@ -36,6 +36,7 @@ from dnnl.kernels.product.unit import tiles as product_tiles
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 
 _FEW_ROWS = 3
 """Up to this many rows reading the weights, once, takes longer than all else."""
@@ -86,7 +87,7 @@ def plan(
     sums = problem.compensation(read.src, stored, dot, segment, scratchpad, ones=ones)
     wide = flags = None
     if whole and read.border is None and problem.uses > _FEW_ROWS:
-        products = problem.terms * problem.dst.nelems()
+        products = typical(problem.terms * problem.dst.nelems())
         dot = with_up_conversion(dot, read.src[1], products)
         wide = take_up_converted(scratchpad, read.src[1]) if dot.up_converted else None
         if wanted.desc.inner_blocks and decoded is None:
@@ -137,7 +138,7 @@ def _choose(problem: AnyContraction, isa: Isa, *, packed: bool) -> _Choice[AnyCo
     dot = chosen_dot(problem, isa)
     parts, dequantized = None, NONE
     if changing:
-        parts = segments_of(problem, dot)
+        parts = segments_of(problem, isa, dot)
         if parts is None:
             dequantized = given
             problem = of_floats(problem)
@@ -194,7 +195,7 @@ def _read(
         as_wanted = src[1]
     ones = problem.row_of_ones
     if choice.parts is None and not problem.simple and decoded is None:
-        ones &= not summed_before(isa, dot, problem.rows)
+        ones &= not summed_before(isa, dot, problem.planned_rows(isa))
     wanted = problem.panels(isa, as_wanted, problem.weights, dot, ones=ones)
     if decoded is not None:
         wanted = decoded[1]
@@ -209,7 +210,7 @@ def _read(
                 0 if ones else product_tiles.whole_k_groups(isa, choice.parts.size // dot.group)
             )
         fits = wanted.desc.inner_blocks and not (ones and decoded)
-        if not (fits and product_tiles.takes(dot, problem.rows, k_groups)):
+        if not (fits and product_tiles.takes(dot, problem.planned_rows(isa), k_groups)):
             untiled = usual_dot(problem, isa, tiled=False)
             assert untiled is not None, "refused before"
             dot = untiled
