@@ -248,7 +248,30 @@ def test_run_time_dimensions(place: int) -> None:
     desc = ConvolutionDesc.forward(
         *DIRECT, f32(tuple(src)), f32(WEIGHTS, "any"), f32(tuple(dst)), (1, 1), (0, 0)
     )
-    assert "run-time dimension" in refused(lambda: PrimitiveDesc(desc, ENGINE))
+    pd = PrimitiveDesc(desc, ENGINE)
+    assert pd.weights_desc != f32(WEIGHTS, "any")
+    assert pd.dst_desc == f32(tuple(dst))
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_run_time_dimensions_and_another_convolution(place: int) -> None:
+    src, dst = [*SRC], [DST[0], DST[1], *SRC[2:]]
+    src[place] = dst[place] = dnnl.RUNTIME_DIM
+    descs = f32(tuple(src)), f32((*WEIGHTS[:2], 1, 1), "any"), f32(tuple(dst))
+    desc = ConvolutionDesc.forward(*DIRECT, *descs, (1, 1), (0, 0))
+    attr = attr_of(("depthwise", "f32", "f32", "f32", 3, 1, 1))
+    detail = "behind one of sizes that only the execution knows"
+    assert detail in refused(lambda: PrimitiveDesc(desc, ENGINE, attr))
+
+
+def test_run_time_dimensions_of_which_others_are_known() -> None:
+    src, dst = (dnnl.RUNTIME_DIM, *SRC[1:]), (dnnl.RUNTIME_DIM, *DST[1:])
+    for wrong, field in (((*SRC[:1], 5, *SRC[2:]), "src"), ((*SRC[:2], 9, 9), "dst")):
+        with pytest.raises(InvalidArguments, match=f"^{field}_desc"):
+            ConvolutionDesc.forward(
+                *DIRECT, f32((dnnl.RUNTIME_DIM, *wrong[1:])), f32(WEIGHTS), f32(dst), 1, 0
+            )
+    ConvolutionDesc.forward(*DIRECT, f32(src), f32(WEIGHTS), f32(dst), 1, 0)
 
 
 def test_attributes_that_no_kernel_has() -> None:

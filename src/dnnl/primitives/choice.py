@@ -80,7 +80,8 @@ class Request:
         others = tuple(other for other in self.settled.implementations if other is not impl)
         instead = partial(_configured, others, self.isa)
         patterns.update(operands)
-        return Variants(self.settled, self.attr, impl.name, configure, instead, patterns)
+        given = self.settled, self.attr, impl.name, configure, instead, patterns
+        return Variants(*given, fixes=impl.fixes)
 
     def _answer(self, impl: Implementation, variants: Variants | None) -> Plan | Refusal:
         """What an implementation answers."""

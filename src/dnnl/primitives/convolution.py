@@ -32,15 +32,9 @@ from dnnl.primitives.checks import places, spelled, window_hint, window_reach
 from dnnl.primitives.desc import Stage, Tensor
 from dnnl.primitives.implementation import Implementation, Plan, dense_like, resolve_post_ops
 from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.sliding import (
-    SlidingDesc,
-    decided,
-    flops,
-    problem_of,
-    refuse_sliding,
-    sliding_parameters,
-)
+from dnnl.primitives.sliding import SlidingDesc, flops, sliding_parameters
 from dnnl.primitives.sliding_implementations import sliding_implementations
+from dnnl.primitives.sliding_plans import OPEN, decided, is_open, problem_of, refuse_sliding
 from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,
@@ -55,6 +49,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpDepthwise, PostOpSum
+from dnnl.types.size import typical
 
 
 @dataclass(frozen=True)
@@ -74,6 +69,12 @@ class ConvolutionDesc(SlidingDesc):
         if len(found) != 1 or not plain or self.dst_desc.has_runtime_values:
             return self
         return ChainedDesc.of(self, tuple(post_ops).index(found[0]), found[0])
+
+    def places_of(self, space: int, size: int, taps: int) -> int | None:
+        """The places of the kernel in the padded src."""
+        span = size + self.padding_l[space] + self.padding_r[space]
+        span -= window_reach(taps, self.dilations[space])
+        return span // self.strides[space] + 1 if typical(span) >= 0 else None
 
     def check_spatial(self) -> None:
         """dst has a pixel for each place of the kernel in the padded source."""
@@ -174,7 +175,7 @@ class ChainedDesc(ConvolutionDesc):
 def _chain(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if not isinstance(desc, ChainedDesc):
         return Refusal(Reason.POST_OP, _no_chain(desc, attr.post_ops))
-    refusal = refuse_sliding(desc, attr)
+    refusal = OPEN if is_open(desc) else refuse_sliding(desc, attr)
     if refusal is not None:
         return refusal
     (_, before, _), (_, behind, _) = desc.stages(attr.post_ops)
@@ -207,7 +208,7 @@ def _no_chain(desc: SlidingDesc, post_ops: Sequence[PostOp]) -> str:
         return "none is a depthwise convolution"
     if count > 1:
         return f"{count} depthwise convolutions; one may follow a convolution"
-    if desc.has_runtime_values:
+    if desc.has_runtime_values or is_open(desc):
         return "a depthwise convolution behind one of sizes that only the execution knows"
     kernel = spelled(desc.weights_desc.dims[-len(desc.strides) :])
     rule = "it may follow a 1x1 convolution of images (N, C, H, W)"

@@ -19,7 +19,7 @@ from dnnl.language.options import (
     Driver,
     algorithm,
 )
-from dnnl.primitives.checks import places, window_hint, window_reach
+from dnnl.primitives.checks import places, source_size, window_hint, window_reach
 from dnnl.primitives.operation import Operation
 from dnnl.primitives.sliding import SlidingDesc, flops, sliding_parameters
 from dnnl.primitives.sliding_implementations import sliding_implementations
@@ -45,6 +45,22 @@ class DeconvolutionDesc(SlidingDesc):
     DIFF_BIAS. Every layout may be ``any``. Dilation 0 is a dense kernel. A convolution of dst with
     the same strides, paddings and dilations has the size of src.
     """
+
+    def places_of(self, space: int, size: int, taps: int) -> int | None:
+        """What all taps reach, if nothing is left over at the end."""
+        if self.strides[space] > 1:
+            return None
+        padding = self.padding_l[space] + self.padding_r[space]
+        return size - 1 + window_reach(taps, self.dilations[space]) - padding
+
+    def complete_typical(self, dims: dict[int, list[int]]) -> None:
+        """dst has what taps reach from src."""
+        src, weights, dst = map(self._argument, ("src", "weights", "dst"))
+        for space, (stride, dilation) in enumerate(zip(self.strides, self.dilations, strict=True)):
+            dim, taps = 2 + space, dims[weights][space - len(self.strides)]
+            if RUNTIME_DIM in (self.src.dims[dim], self.dst.dims[dim]):
+                padding = self.padding_l[space] + self.padding_r[space]
+                dims[dst][dim] = source_size(dims[src][dim], taps, stride, padding, dilation)
 
     def check_spatial(self) -> None:
         """src has a pixel for each place of the kernel in the padded dst."""

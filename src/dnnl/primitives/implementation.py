@@ -81,13 +81,15 @@ class Implementation:
     """An algorithm for an operation in some propagations. ``configure(desc, attr, isa)`` accepts or
     refuses; layouts that follow from others are decided before it is asked. Only those that serve
     ``runtime`` sizes are asked of sizes that only the execution knows, and of no others; of tensors
-    with an encoding, those that serve the ``encoded``."""
+    with an encoding, those that serve the ``encoded``. One that ``fixes`` sizes has a kernel for
+    those of each execution where it refuses open ones."""
 
     name: str
     configure: Callable[[Any, PrimitiveAttr, Isa], Plan | Refusal]
     passes: frozenset[PropKind] = frozenset(PropKind)
     runtime: bool = False
     encoded: bool = False
+    fixes: bool = False
 
 
 class OpenModule(Protocol):

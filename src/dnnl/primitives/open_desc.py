@@ -51,12 +51,17 @@ def opened(
     attr: PrimitiveAttr,
     patterns: Mapping[int, MemoryDesc],
     given: Mapping[int, MemoryDesc],
+    *,
+    fixed: bool = False,
 ) -> Opened:
-    """The description ``desc`` of patterns with a symbol for each size that it leaves open.
-    ``given`` are the tensors of an execution: their numbers are the typical ones. Sizes of 0 and 1
-    are constants."""
+    """The description ``desc`` of patterns with a symbol for each size that it leaves open, or
+    ``fixed`` to the given sizes. ``given`` are the tensors of an execution: their numbers are the
+    typical ones. Sizes of 0 and 1 are constants."""
     making = _Making(desc, patterns)
-    made = {arg: making.tensor(arg, pattern, given[arg]) for arg, pattern in patterns.items()}
+    made = {
+        arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
+        for arg, pattern in patterns.items()
+    }
     fields: dict[str, object] = {}
     for role in desc.operation.roles:
         if not role.field or not desc.has(role):

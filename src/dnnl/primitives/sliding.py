@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol, Self, TypeVar
+from typing import Self
 
-from dnnl.codegen.epilogue.quantization import Quantization
-from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal
-from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.convolution.direct import gradient_problem
-from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.product.base.pixel_tiles import Spatial
-from dnnl.kernels.product.base.types import narrowed
-from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.primitives import parameters
-from dnnl.primitives.checks import check_dims, check_forward, spelled_size
-from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
+from dnnl.primitives.checks import (
+    agree,
+    check_dims,
+    check_forward,
+    spelled_size,
+    total,
+)
 from dnnl.primitives.operation import Parameter
 from dnnl.primitives.weighted import (
     GRADIENTS,
     WeightedDesc,
-    bare,
     order_hint,
-    quantization_of,
-    refuse_gradient,
 )
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, FormatKind, PropKind
+from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True)
@@ -171,22 +164,19 @@ class SlidingDesc(WeightedDesc):
     def _check_channels(self) -> None:
         groups, outputs, channels = self.channels
         weights = self.name_of("weights")
-        if self.src.dims[1] != groups * channels:
-            rule = f"{weights} {self.weights.dims} take {groups * channels} channels"
+        taken, made = total(groups, channels), total(groups, outputs)
+        if not agree(self.src.dims[1:2], (taken,)):
+            rule = f"{weights} {self.weights.dims} take {taken} channels"
             raise InvalidArguments(self.field("src"), self.src.dims, rule, self._hint_of_groups())
-        if self.dst.dims[1] != groups * outputs:
-            rule = f"{weights} {self.weights.dims} make {groups * outputs} channels"
+        if not agree(self.dst.dims[1:2], (made,)):
+            rule = f"{weights} {self.weights.dims} make {made} channels"
             raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
-        if self.dst.dims[0] != self.src.dims[0]:
+        if not agree(self.dst.dims[:1], self.src.dims[:1]):
             rule = f"the batch must be that of {self.name_of('src')}, which is {self.src.dims[0]}"
             raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
         if not self.bias.is_zero:
-            check_dims(
-                self.field("bias"),
-                self.bias,
-                (groups * outputs,),
-                f"the channels of {self.name_of('dst')}",
-            )
+            why = f"the channels of {self.name_of('dst')}"
+            check_dims(self.field("bias"), self.bias, (made,), why)
 
     def _hint_of_groups(self) -> str:
         """What to do with weights that have groups, but no dimension for them."""
@@ -196,6 +186,27 @@ class SlidingDesc(WeightedDesc):
             return ""
         dims = groups, outputs // groups, *self.weights.dims[1:]
         return f"weights of {groups} groups have the dims (g, o, i, ...): reshape({dims})"
+
+    def derived_size(
+        self, argument: int, dim: int, dims: Mapping[int, Sequence[int]]
+    ) -> int | None:
+        """Those of images in dst follow from src, if `places_of` says how."""
+        of_dst = argument == self._argument("dst") or argument >= Arg.post_op(0)
+        space = dim - self.src.ndims + len(self.strides)
+        if not of_dst or space < 0:
+            return None
+        size = dims[self._argument("src")][dim]
+        kernel = dims[self._argument("weights")][-len(self.strides) :]
+        return self.places_of(space, size, kernel[space])
+
+    def _argument(self, tensor: str) -> int:
+        field = self.field(tensor)
+        return next(own.argument for own in self.tensors if own.field == field)
+
+    @abstractmethod
+    def places_of(self, space: int, size: int, taps: int) -> int | None:
+        """The size of dst in a dimension of space in which src has so many elements and the kernel
+        so many taps, if it follows from these."""
 
     @abstractmethod
     def check_spatial(self) -> None:
@@ -263,30 +274,6 @@ class SlidingDesc(WeightedDesc):
         return d, h, w
 
 
-class _Conf(Protocol):
-    """The configuration of a kernel: ``scratchpad`` in bytes."""
-
-    @property
-    def scratchpad(self) -> int: ...
-
-
-class WeightsKernel(Protocol):
-    """A module of `dnnl.kernels` for gradients of weights."""
-
-    def resolve(self, problem: WeightsGradient, isa: Isa) -> WeightsGradient:
-        """The problem with the layouts that are ``any`` decided."""
-
-    def configure(self, problem: WeightsGradient, isa: Isa) -> Any:
-        """Its configuration, or a refusal."""
-
-    def build(self, conf: Any, isa: Isa) -> Kernel:
-        """The kernel of a configuration."""
-
-
-AnySliding = TypeVar("AnySliding", bound=SlidingDesc)
-P = TypeVar("P", bound=Contraction)
-
-
 def sliding_parameters(prefix: str) -> tuple[Parameter, ...]:
     """What a description has besides its tensors; names of its algorithms begin with ``prefix``."""
     return (
@@ -305,154 +292,6 @@ def sliding_parameters(prefix: str) -> tuple[Parameter, ...]:
             lambda case: case.sizes.spatial("d"),
             default=lambda desc: (0,) * len(desc.strides),
         ),
-    )
-
-
-def plan(
-    desc: SlidingDesc,
-    attr: PrimitiveAttr,
-    isa: Isa,
-    problem_type: Callable[..., Contraction],
-    resolve: Callable[..., Contraction],
-    configure: Callable[..., _Conf | Refusal],
-    build: Callable[..., Kernel],
-    refuse: Callable[..., Refusal | None] = lambda _: None,
-    *,
-    method: str = "direct",
-) -> Plan | Refusal:
-    """The kernel of the problem that a description is, with the layouts that ``resolve`` decides,
-    as ``configure`` plans it; or why there is none. ``refuse`` says so of problems whose layouts
-    need not be decided for that."""
-    refusal = refuse_sliding(desc, attr, method)
-    if refusal is not None:
-        return refusal
-    quantization = quantization_of(attr, desc.weights)
-    given = problem_of(desc, tuple(attr.post_ops), quantization, problem_type)
-    refusal = refuse(given)
-    if refusal is not None:
-        return refusal
-    types = given.src.data_type, given.weights.data_type
-    given = replace(given, narrow=narrowed(attr, isa, *types))
-    problem = resolve(given, isa)
-    post_ops = resolve_post_ops(problem.post_ops, problem.dst)
-    conf = configure(replace(problem, post_ops=post_ops), isa)
-    if isinstance(conf, Refusal):
-        return conf
-    recipe = Recipe(conf, isa, build)
-    return Plan(decided(desc, problem), post_ops, recipe, conf.scratchpad)
-
-
-def plan_weights(
-    desc: SlidingDesc,
-    attr: PrimitiveAttr,
-    isa: Isa,
-    kernel: WeightsKernel,
-    *,
-    transposed: bool,
-) -> Plan | Refusal:
-    """The kernel of the gradient of weights, with the layouts that it decides, or why there is
-    none. Where the operation is ``transposed``, dst has the place of src in it and vice versa."""
-    refusal = refuse_sliding(desc, attr)
-    if refusal is not None:
-        return refusal
-    weights, space = desc.diff_weights_desc, desc.space
-    src, dst = (Arg.SRC, desc.src_desc), (Arg.DIFF_DST, desc.diff_dst_desc)
-    if transposed:
-        weights, space = exchanged(weights, desc), desc.space_back
-        src, dst = dst, src
-    given = WeightsGradient(
-        src=src[1],
-        weights=dst[1],
-        bias=MemoryDesc.zero(),
-        dst=weights,
-        post_ops=(),
-        diff_bias=_dense(desc.diff_bias_desc),
-        space=space,
-        narrow=narrowed(attr, isa, src[1].data_type, dst[1].data_type),
-        arguments=(src[0], dst[0], Arg.DIFF_WEIGHTS),
-        of_src=transposed,
-    )
-    problem = kernel.resolve(given, isa)
-    conf = kernel.configure(problem, isa)
-    if isinstance(conf, Refusal):
-        return conf
-    own, weights = (problem.src, problem.diff_dst), problem.diff_weights
-    decided_desc = desc.laid_out(
-        src_desc=own[transposed],
-        diff_weights_desc=exchanged(weights, desc) if transposed else weights,
-        diff_bias_desc=problem.diff_bias,
-        diff_dst_desc=own[not transposed],
-    )
-    return Plan(decided_desc, (), Recipe(conf, isa, kernel.build), conf.scratchpad)
-
-
-def refuse_sliding(
-    desc: SlidingDesc, attr: PrimitiveAttr, method: str = "direct"
-) -> Refusal | None:
-    """Why a kernel of the algorithm ``method`` is not what is asked for, or does not take these
-    attributes, or None."""
-    kind, _, asked = str(desc.alg_kind).rpartition("_")
-    if asked not in (method, "auto"):
-        return Refusal(Reason.PARAMETER, f"{desc.alg_kind}; this is {kind}_{method}")
-    if not desc.propagation.is_forward:
-        return refuse_gradient(desc, attr)
-    return refuse_attr(attr, "post_ops", "scales", "zero_points")
-
-
-def problem_of(
-    desc: SlidingDesc,
-    post_ops: tuple[PostOp, ...],
-    quantization: Quantization,
-    problem_type: Callable[..., P],
-) -> P:
-    """What a kernel is asked to do: the gradient of data is the transpose, with the channels of
-    weights exchanged."""
-    if desc.propagation is PropKind.backward_data:
-        return problem_type(
-            desc.diff_dst_desc,
-            exchanged(desc.weights_desc, desc),
-            MemoryDesc.zero(),
-            desc.diff_src_desc,
-            (),
-            space=desc.space_back,
-            arguments=(Arg.DIFF_DST, Arg.WEIGHTS, Arg.DIFF_SRC),
-        )
-    return problem_type(
-        desc.src_desc,
-        bare(desc.weights_desc),
-        _dense(desc.bias_desc),
-        desc.dst_desc,
-        post_ops,
-        quantization,
-        space=desc.space,
-    )
-
-
-def _dense(bias: MemoryDesc) -> MemoryDesc:
-    """A bias, or its gradient, with the only layout that it needs where that is open."""
-    is_open = bias.format_kind is FormatKind.any
-    return MemoryDesc(bias.dims, bias.data_type) if is_open else bias
-
-
-def exchanged(weights: MemoryDesc, desc: SlidingDesc) -> MemoryDesc:
-    """The weights with their input channels in the place of their output channels."""
-    return gradient_problem.exchanged(weights, weights.ndims - len(desc.strides) - 2)
-
-
-def decided(desc: AnySliding, problem: Contraction) -> AnySliding:
-    """The description with the layouts of a problem."""
-    if desc.propagation is PropKind.backward_data:
-        return desc.laid_out(
-            diff_dst_desc=problem.src,
-            weights_desc=exchanged(problem.weights, desc),
-            diff_src_desc=problem.dst,
-        )
-    weights = problem.weights if desc.weights_desc.compensation is None else desc.weights_desc
-    return desc.laid_out(
-        src_desc=problem.src,
-        weights_desc=weights,
-        bias_desc=problem.bias,
-        dst_desc=problem.dst,
     )
 
 

@@ -15,7 +15,8 @@ from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.convolution.transposed import DeconvolutionProblem
 from dnnl.primitives.implementation import Implementation, Plan
 from dnnl.primitives.operation import BY_DATA, BY_WEIGHTS, FORWARD
-from dnnl.primitives.sliding import SlidingDesc, plan, plan_weights
+from dnnl.primitives.sliding import SlidingDesc
+from dnnl.primitives.sliding_plans import plan, plan_weights
 from dnnl.primitives.winograd import refuse_slower, winograd_implementations
 from dnnl.types.attr import PrimitiveAttr
 
@@ -23,17 +24,16 @@ from dnnl.types.attr import PrimitiveAttr
 def sliding_implementations(*, transposed: bool) -> tuple[Implementation, ...]:
     """Those of a convolution, or of a deconvolution if ``transposed``."""
     passes = (FORWARD, transposed), (BY_DATA, not transposed)
+    made = partial(Implementation, fixes=True)
     of_weights = ("depthwise", depthwise_by_weights), ("brgemm", by_weights)
     return (
-        *(Implementation("depthwise", partial(_depthwise, transposed=t), p) for p, t in passes),
+        *(made("depthwise", partial(_depthwise, transposed=t), p) for p, t in passes),
         *(Implementation("grouped", partial(_grouped, transposed=t), p) for p, t in passes),
         Implementation("planes", _planes, FORWARD | BY_DATA),
-        *(Implementation("brgemm", partial(_brgemm, transposed=t), p) for p, t in passes),
+        *(made("brgemm", partial(_brgemm, transposed=t), p) for p, t in passes),
         *winograd_implementations(*(_problem(transposed=t) for _, t in passes)),
         *(
-            Implementation(
-                name, partial(plan_weights, kernel=kernel, transposed=transposed), BY_WEIGHTS
-            )
+            made(name, partial(plan_weights, kernel=kernel, transposed=transposed), BY_WEIGHTS)
             for name, kernel in of_weights
         ),
     )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from dnnl import forks
-from dnnl.codegen.ir.kernel import Refusal
+from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Candidate, Plan, dense_like
@@ -86,7 +86,8 @@ class Variant:
 class Variants:
     """The kernels of a description, for one implementation. ``configure(desc, attr)`` plans one,
     ``instead(desc, attr)`` where that refuses the sizes of an execution; ``patterns`` are the
-    tensors that executions must match, by argument."""
+    tensors that executions must match, by argument. With ``fixes``, what cannot be planned for open
+    sizes is planned for those of each execution."""
 
     def __init__(
         self,
@@ -96,8 +97,11 @@ class Variants:
         configure: Configure,
         instead: Configure,
         patterns: Mapping[int, MemoryDesc],
+        *,
+        fixes: bool = False,
     ) -> None:
         self._desc, self._attr, self._patterns = desc, attr, patterns
+        self._fixes = fixes
         self._implementation, self._configure = implementation, configure
         self._instead, self._lock = instead, forks.Lock()
         self._every: tuple[Variant, ...] = ()
@@ -151,6 +155,9 @@ class Variants:
         made = opened(self._desc, self._attr, self._patterns, descs)
         check_rules(made.desc, self._desc)  # which so become conditions
         plan = self._configure(made.desc, made.attr)
+        if self._fixes and isinstance(plan, Refusal) and plan.reason is Reason.RUNTIME_DIM:
+            made = opened(self._desc, self._attr, self._patterns, descs, fixed=True)
+            plan = self._configure(made.desc, made.attr)
         if isinstance(plan, Refusal) and self._every:
             plan = self._instead(made.desc, made.attr)
         return plan if isinstance(plan, Refusal) else Variant(made, plan)

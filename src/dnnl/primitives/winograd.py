@@ -13,7 +13,8 @@ from dnnl.kernels.convolution.winograd.cost import pays_off
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.primitives.implementation import Implementation, Plan
 from dnnl.primitives.operation import BY_DATA, FORWARD
-from dnnl.primitives.sliding import SlidingDesc, plan
+from dnnl.primitives.sliding import SlidingDesc
+from dnnl.primitives.sliding_plans import plan
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -26,7 +27,9 @@ def winograd_implementations(
     ``by_data``, for plain weights and for transformed ones."""
 
     return tuple(
-        Implementation("winograd", partial(_plan, problem_type=kind), passes, encoded=encoded)
+        Implementation(
+            "winograd", partial(_plan, problem_type=kind), passes, encoded=encoded, fixes=True
+        )
         for kind, passes in ((forward, FORWARD), (by_data, BY_DATA))
         for encoded in (False, True)
     )
