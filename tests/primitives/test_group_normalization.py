@@ -24,7 +24,6 @@ from dnnl import (
 )
 from dnnl.reference import group_normalization as reference
 from dnnl.reference.arrays import Array
-from dnnl.types.kinds import RUNTIME_DIM
 from tests.check import Fill, check, logical, memory_of, random_memory
 from tests.pairs import every_pair
 from tests.primitives.harness import (
@@ -405,6 +404,3 @@ def test_what_is_refused() -> None:
     plain = describe(DIMS, "nchw")
     with pytest.raises(Unimplemented, match=r"unsupported data type: s8"):
         PrimitiveDesc(backward(plain, 4, diff_dst=plain.with_data_type("s8")), ENGINE)
-    open_ = MemoryDesc((RUNTIME_DIM, 8, 4), "f32", "abc")
-    with pytest.raises(Unimplemented, match="unsupported run-time dimension"):
-        PrimitiveDesc(forward(open_, 4, prop="forward_inference"), ENGINE)

@@ -12,8 +12,10 @@ from dnnl import (
     InvalidArguments,
     Memory,
     MemoryDesc,
+    Primitive,
     PrimitiveDesc,
     ShuffleDesc,
+    Stream,
     Unimplemented,
     config,
 )
@@ -196,11 +198,18 @@ def test_integers_become_other_types(src: type, dst: str) -> None:
     assert (execute(desc, {Arg.SRC: memory}).numpy() == np.clip(want.astype(float), *limits)).all()
 
 
-def test_sizes_that_only_the_execution_knows_are_refused() -> None:
+def test_sizes_that_only_the_execution_knows() -> None:
     md = MemoryDesc((2, RUNTIME_DIM), "f32", "ab")
-    desc = ShuffleDesc.forward("forward_inference", md, md, 1, 3)
-    with pytest.raises(Unimplemented, match="unsupported run-time dimension"):
-        PrimitiveDesc(desc, ENGINE)
+    primitive = Primitive(
+        PrimitiveDesc(ShuffleDesc.forward("forward_inference", md, md, 1, 3), ENGINE)
+    )
+    for extent in (3, 0, 12, 129):
+        src, dst = source((2, extent), "ab"), Memory(MemoryDesc((2, extent), "f32"), ENGINE)
+        primitive.execute(Stream(ENGINE), {Arg.SRC: src, Arg.DST: dst})
+        check(dst, reference.shuffle(logical(src), 1, 3), reference.TOLERANCE("f32"))
+    src, dst = (Memory(MemoryDesc((2, 4), "f32"), ENGINE) for _ in range(2))
+    with pytest.raises(InvalidArguments, match="group_size = 3: must divide the 4 elements"):
+        primitive.execute(Stream(ENGINE), {Arg.SRC: src, Arg.DST: dst})
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,10 @@ from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Paramet
 from dnnl.primitives.parameters import Flags, Whole
 from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.group_normalization import SPECIFICATION
-from dnnl.types.arg import Arg
-from dnnl.types.kinds import NormFlags, PropKind
+from dnnl.types.arg import GRADIENT, Arg
+from dnnl.types.kinds import RUNTIME_DIM, NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.runtime_dim import RuntimeDim
 
 _KNOWN = NormFlags.use_global_stats | AFFINE
 
@@ -122,6 +123,11 @@ class GroupNormalizationDesc(NormalizationDesc):
         if dims[1] > 0 and dims[1] % self.groups:
             rule = f"must divide the number of channels, which is {dims[1]}"
             raise InvalidArguments("groups", self.groups, rule, f"try {gcd(self.groups, dims[1])}")
+
+    def size_promise(self, argument: int, dim: int) -> int:
+        """Images have whole groups of channels."""
+        image = argument % GRADIENT in (Arg.SRC, Arg.DST)
+        return RuntimeDim(multiple=self.groups) if image and dim == 1 else RUNTIME_DIM
 
     @property
     def problem(self) -> str:

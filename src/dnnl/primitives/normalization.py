@@ -102,7 +102,7 @@ class NormalizationDesc(Desc):
         """The descriptor of what the relu has passed; the zero one where nothing says that."""
         if not self.fused_relu or self.prop_kind is PropKind.forward_inference:
             return MemoryDesc.zero()
-        return laid_out_as(MemoryDesc(self.src_desc.dims, "u8", "any"), [self.src_desc])
+        return laid_out_as(self.src_desc.undecided("u8"), [self.src_desc])
 
 
 def _forward_conf(
