@@ -6,8 +6,8 @@ that the order of the Python code is the order of the generated code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -161,6 +161,8 @@ class Emitter:
         self._computed: dict[tuple[object, ...], ir.Value] = {}
         #: The numbers that only an execution knows.
         self.sizes = Numbers(self.b)
+        self._before_loops: list[ir.Block] = []  # of those that are being written
+        self._block_numbers: dict[ir.Block, int] = {}
 
     def number(self, value: int) -> ir.Value:
         """An i64 for a number of the plan: a constant, or what an execution knows."""
@@ -196,12 +198,35 @@ class Emitter:
     def _once(self, key: tuple[object, ...], write: Callable[[], ir.Value]) -> ir.Value:
         """The value of ``write()``, which is written once in each block; ``key`` has the operation
         and its operands. LLVM would remove repetitions too, but first they are printed and parsed.
+        Beside numbers that only an execution knows it is written before loops that do not change
+        it: processors add constants to addresses, but do not multiply.
         """
-        own = (self.b.block, *key)
+        block = self._invariant_in(key[1:]) if self.sizes.used else self.b.block
+        own = (block, *key)
         found = self._computed.get(own)
-        if found is None:
+        if found is None and block is not self.b.block:
+            with self.b.goto_block(block):
+                found = self._computed[own] = write()
+        elif found is None:
             found = self._computed[own] = write()
         return found
+
+    def _invariant_in(self, operands: Iterable[object]) -> ir.Block:
+        """The outermost block before a loop around here that all operands reach, or this one."""
+        made = max(map(self.depth, operands))
+        blocks = (b for b in self._before_loops if made <= self._number_of(b))
+        return next(blocks, self.b.block)
+
+    def depth(self, value: object) -> int:
+        """How far inside a value is defined: values that reach one place are so in the order of
+        their blocks."""
+        return self._number_of(value.parent) if isinstance(value, ir.Instruction) else -1
+
+    def _number_of(self, block: ir.Block) -> int:
+        blocks, numbers = self.function.blocks, self._block_numbers
+        for number in range(len(numbers), len(blocks)):
+            numbers[blocks[number]] = number
+        return numbers[block]
 
     def mul(self, a: ir.Value, factor: int | ir.Value) -> ir.Value:
         """a * factor on i64, folding constants."""
@@ -209,7 +234,9 @@ class Emitter:
             factor = self.number(factor)
         if not isinstance(factor, int):
             one = isinstance(a, ir.Constant) and a.constant == 1
-            return factor if one else self.b.mul(a, factor, flags=("nsw",))
+            if one:
+                return factor
+            return self._once(("mul", a, factor), lambda: self.b.mul(a, factor, flags=("nsw",)))
         if isinstance(a, ir.Constant):
             return i64(a.constant * factor)
         if factor == 1:
@@ -217,6 +244,16 @@ class Emitter:
         if factor == 0:
             return i64(0)
         return self._once(("mul", a, factor), lambda: self.b.mul(a, i64(factor), flags=("nsw",)))
+
+    def total(self, number: int, terms: Iterable[ir.Value]) -> ir.Value:
+        """The sum of a number of the plan and i64s. Beside numbers that only an execution knows
+        terms are added from outer loops to inner ones, and a constant at last."""
+        first = self.number(number)
+        if not self.sizes.used:
+            return reduce(self.add, terms, first)
+        if isinstance(first, ir.Constant):
+            return self.add(reduce(self.add, sorted(terms, key=self.depth), i64(0)), first)
+        return reduce(self.add, sorted(terms, key=self.depth), first)
 
     def divmod(self, a: ir.Value, divisor: int) -> tuple[ir.Value, ir.Value]:
         """(a // divisor, a % divisor) of an i64 that is not negative, folding constants."""
@@ -299,7 +336,9 @@ class Emitter:
             phi = self.b.phi(value.type)
             phi.add_incoming(value, before)
             phis.append(phi)
+        self._before_loops.append(before)
         results = body(index, *phis) or ()
+        self._before_loops.pop()
         last = self.b.block
         following = self.b.add(index, i64(step), flags=("nsw",))
         index.add_incoming(following, last)

@@ -27,6 +27,11 @@ class Numbers:
         #: Set by who knows where the numbers of an execution are.
         self.pointer: Callable[[], ir.Value] | None = None
 
+    @property
+    def used(self) -> bool:
+        """Whether the function reads any."""
+        return bool(self._values)
+
     def value(self, size: Size) -> ir.Value:
         """The value of a size."""
         return self.once(size.key, lambda: self._polynomial(size))

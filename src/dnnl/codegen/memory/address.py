@@ -126,13 +126,10 @@ class Affine:
     def emit(self, e: Emitter, values: Mapping[Axis, ir.Value]) -> ir.Value:
         """Emit the value of the form from the values of its axes. Axes of extent 1 may be
         missing."""
-        total: ir.Value = e.number(self.const)
-        for axis, stride in self.strides.items():
-            if axis in values:
-                total = e.add(total, e.mul(values[axis], stride))
-            else:
-                assert axis.single, f"{axis!r} has no value here"
-        return total
+        for axis in self.strides.keys() - values.keys():
+            assert axis.single, f"{axis!r} has no value here"
+        terms = (e.mul(values[a], step) for a, step in self.strides.items() if a in values)
+        return e.total(self.const, terms)
 
 
 ZERO = Affine({})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 from llvmlite import ir
 
-from dnnl.codegen.ir.builder import I1, Values, i64
+from dnnl.codegen.ir.builder import I1, I64, Values, i64
 from dnnl.codegen.memory.access import Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest.loop_order import Loop
@@ -18,7 +18,9 @@ from dnnl.codegen.nest.shared_square_writer import SharedSquareWriter
 from dnnl.codegen.nest.shared_squares import SharedSquares
 from dnnl.codegen.nest.square_writer import SquareWriter
 from dnnl.codegen.nest.work_items import Items
-from dnnl.types.size import surely_divides, surely_equal
+from dnnl.types.size import is_known, surely_divides, surely_equal
+
+_Cuts = tuple[tuple[Axis, tuple[Range, ...]], ...]
 
 
 class Writer:
@@ -45,10 +47,38 @@ class Writer:
         if surely_equal(items.chunk, 1):
             self._item(item, items)
             return
-        whole = prod(loop.count for loop in self._loops[: items.whole])
+        loops = self._loops[: items.whole]
+        whole = prod(loop.count for loop in loops)
         first = self.e.mul(item, items.chunk)
         last = self.e.smaller(self.e.add(first, self.e.number(items.chunk)), self.e.number(whole))
-        self.e.loop(first, last, lambda n: self._item(n, items), unroll=False, name="chunk")
+
+        def one(_: ir.Value, *place: ir.Value) -> Values:
+            steps = zip(loops, place, strict=True)
+            self._walk(
+                {loop.axis: self.e.mul(at, loop.step) for loop, at in steps},
+                list(self._loops[items.whole :]),
+            )
+            return self._next(loops, place)
+
+        place = tuple(at for _, at in self._decoded(first, loops))[::-1]
+        self.e.loop(first, last, one, place, unroll=False, name="chunk")
+
+    def _decoded(self, number: ir.Value, loops: Sequence[Loop]) -> Iterator[tuple[Loop, ir.Value]]:
+        """The iteration of each loop in iteration ``number`` of all, innermost first."""
+        for loop in reversed(loops):
+            count = self.e.number(loop.count)
+            yield loop, self.e.b.urem(number, count)
+            number = self.e.b.udiv(number, count)
+
+    def _next(self, loops: Sequence[Loop], place: Values) -> Values:
+        """The iteration behind ``place``, without the divisions of its number."""
+        b, following, carry = self.e.b, [], ir.Constant(I1, 1)
+        for loop, at in zip(reversed(loops), reversed(place), strict=True):
+            more = self.e.add(at, b.zext(carry, I64))
+            over = b.icmp_signed("==", more, self.e.number(loop.count))
+            following.append(b.select(over, i64(0), more))
+            carry = over
+        return tuple(reversed(following))
 
     def _item(self, item: ir.Value, items: Items) -> None:
         """Emit the iterations with one number."""
@@ -63,17 +93,32 @@ class Writer:
             rest = b.udiv(rest, chunks)
             last = b.add(first, self.e.number(items.step))
             chunk = first, self.e.smaller(last, self.e.number(loop.count))
-        for loop in reversed(loops[: items.whole]):
-            count = self.e.number(loop.count)
-            env[loop.axis] = self.e.mul(b.urem(rest, count), loop.step)
-            rest = b.udiv(rest, count)
+        for loop, place in self._decoded(rest, loops[: items.whole]):
+            env[loop.axis] = self.e.mul(place, loop.step)
         self._walk(env, list(loops[items.whole :]), chunk)
 
     def _walk(
-        self, env: Env, loops: list[Loop], chunk: tuple[ir.Value, ir.Value] | None = None
+        self,
+        env: Env,
+        loops: list[Loop],
+        chunk: tuple[ir.Value, ir.Value] | None = None,
+        cuts: _Cuts | None = None,
+        known: dict[Bound, bool] | None = None,
     ) -> None:
+        """Emit the ``loops``. Ranges whose ends only the execution knows are chosen outside of
+        those that do not matter."""
+        cuts = tuple(self._variants.ranges.items()) if cuts is None else cuts
+        known = known or {}
         if not loops:
-            self._choose(env, list(self._variants.ranges.items()), {})
+            self._choose(env, cuts, known, self._point)
+            return
+        settled = env.keys() - {loop.axis for loop in loops}
+        here = tuple(cut for cut in cuts if cut[0] in settled and not _are_known(cut[1]))
+        if here:
+            rest = tuple(cut for cut in cuts if cut not in here)
+            self._choose(
+                env, here, known, lambda env, known: self._walk(env, loops, chunk, rest, known)
+            )
             return
         loop = loops[0]
         begin, end = chunk if chunk else (i64(0), self._trips(env, loop))
@@ -81,7 +126,7 @@ class Writer:
         def body(index: ir.Value) -> None:
             start = env[loop.axis] if loop.within else i64(0)
             here = self.e.add(start, self.e.mul(index, loop.step))
-            self._walk({**env, loop.axis: here}, loops[1:])
+            self._walk({**env, loop.axis: here}, loops[1:], None, cuts, known)
 
         self.e.loop(begin, end, body, name=loop.axis.name)
 
@@ -93,33 +138,38 @@ class Writer:
         return self.e.smaller(left, i64(loop.within))
 
     def _choose(
-        self, env: Env, cuts: list[tuple[Axis, tuple[Range, ...]]], known: dict[Bound, bool]
+        self,
+        env: Env,
+        cuts: _Cuts,
+        known: dict[Bound, bool],
+        then: Callable[[Env, dict[Bound, bool]], None],
     ) -> None:
-        """Emit a point, or a square, for each combination of ranges."""
+        """Emit ``then`` for each combination of ranges."""
         if not cuts:
-            self._point(env, known)
+            then(env, known)
             return
         axis, ranges = cuts[0]
-        self._ranges(env, axis, ranges, cuts[1:], known)
+        self._ranges(env, axis, ranges, cuts[1:], known, then)
 
     def _ranges(
         self,
         env: Env,
         axis: Axis,
         ranges: tuple[Range, ...],
-        cuts: list[tuple[Axis, tuple[Range, ...]]],
+        cuts: _Cuts,
         known: dict[Bound, bool],
+        then: Callable[[Env, dict[Bound, bool]], None],
     ) -> None:
         first, *others = ranges
 
         def here() -> Values:
             only = surely_equal(first.end - first.begin, 1)
             inside = {**env, axis: self.e.number(first.begin)} if only else env
-            self._choose(inside, cuts, {**known, **first.known})
+            self._choose(inside, cuts, {**known, **first.known}, then)
             return ()
 
         def behind() -> Values:
-            self._ranges(env, axis, tuple(others), cuts, known)
+            self._ranges(env, axis, tuple(others), cuts, known, then)
             return ()
 
         if others:
@@ -175,3 +225,7 @@ class Writer:
                 bottom = self.e.add(base, self.e.number(rest.low))
                 result = b.and_(result, b.icmp_signed(">=", bottom, i64(0)))
         return result
+
+
+def _are_known(ranges: Sequence[Range]) -> bool:
+    return all(is_known(part.begin) and is_known(part.end) for part in ranges)
