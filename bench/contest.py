@@ -10,7 +10,7 @@ from bench.report import Row
 from dnnl import Primitive, PrimitiveDesc, Stream, Unimplemented
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.comparison import OURS, oppose
-from dnnl.tools.bench.creation import create
+from dnnl.tools.bench.creation import at_execution, create
 from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.trial import Trial
 from dnnl.tools.measure import Contender, Effort, Measurement, measure
@@ -45,13 +45,14 @@ class Contest:
         self.pd: PrimitiveDesc = created.pd
         self.primitive = Primitive(self.pd)
         self.stream = Stream(self.pd.engine, num_threads)
-        trial = Trial(case, created, self.pd)
+        sized = at_execution(case, kind, created)
+        trial = Trial(case, created, sized)
         trial.fill(bitwise=False)
         trial.place()
         self.memories = trial.memories
-        tensors = self.pd.desc.tensors
+        tensors = sized.desc.tensors
         self.bytes = sum(tensor.desc.size for tensor in tensors)
-        self.work = float(kind.operation.flops(self.pd.desc) or self.bytes)
+        self.work = float(kind.operation.flops(sized.desc) or self.bytes)
         self.opponents = {}
         self.refusals: dict[str, str] = {}
         self.primitive.execute(self.stream, self.memories)

@@ -33,6 +33,7 @@ from bench import (
     overhead,
     peers,
     preparation,
+    sizes,
     small,
 )
 from bench.contest import WrongResult
@@ -56,6 +57,7 @@ SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
     "conversions": conversions.run,
     "odd": odd.run,
     "small": small.run,
+    "sizes": sizes.run,
     "models": models.run,
     "overhead": overhead.run,
     "preparation": preparation.run,
