@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import geometric_mean
+from tempfile import TemporaryDirectory
 from time import process_time
 
 from bench.contest import OURS, Contest, read
@@ -100,7 +101,7 @@ def _built(context: Context, case: Case, num_threads: int) -> tuple[Contest, flo
     primitive._cache.clear()
     kind = description(case.driver)
     assert kind is not None
-    with config.override("cache_dir", None):
+    with TemporaryDirectory() as folder, config.override("cache_dir", folder):
         started = process_time()
         Primitive(create(case, kind).pd)
         seconds = process_time() - started
