@@ -9,6 +9,7 @@ from time import perf_counter
 
 from dnnl import log
 from dnnl.codegen import isa as isas
+from dnnl.codegen.compile import jit
 from dnnl.codegen.epilogue.post_ops import prelu_weights
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Value
@@ -17,8 +18,9 @@ from dnnl.primitives.desc import Desc, Tensor
 from dnnl.primitives.implementation import Candidate, Plan, check_post_ops
 from dnnl.primitives.info import Info, look_inside
 from dnnl.primitives.sizes import known, known_post_ops, open_operands
-from dnnl.primitives.variants import Variants
+from dnnl.primitives.variants import Variant, Variants
 from dnnl.runtime.engine import Engine
+from dnnl.runtime.image import Unknowns
 from dnnl.runtime.threads import checked_num_threads, get_num_threads
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.attr import PrimitiveAttr
@@ -75,6 +77,7 @@ class PrimitiveDesc(Value):
         if not isinstance(src_engine, Engine | None):
             raise InvalidArguments("src_engine", src_engine, "expected a dnnl.Engine or None")
         started = perf_counter()
+        self._given: Mapping[int, MemoryDesc] | None = None
         self.src_engine = engine if src_engine is None else src_engine
         self.dst_engine = engine
         self.engine = _executing(desc, self.src_engine, engine)
@@ -201,12 +204,14 @@ class PrimitiveDesc(Value):
             check_post_ops(post_ops, desc.outputs[0].desc)
             attr = attr.with_layouts(post_ops, attr.dropout)
         made._choice = replace(self._choice, plan=replace(self.plan, desc=desc), attr=attr)
+        made._given = given
         return made
 
     def with_scratchpad(self, nbytes: int) -> PrimitiveDesc:
         """This description of an execution, which takes so many bytes of temporary memory."""
         made = copy(self)
         made._choice = replace(self._choice, plan=replace(self.plan, scratchpad=nbytes))
+        made._given = None
         return made
 
     @property
@@ -217,8 +222,11 @@ class PrimitiveDesc(Value):
 
     @property
     def scratchpad_desc(self) -> MemoryDesc:
-        """Temporary memory, in bytes; the zero descriptor if none is needed."""
+        """Temporary memory, in bytes; the zero descriptor if none is needed. Where executions
+        decide on it, `with_sizes` of a description knows it, which may build a kernel."""
         size = self.plan.scratchpad
+        if self.variants is not None and self._given is not None:
+            _, (_, _, size) = self.variants.find(self._given, _unknowns)
         if not is_known(size):
             return MemoryDesc((RUNTIME_DIM,), "u8")
         return MemoryDesc((size,), "u8") if size else MemoryDesc.zero()
@@ -309,6 +317,13 @@ class PrimitiveDesc(Value):
 
     def __repr__(self) -> str:
         return f"<PrimitiveDesc {self.verbose_fields()}>"
+
+
+def _unknowns(variant: Variant) -> Unknowns:
+    """What a kernel found out about sizes, which is generated for that."""
+    unknowns = jit.image(variant.plan.recipe)[0].unknowns
+    assert unknowns is not None
+    return unknowns
 
 
 def _forward(desc: Desc, hint: PrimitiveDesc) -> Desc:
