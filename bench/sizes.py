@@ -29,7 +29,7 @@ SUBJECTS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "conv", (*_NHWC, "--batch=shapes_resnet_50"), "batch+spatial",
     ),
     "MobileNetV2, batch, height, width": (
-        "conv", (*_NHWC, "--batch=test_conv_depthwise_ci"), "batch+spatial",
+        "conv", (*_NHWC, "--batch=shapes_mobilenet_v2"), "batch+spatial",
     ),
     "matmul f32, rows": ("matmul", ("--wtag=any", *_PRODUCTS), "batch"),
     "matmul bf16, rows": ("matmul", ("--dt=bf16", "--wtag=any", *_PRODUCTS), "batch"),

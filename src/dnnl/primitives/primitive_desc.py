@@ -226,7 +226,8 @@ class PrimitiveDesc(Value):
         decide on it, `with_sizes` of a description knows it, which may build a kernel."""
         size = self.plan.scratchpad
         if self.variants is not None and self._given is not None:
-            _, (_, _, size) = self.variants.find(self._given, _unknowns)
+            given = {**self.patterns, **self._given}
+            _, (_, _, size) = self.variants.find(given, _unknowns)
         if not is_known(size):
             return MemoryDesc((RUNTIME_DIM,), "u8")
         return MemoryDesc((size,), "u8") if size else MemoryDesc.zero()
