@@ -177,3 +177,16 @@ def test_a_file_that_is_no_kernel_serves_nothing(tmp_path: Path) -> None:
         (tmp_path / "file.dnnl").write_bytes(content)
         assert not serves_unknown_sizes(tmp_path / "file.dnnl")
     assert not serves_unknown_sizes(tmp_path / "none.dnnl")
+
+
+def test_strides_of_blocks_are_looked_at_where_there_are_several() -> None:
+    """A single block has a stride that nobody uses."""
+
+    def tensor(channels: int, gap: int) -> MemoryDesc:
+        whole = MemoryDesc((3, channels + gap, 5), "f32", "aBc16b")
+        return whole.submemory((3, channels, 5), (0, 0, 0))
+
+    pattern = MemoryDesc((R, R, R), "f32", (R, R, R), inner_blocks=[(1, 16)], padded_dims=(R, R, R))
+    primitive = Primitive(PrimitiveDesc(described(pattern), ENGINE))
+    for channels, gap in ((16, 0), (48, 0), (16, 32), (48, 16), (32, 0)):
+        assert_right(primitive, tensor(channels, gap))

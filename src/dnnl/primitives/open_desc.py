@@ -19,7 +19,7 @@ from dnnl.types.layout import Layout, order_of, round_up
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 from dnnl.types.runtime_dim import RuntimeDim, joined
-from dnnl.types.size import LEAST, Symbols, text, typical
+from dnnl.types.size import LEAST, Symbols, surely_equal, text, typical
 
 # Numbers that heuristics decide by where nothing is known: no multiple of anything, no two alike.
 _TYPICAL = {"n": 7, "c": 67, "i": 67, "o": 97, "d": 11, "h": 53, "w": 59, "m": 211, "k": 257}
@@ -151,7 +151,7 @@ class _Making:
         made = [0] * given.ndims
         for dim in reversed(order):
             place, own = 2 * given.ndims + dim, given.strides[dim]
-            if given.outer_dims[dim] == 1:
+            if surely_equal(padded[dim] // given.blocks[dim], 1):
                 made[dim] = dense  # used by nobody
             elif self._fits(place, dense, own):
                 made[dim] = dense

@@ -225,6 +225,8 @@ class PrimitiveDesc(Value):
         """Temporary memory, in bytes; the zero descriptor if none is needed. Where executions
         decide on it, `with_sizes` of a description knows it, which may build a kernel."""
         size = self.plan.scratchpad
+        if self.desc.writes_nothing:
+            return MemoryDesc.zero()
         if self.variants is not None and self._given is not None:
             given = {**self.patterns, **self._given}
             _, (_, _, size) = self.variants.find(given, _unknowns)

@@ -478,7 +478,7 @@ def _size(
     sizes = places.padded_dims
     volume = typical(prod(sizes))
     counts = 0 < volume <= _INT64_MAX  # nothing is empty or unknown, the common case
-    if not counts and prod(size for size in sizes if size > 0) > _INT64_MAX:
+    if not counts and typical(prod(size for size in sizes if size > 0)) > _INT64_MAX:
         raise InvalidArguments("dims", places.dims, "the number of elements must fit 64 bits")
     if kind is not FormatKind.blocked:
         return 0
