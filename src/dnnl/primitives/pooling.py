@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -50,12 +50,13 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 
 _BYTE_TAPS = 255
 """So many taps can be numbered in u8 by oneDNN's count."""
 _FEW = 5
 """The least typical number of windows."""
-_ENDS = (Arg.SRC, Arg.DIFF_SRC), (Arg.DST, Arg.DIFF_DST)
+_SOURCES = Arg.SRC, Arg.DIFF_SRC
 
 
 @dataclass(frozen=True)
@@ -186,18 +187,32 @@ class PoolingDesc(Desc):
             rule = f"expected {follows.data_type} and the dims of dst"
             raise InvalidArguments("workspace_desc", str(given), rule)
 
+    def derived_size(
+        self, argument: int, dim: int, dims: Mapping[int, Sequence[int]]
+    ) -> int | None:
+        """How many windows there are along a dimension of src."""
+        src = next((dims[other] for other in _SOURCES if other in dims), None)
+        if src is None or dim < 2 or argument in _SOURCES or argument >= Arg.post_op(0):
+            return None
+        taps, stride, padding, gap = self._window(dim - 2)
+        span = src[dim] + padding - window_reach(taps, gap)
+        return span // stride + 1 if typical(span) >= 0 else 0
+
     def complete_typical(self, dims: dict[int, list[int]]) -> None:
-        """Where the size of src is open, the windows decide on that of dst."""
-        src, dst = (next(a for a in ends if a in dims) for ends in _ENDS)
-        for dim, size in enumerate(self._ends[0].dims[2:]):
-            if size != RUNTIME_DIM:
-                continue
-            padding = self.padding_l[dim] + self.padding_r[dim]
-            window = self.kernel[dim], self.strides[dim], padding, self.dilations[dim]
-            dims[src][2 + dim] = max(dims[src][2 + dim], source_size(_FEW, *window))
-            dims[dst][2 + dim] = places(dims[src][2 + dim], *window)
-        if Arg.WORKSPACE in dims:
-            dims[Arg.WORKSPACE] = list(dims[dst])
+        """An open src has room for a few windows."""
+        source, *others = (dims[tensor.argument] for tensor in self.tensors)
+        for dim, size in enumerate(self._ends[0].dims[2:], 2):
+            if size == RUNTIME_DIM:
+                window = self._window(dim - 2)
+                source[dim] = max(source[dim], source_size(_FEW, *window))
+                for other in others:
+                    other[dim] = places(source[dim], *window)
+
+    def _window(self, dim: int) -> tuple[int, int, int, int]:
+        """The taps, the stride, the padding of both ends and the dilation along a spatial
+        dimension."""
+        padding = self.padding_l[dim] + self.padding_r[dim]
+        return self.kernel[dim], self.strides[dim], padding, self.dilations[dim]
 
     def _ranges(self) -> list[int]:
         """How far the taps of a window reach, in each spatial dimension."""
@@ -209,12 +224,11 @@ class PoolingDesc(Desc):
             if spatial[dim] == RUNTIME_DIM:
                 out.append(RUNTIME_DIM)
                 continue
-            padding = self.padding_l[dim] + self.padding_r[dim]
+            taps, stride, padding, gap = self._window(dim)
             if spatial[dim] + padding < reach and spatial[dim]:
                 rule = f"the window reaches over {reach} of {spatial[dim] + padding} with padding"
                 raise InvalidArguments("kernel", self.kernel, rule, self._hint)
-            taps, gap = self.kernel[dim], self.dilations[dim]
-            out.append(places(spatial[dim], taps, self.strides[dim], padding, gap))
+            out.append(places(spatial[dim], taps, stride, padding, gap))
         return out
 
     @property

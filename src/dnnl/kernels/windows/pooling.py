@@ -25,6 +25,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import surely_divides
 
 # With many taps several registers are filled together, as the taps of one form a chain of dependent
 # operations.
@@ -150,8 +151,9 @@ def _registers(conf: PoolingConf, kernel: tuple[int, ...], isa: Isa) -> int:
     """The number of registers as `registers` says; twice as many for a single result if that
     divides the channels, so that more lines of each row of channels are read at a time."""
     count = registers(kernel)
-    even = conf.dst.dims[1] % (2 * count * isa.lanes) == 0
-    return 2 * count if count > 1 and even and conf.workspace is None else count
+    if count == 1 or conf.workspace is not None:
+        return count
+    return 2 * count if surely_divides(2 * count * isa.lanes, conf.dst.dims[1]) else count
 
 
 def registers(kernel: tuple[int, ...]) -> int:
