@@ -14,7 +14,7 @@ from math import prod
 from dnnl.primitives.desc import Desc
 from dnnl.types.arg import GRADIENT, Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM, FormatKind
+from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.layout import Layout, order_of, round_up
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -114,8 +114,6 @@ class _Making:
             self._dim(argument, dim, own, pattern.dims[dim]) for dim, own in enumerate(given.dims)
         ]
         self._dims[argument] = dims
-        if given.format_kind is FormatKind.any:
-            return MemoryDesc(dims, given.data_type, "any")
         padded = self._padded(dims, pattern, given)
         strides = self._strides(padded, pattern, given)
         offset = self._number(3 * ndims, given.offset0, pattern.offset0)
@@ -280,8 +278,6 @@ def laid_out(pattern: MemoryDesc, dims: Sequence[int]) -> MemoryDesc:
     """A tensor of ``dims`` that matches a pattern, without gaps where strides are open."""
     if not pattern.has_runtime_values:
         return pattern
-    if pattern.format_kind is FormatKind.any:
-        return MemoryDesc(dims, pattern.data_type, "any")
     blocks = pattern.blocks
     padded = round_up(dims, blocks) if pattern.inner_blocks else tuple(dims)
     order: Sequence[int] = range(len(dims)) if pattern.tag is None else pattern.tag.order

@@ -15,7 +15,7 @@ from dnnl import forks
 from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Candidate, Plan, dense_like
+from dnnl.primitives.implementation import Candidate, Plan
 from dnnl.primitives.open_desc import Opened, numbers_of, opened, typical_tensors
 from dnnl.primitives.sizes import check_rules
 from dnnl.runtime.image import Unknowns
@@ -171,5 +171,5 @@ def _decided(desc: Desc, planned: Desc) -> Desc:
             continue
         own, found = getattr(desc, role.field), getattr(planned, role.field)
         if own.format_kind is FormatKind.any:
-            fields[role.field] = dense_like(own, found) if own.has_runtime_values else found
+            fields[role.field] = found
     return desc.laid_out(**fields) if fields else desc

@@ -36,7 +36,7 @@ from dnnl.codegen.product.brgemm import Tile
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.size import typical
+from dnnl.types.size import Size, typical
 
 PlaceOf = Callable[[ir.Value, ir.Type], Place]
 
@@ -255,6 +255,8 @@ class ProductEpilogue:
 
 def _count(place: Place, number: int | ir.Value) -> ir.Value:
     """A number of terms in all lanes."""
+    if isinstance(number, Size):
+        number = place.e.number(number)
     if isinstance(number, int):
         return vector.splat_constant(place.kind, number)
     return vector.splat(place.e, place.e.b.trunc(number, I32), place.kind.count)

@@ -301,7 +301,7 @@ class Factors:
         """The operands of all vectors of B, for each step in which a K group of A is multiplied."""
         multiply, (_, element) = self.multiply, self.multiply.element
         step = multiply.group if self.row_stride else 1
-        starts = [e.element(self.b, i64(offset), element) for offset in self.vectors[::step]]
+        starts = [e.element(self.b, e.number(offset), element) for offset in self.vectors[::step]]
         if self.row_stride:
             yield [
                 part for start in starts for part in multiply.load_rows(e, start, self.row_stride)
@@ -359,7 +359,7 @@ def accumulate(
                 cursor = (prefetch.issue(e, cursor[0]),)
             part = Tile(tile.vectors, cells[first : first + size])
             sums += accumulate(e, part, here, levels[1:], leaf).cells
-            here = here.moved(e, i64(level.a_step), e.mul(i64(1), level.b_step))
+            here = here.moved(e, *(e.mul(i64(1), step) for step in (level.a_step, level.b_step)))
         return (here.a, here.b, *cursor, *sums)
 
     state = (first.a, first.b, *cursor, *tile.cells)
@@ -415,7 +415,7 @@ def _rank_one(e: Emitter, tile: Tile, factors: Factors) -> Tile:
             if offset is None:
                 row = multiply.ones(e)
             else:
-                row = multiply.broadcast(e, e.element(factors.a, i64(offset), a_element), step)
+                row = multiply.broadcast(e, e.element(factors.a, e.number(offset), a_element), step)
             for cell, column in enumerate(columns, number * tile.vectors):
                 cells[cell] = multiply.add(e, row, column, cells[cell])
     return Tile(tile.vectors, tuple(cells))

@@ -134,7 +134,7 @@ class PackedMultiply(Multiply):
 
         def load(column: int, _: int) -> ir.Value:
             return e.b.load(
-                e.element(start, i64(column * self.column_stride), I8), typ=kind, align=1
+                e.element(start, e.mul(i64(column), self.column_stride), I8), typ=kind, align=1
             )
 
         return vector.transpose(e, e.isa.lanes, 1, load)

@@ -12,7 +12,7 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries
 from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import LETTERS, Panels, plain
+from dnnl.kernels.product.base.problem import LETTERS, Panels, given_panels, plain, planned
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.loops.form import Product, along_line
@@ -24,6 +24,7 @@ from dnnl.kernels.product.plan.plan import plan
 from dnnl.kernels.product.plan.refusals import refuse_matrices
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 from dnnl.types.tag import FormatTag
 
 
@@ -68,8 +69,14 @@ class InnerProductProblem(Contraction):
         """Panels of a tile's output channels, each with all of K in one stream."""
         if isinstance(dot, PackedMultiply) and dot.column_stride:
             return Panels(weights, 1)
-        step = src.strides[0] * src.data_type.size
-        vectors = panel_vectors(isa, dot, weights, 0, src.dims[0], step)
+        step = typical(src.strides[0]) * src.data_type.size
+        vectors = panel_vectors(isa, dot, weights, 0, planned(isa, src.dims[0]), step)
+        given = given_panels(isa, weights, dot, lambda v: self._panels(isa, src, weights, dot, v))
+        return given or self._panels(isa, src, weights, dot, vectors)
+
+    def _panels(
+        self, isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, vectors: int
+    ) -> Panels:
         group, block, inner = dot.group, _block(src), _innermost(src)
         cut = bool(block) or group > 1
         names = "".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.isa import Isa
@@ -10,19 +11,18 @@ from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import registers
 from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import LETTERS, Panels, becomes_floats, planned
+from dnnl.kernels.product.base.problem import LETTERS, Panels, becomes_floats, given_panels, planned
 from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.kernels.product.plan.dot_kind import LEAST_PACKED_ROWS, panel_vectors
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu
 from dnnl.types.scales import ScaleSpec
-from dnnl.types.size import typical
+from dnnl.types.size import is_known, larger, typical
 from dnnl.types.tag import FormatTag
 
 # The least vectors of a row for which row-major weights are read in place.
 _LEAST_RUN = 2
-_WIDEST = 4  # the widest panel, in vectors
 
 
 @dataclass(frozen=True)
@@ -85,23 +85,16 @@ def panels_for(
     wide = _in_place_vectors(isa, src, weights, dot, ones)
     if wide:
         return Panels(weights, wide)
-    given = _given_panels(isa, weights, dot)
+    given = given_panels(isa, weights, dot, partial(_panels, isa, weights, dot))
     if given is not None:
         return given
     row_step = typical(src.strides[-2]) * src.data_type.size
     vectors = panel_vectors(isa, dot, weights, -1, planned(isa, src.dims[-2]), row_step)
+    return _panels(isa, weights, dot, vectors)
+
+
+def _panels(isa: Isa, weights: MemoryDesc, dot: Multiply, vectors: int) -> Panels:
     return Panels(panels_of(weights, dot, isa, vectors), vectors)
-
-
-def _given_panels(isa: Isa, weights: MemoryDesc, dot: Multiply) -> Panels | None:
-    """Weights in panels that suit another number of rows, which a copy would take longer than."""
-    if not weights.inner_blocks or dot.tiles is not None or isa.lanes == 1:
-        return None
-    for vectors in range(1, _WIDEST + 1):
-        made = panels_of(weights, dot, isa, vectors)
-        if made == weights.with_data_type(dot.b):
-            return Panels(made, vectors)
-    return None
 
 
 def panels_of(weights: MemoryDesc, dot: Multiply, isa: Isa, vectors: int) -> MemoryDesc:
@@ -119,13 +112,21 @@ def _in_place_vectors(
 ) -> int:
     """The width in vectors of a tile that has all rows of src and reads row-major weights in place,
     once, in long runs and without tails; 0 if M is too large or there is no such tile."""
-    vectors, tail = divmod(weights.dims[-1], isa.lanes)
-    rows = planned(isa, src.dims[-2])
-    plain = weights.format_kind is FormatKind.blocked and _affine(weights)
-    vectors_built = dot.row_vectors
-    if isa.lanes == 1 or tail or not vectors_built or weights.dims[-2] % dot.group:
+    rows, vectors_built = planned(isa, src.dims[-2]), dot.row_vectors
+    least = max(_LEAST_RUN, vectors_built)
+
+    def fits(width: int) -> bool:
+        return registers(rows, width * dot.span, dot.parts, ones=ones) <= isa.registers
+
+    if isa.lanes == 1 or not vectors_built or not fits(least):
         return 0
-    near = weights.size <= isa.caches.l2
+    plain = weights.format_kind is FormatKind.blocked and _affine(weights)
+    vectors, tail = divmod(weights.dims[-1], isa.lanes)
+    if not is_known(vectors):
+        vectors, tail = least, weights.dims[-1] % (least * isa.lanes)
+    if tail or weights.dims[-2] % dot.group:
+        return 0
+    near = typical(weights.size) <= isa.caches.l2
     if dot.tiles is not None and rows >= LEAST_PACKED_ROWS and near:
         return 0
     if not plain or weights.strides[-1] != 1 or weights.data_type is not dot.b:
@@ -136,9 +137,8 @@ def _in_place_vectors(
         return 0
     widths = [
         width
-        for width in range(max(_LEAST_RUN, vectors_built), isa.registers, vectors_built)
-        if vectors % width == 0
-        and registers(rows, width * dot.span, dot.parts, ones=ones) <= isa.registers
+        for width in range(least, isa.registers, vectors_built)
+        if fits(width) and vectors % width == 0
     ]
     return max(widths, default=0)
 
@@ -148,7 +148,7 @@ def _affine(desc: MemoryDesc) -> bool:
     that must stay zero."""
     if not desc.inner_blocks:
         return desc.dims == desc.padded_dims
-    index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
+    index = [Affine.of(Axis(larger(2, extent), "i")) for extent in desc.dims]
     return linear_offset(desc, index) is not None and desc.dims == desc.padded_dims
 
 

@@ -8,6 +8,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.nest import work_items
 from dnnl.codegen.product.brgemm import TileShape
+from dnnl.types.size import is_known, larger, smaller, typical
 
 # Tiles over which the loading of a part of a panel is amortized.
 _TILES = 16
@@ -79,19 +80,19 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     if size.packed_on_the_fly:
         return _packed_on_the_fly(isa, tile, size)
     if size.fast and size.rows > tile.rows and panel > isa.caches.l1 // 2:
-        places = max(tile.rows, cache // 2 // (size.steps * size.src_step))
+        places = larger(tile.rows, cache // 2 // (size.steps * size.src_step))
         return Blocking(tile, 1, places, max(1, isa.caches.l1 // 3 // size.panel_step))
     if size.panels * panel <= cache:
         return Blocking(tile)
     if size.in_rows:
         page = max(1, _PAGE * size.in_rows // size.panel_step)
-        return Blocking(tile, min(size.panels, page), 0, max(1, _ROWS // size.in_rows))
+        return Blocking(tile, smaller(size.panels, page), 0, max(1, _ROWS // size.in_rows))
     if size.rows <= tile.rows:
         return Blocking(tile, panels=1)
     if panel > cache:
         return _in_parts(isa, tile, size)
     row = size.steps * size.src_step
-    return Blocking(tile, panels=1, places=0 if row >= _PAGE else cache // 4 // row)
+    return Blocking(tile, panels=1, places=0 if row >= _PAGE else larger(1, cache // 4 // row))
 
 
 def _packed_on_the_fly(isa: Isa, tile: TileShape, size: Size) -> Blocking:
@@ -103,17 +104,17 @@ def _packed_on_the_fly(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     near = size.fast or size.rows <= tile.rows
     part = isa.caches.l1 // 3 if near else isa.caches.l2 // 4
     fitting = max(_BLOCK, part // size.panel_step // _BLOCK * _BLOCK)
-    steps = fitting if fitting < size.steps else 0
+    steps = fitting if not is_known(size.steps) or fitting < size.steps else 0
     places = isa.caches.l2 // 4 // ((steps or size.steps) * size.src_step)
-    return Blocking(tile, 1, 0 if size.rows <= tile.rows else max(places, tile.rows), steps)
+    return Blocking(tile, 1, 0 if size.rows <= tile.rows else larger(places, tile.rows), steps)
 
 
 def _side_by_side(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     """Panels that take at most one cache line of each source row, which has pages of its own:
     several panels are packed at a time, as many rows of them as half of the first-level cache
     holds."""
-    panels = max(1, min(size.panels, _RUN // size.panel_step))
-    while panels > 1 and -(-size.panels // panels) < _LEAST_ITEMS:
+    panels = max(1, min(typical(size.panels), _RUN // size.panel_step))
+    while panels > 1 and -(-typical(size.panels) // panels) < _LEAST_ITEMS:
         panels = -(-panels // 2)
     part = isa.caches.l1 // 2 // (panels * size.panel_step)
     steps = max(_BLOCK, part // _BLOCK * _BLOCK)
@@ -127,8 +128,9 @@ def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     places = min(size.rows, _TILES * tile.rows)
     steps = max(1, cache // (places * size.src_step))
     sums = places * tile.vectors * isa.vector_bits // 8
-    panels = max(1, min(size.panels, cache // 2 // sums))
-    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < work_items.FEW_ITEMS:
+    wanted = typical(size.panels)
+    panels = max(1, min(wanted, cache // 2 // sums))
+    while panels > 1 and -(-size.rows // places) * -(-wanted // panels) < work_items.FEW_ITEMS:
         panels = -(-panels // 2)
     return Blocking(tile, panels, places, steps)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from dnnl.types.size import is_known
 from dnnl.types.tag import FormatTag
 
 _FEW = 8  # the most rows of a single tile that executions fill
+_WIDEST = 4  # the widest panel, in vectors
 MANY = 1024  # a number for all others
 
 LETTERS = "abcdefghijkl"
@@ -45,6 +47,17 @@ class Panels:
 
     desc: MemoryDesc
     vectors: int
+
+
+def given_panels(
+    isa: Isa, weights: MemoryDesc, dot: Multiply, panels: Callable[[int], Panels]
+) -> Panels | None:
+    """Weights that are in panels as they are, which another number of rows may have asked for: a
+    copy would take longer. None if they are in no ``panels`` of any width in vectors."""
+    if not weights.inner_blocks or dot.tiles is not None or isa.lanes == 1:
+        return None
+    every = map(panels, range(1, _WIDEST + 1))
+    return next((own for own in every if own.desc == weights.with_data_type(dot.b)), None)
 
 
 @dataclass(frozen=True)

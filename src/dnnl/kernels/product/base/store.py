@@ -271,5 +271,5 @@ class End:
     def _unless_last(self, then: Callable[[], Values], otherwise: Callable[[], Values]) -> None:
         """Run ``otherwise`` in the last panel, ``then`` in the others."""
         panel = self.store.columns.panel
-        before = self.e.b.icmp_signed("<", self._env[panel], i64(panel.extent - 1))
+        before = self.e.b.icmp_signed("<", self._env[panel], self.e.number(panel.extent - 1))
         self.e.branch(before, then, otherwise)

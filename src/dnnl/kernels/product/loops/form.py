@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from dnnl.codegen.epilogue.product_epilogue import ProductEpilogue
+from dnnl.codegen.ir.builder import Emitter, i64
 from dnnl.codegen.memory.access import Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.product.brgemm import Level
@@ -113,19 +114,20 @@ class Product:
 class Walk:
     """The offsets of src (operand A) and weights (operand B); those of weights in address units."""
 
+    e: Emitter
     a: Affine
     b: Affine
     ranges: Mapping[Axis, RunTimeRange] = field(default_factory=dict)
 
     @staticmethod
-    def of(problem: Product) -> Walk:
+    def of(e: Emitter, problem: Product) -> Walk:
         """The offsets of a product's operands."""
         a = problem.src.offset(problem.src.index)
         b = problem.weights.offset(problem.weights.index)
         assert a is not None, "configure admits only affine layouts"
         assert b is not None, "panels are affine"
         ranges = {own.axis: own for own in problem.ranges}
-        return Walk(a, b.in_units(problem.unit), ranges)
+        return Walk(e, a, b.in_units(problem.unit), ranges)
 
     def steps(self, axis: Axis) -> tuple[int, int]:
         """The strides of an axis in A and in B."""
@@ -135,7 +137,7 @@ class Walk:
         """The loop over all of an axis; over its range in ``env`` if it has one."""
         if env is not None and axis in self.ranges:
             return Level(*self.ranges[axis].span(env), *self.steps(axis))
-        return Level.over(axis.extent, *self.steps(axis))
+        return Level(i64(0), self.e.number(axis.extent), *self.steps(axis))
 
 
 Axes = tuple[Axis, Axis, Axis]

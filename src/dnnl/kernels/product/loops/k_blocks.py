@@ -16,6 +16,7 @@ from dnnl.kernels.product.loops.form import Product, Walk
 from dnnl.kernels.product.loops.run_time import RunTimeRange
 from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, Span
 from dnnl.kernels.product.unit.tiles import UnitTile
+from dnnl.types.size import surely_equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class KBlocks:
         assert not (wanted and problem.cut), "sums are cut along axes, or in steps"
         if not wanted:
             return whole
-        steps, count = max(1, wanted // whole.k_groups_per_step), line[0].count or 0
+        steps, count = max(1, wanted // whole.k_groups_per_step), _steps_of(line[0], axes)
         k_groups = (
             1 if problem.packing is None else problem.packing.least_k_groups(problem.multiply)
         )
@@ -50,6 +51,11 @@ class KBlocks:
             multiple, count = lcm(multiple, unit.line.block), unit.line.blocked
         steps = max(1, steps // multiple) * multiple
         return KBlocks((), line, steps, -(-count // steps), own) if steps < count else whole
+
+    @property
+    def single(self) -> bool:
+        """Whether one block has all of K."""
+        return surely_equal(self.count, 1)
 
     @property
     def k_groups_per_step(self) -> int:
@@ -76,7 +82,7 @@ class KBlocks:
     def number(self, e: Emitter, env: Env) -> Value:
         """The number of blocks: at least one, as an empty sum has an epilogue too."""
         if self.range is None or not self.steps:
-            return i64(self.count)
+            return e.number(self.count)
         whole = e.add(self.range.count(e, env), i64(self.steps - 1))
         return e.larger(i64(1), e.b.sdiv(whole, i64(self.steps)))
 
@@ -97,10 +103,17 @@ class KBlocks:
     def packed(self, e: Emitter, env: Env, block: Value, buffer: PanelBuffer) -> Span:
         """The K groups that are packed for a block of the line."""
         packing, dot = buffer.packing, buffer.dot
-        whole = i64(packing.k_groups(dot))
+        whole = e.number(packing.k_groups(dot))
         if self.range is not None:
             assert packing.least_k_groups(dot) == 1, "a range may begin within a square"
             return self._part(e, env, block, whole)
         begin, last = e.mul(block, self.k_groups), self.is_last(e, env, block)
-        following = e.add(begin, i64(self.k_groups)) if self.count > 1 else whole
-        return begin, e.b.select(last, whole, following) if self.count > 1 else whole
+        following = whole if self.single else e.add(begin, i64(self.k_groups))
+        return begin, whole if self.single else e.b.select(last, whole, following)
+
+
+def _steps_of(level: Level, axes: Sequence[Axis]) -> int:
+    """The steps of the outermost level of a line; only those of a single axis may be unknown."""
+    if level.count is not None or len(axes) != 1:
+        return level.count or 0
+    return axes[0].extent

@@ -40,7 +40,7 @@ from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, PanelPacker
 from dnnl.kernels.product.unit.deferred_epilogue import DeferredEpilogue, tile_bytes
 from dnnl.kernels.product.unit.tiles import Part, UnitTile
 from dnnl.runtime.image import Phase
-from dnnl.types.size import surely_divides
+from dnnl.types.size import is_known, surely_divides
 
 
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
@@ -63,7 +63,7 @@ class _ProductWriter:
         self.bands_of_src: BandWriter | None = None
         self.packer: PanelPacker | None = None
         self.copies: BlockCopies | None = None
-        self.walk = Walk.of(problem)
+        self.walk = Walk.of(self.e, problem)
         tile = problem.blocking.tile
         # Integer epilogues take longest to compile, and integer additions have a latency of one
         # cycle.
@@ -103,7 +103,7 @@ class _ProductWriter:
         own = 0
         if self.unit is not None:
             own = tile_bytes(problem.multiply, self.e, self.unit.sum_rows, tile.vectors)
-        if self.blocks.count == 1:
+        if self.blocks.single:
             self.segment_sums = own
             self._take_scratch(phase, 2 * own)
             return
@@ -130,7 +130,8 @@ class _ProductWriter:
         nbytes, panel = sums + (bands.nbytes if bands else 0), None
         if packing is not None:
             given = packing, self.pointers, problem.columns, problem.multiply
-            panel = PanelBuffer(self.e, *given, self.blocks.k_groups, self.work.group)
+            k_groups, most = self.blocks.k_groups, problem.blocking.steps
+            panel = PanelBuffer(self.e, *given, k_groups, self.work.group, most)
             nbytes += panel.nbytes
         if problem.copies:
             self.copies = BlockCopies(self.e, problem.copies, self.pointers)
@@ -201,7 +202,7 @@ class _ProductWriter:
     def _next(self, env: Env, block: Value) -> Env:
         """The next K block: of the same work item, or the first of the following one."""
         e, select = self.e, self.e.b.select
-        more = e.b.icmp_signed("<", block, i64(self.blocks.count - 1))
+        more = e.b.icmp_signed("<", block, self.e.number(self.blocks.count - 1))
         axes = self.blocks.env(e, select(more, e.add(block, i64(1)), i64(0)))
         items = {axis: select(more, env[axis], at) for axis, at in self.following.items()}
         return {**env, **items, **axes}
@@ -282,7 +283,7 @@ class _ProductWriter:
             return
         sum_rows = places + problem.finish.needs_column_sums
         zero = Tile.of(self.sums.zero(e), sum_rows, problem.columns.vector.extent)
-        if self.blocks.count == 1:
+        if self.blocks.single:
             at.prefetch()
 
             def whole(src: Operand, multiply: Multiply) -> Tile:
@@ -333,7 +334,9 @@ class _ProductWriter:
             )
         )
         columns = tuple(self.walk.b.stride(vectors) * v for v in range(vectors.extent))
-        factors = Factors(a, b, tuple(rows), columns, multiply, problem.k_stride)
+        k_stride = problem.k_stride
+        apart = k_stride if is_known(k_stride) else e.number(k_stride)
+        factors = Factors(a, b, tuple(rows), columns, multiply, apart)
         return replace(factors, prefetch=self._prefetch(env, multiply, places))
 
     def _either(self, env: Env, sums: Callable[[Operand, Multiply], Tile]) -> Tile:
@@ -363,7 +366,7 @@ class _ProductWriter:
         if self.problem.segments is not None:
             self._unit_segments(unit, env, factors, block, buffer, at)
             return
-        if self.blocks.count == 1:
+        if self.blocks.single:
             at.prefetch()
         part = self._part(env, unit.line.whole(unit.levels), buffer, block)
         unit.compute(factors, part, at)
@@ -386,7 +389,7 @@ class _ProductWriter:
 
     def _part(self, env: Env, levels: Sequence[Level], buffer: Value, block: Value) -> Part:
         """The K block of a sum over ``levels``."""
-        if self.blocks.count == 1:
+        if self.blocks.single:
             return Part(levels, buffer)
         e, blocks = self.e, self.blocks
         first, last = blocks.is_first(e, block), blocks.is_last(e, env, block)
@@ -409,7 +412,7 @@ class _ProductWriter:
         one. None if the product does not allow it."""
         problem, unit = self.problem, self.unit
         ones = problem.finish.needs_column_sums or self.sums.needs_column_sums
-        deferrable = self.blocks.count == 1 and problem.segments is None and not ones
+        deferrable = self.blocks.single and problem.segments is None and not ones
         if unit is None or not deferrable or not unit.can_defer(self.store):
             return None
         tile = problem.blocking.tile

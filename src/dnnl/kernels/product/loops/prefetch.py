@@ -10,7 +10,7 @@ from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE, Prefetch, merge_level
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.loops.form import Product, Walk
 from dnnl.kernels.product.loops.k_blocks import KBlocks
-from dnnl.types.size import typical
+from dnnl.types.size import is_known, surely_equal, typical
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,19 +33,21 @@ class Prefetching:
         levels = [self.walk.level(axis) for axis in axes]
         unit = problem.multiply.tiles is not None
         near = unit and typical(problem.weights.desc.size) <= e.isa.caches.l2 // 2
-        in_parts = self.blocks.count > 1 and problem.segments is not None
+        in_parts = not self.blocks.single and problem.segments is not None
         asks = problem.blocking.panels and panel.typical > 1 and problem.packing is None
         asks = asks and not problem.copies
         # With taps, a matrix unit would prefetch the same weights again in each band.
         asks = asks and not (in_parts or near or (unit and len(merge_levels(levels)) > 1))
         size, step = self.walk.b.stride(panel), levels[-1].b_step
-        if not asks or prod(level.count or 0 for level in levels) * step != size:
+        if not asks or not surely_equal(prod(axis.extent for axis in axes) * step, size):
             return None
         bits = problem.multiply.b.bits * problem.unit
         tiles = typical(self.tiles)
         distance = size * bits // 8 if tiles > 1 else PREFETCH_DISTANCE
-        share = -(-step * bits // (8 * tiles))
-        return Prefetch(e.number(distance), share, tile, self.blocks.steps)
+        share = -(-typical(step) * bits // (8 * tiles))
+        inner = axes[-1].extent
+        steps = self.blocks.steps or (0 if is_known(inner) else inner)
+        return Prefetch(e.number(distance), share, tile, steps)
 
     def of_rows(self, panel: Value, rows: int, multiply: Multiply) -> Prefetch | None:
         """The prefetch of a matrix A from beyond the caches by a tile of ``rows`` rows: its share
@@ -56,14 +58,16 @@ class Prefetching:
             return None
         line, *rest = merge_levels([self.walk.level(axis) for axis in problem.inside])
         step = self.walk.a.stride(problem.places[-1])
-        in_stream = not rest and (line.count or 0) * line.a_step == step
+        count = prod(axis.extent for axis in problem.inside)
+        in_stream = not rest and surely_equal(count * line.a_step, step)
         far = self._src_bytes > self.e.isa.caches.l2
-        if not (in_stream and far) or self.blocks.count > 1 or problem.multiply.tiles is not None:
+        if not (in_stream and far) or not self.blocks.single or problem.multiply.tiles is not None:
             return None
-        size = rows * step * multiply.group_bytes // multiply.group
+        size = typical(rows * step * multiply.group_bytes // multiply.group)
         passes = 1 if problem.blocking.panels else problem.columns.panel.typical
-        each = -(-size // passes // (line.count or 1))
-        return Prefetch(i64(size), each, panel if passes > 1 else i64(0), of_rows=True)
+        each = -(-size // passes // max(1, typical(count)))
+        part = panel if passes > 1 else i64(0)
+        return Prefetch(i64(size), each, part, count, of_rows=True)
 
     @property
     def streams(self) -> bool:

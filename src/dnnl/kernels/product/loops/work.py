@@ -14,7 +14,7 @@ from dnnl.codegen.nest import work_items
 from dnnl.kernels.product.base.pixel_tiles import BandRun, TileRun, band_runs, tile_runs
 from dnnl.kernels.product.loops.form import Product
 from dnnl.kernels.product.loops.run_time import RunTimeRange, run_time_tiles, tiles_between
-from dnnl.types.size import bounds, is_known, smaller
+from dnnl.types.size import bounds, is_known, larger, smaller
 
 Band = tuple[BandRun, tuple[TileRun, ...]]
 """Bands with the same shape, and their tiles."""
@@ -68,7 +68,7 @@ class Work:
             wanted, items = 0, work_items.target_items(isa, work)
         chunk = work_items.chunk(per_band, outer, items)
         if wanted:
-            chunk = smaller(max(1, wanted // blocking.tile.rows), chunk)
+            chunk = smaller(larger(1, wanted // blocking.tile.rows), chunk)
         parts = 1 if run_time is not None else -(-per_band // chunk)
         chunks, number = Axis(parts, "chunk"), Axis(per_band, "tile")
         # Panels meet a block of places one after the other, or one panel meets all places in turn.

@@ -20,6 +20,7 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import bounds, is_known, smaller
 
 IndexOf = Callable[[Affine], tuple[Affine, ...]]
 """The index of a weight in the column of a lane, from its position along K."""
@@ -78,7 +79,8 @@ class PanelBuffer:
     """The buffer for packed K groups of ``dot`` and some ``columns``.
 
     It holds ``panels`` panels at a time, with ``steps`` K groups of each, and at the end of a panel
-    up to as many more; or whole panels if ``steps`` is 0.
+    up to as many more; or whole panels if ``steps`` is 0. These have at most ``most`` K groups if
+    only an execution knows how many.
     """
 
     e: Emitter
@@ -88,6 +90,7 @@ class PanelBuffer:
     dot: Multiply
     steps: int
     panels: int
+    most: int = 0
 
     @property
     def k_group_bytes(self) -> int:
@@ -98,7 +101,9 @@ class PanelBuffer:
     def panel_bytes(self) -> int:
         """The stride of panels in bytes."""
         whole = self.packing.k_groups(self.dot)
-        return (min(whole, 2 * self.steps) if self.steps else whole) * self.k_group_bytes
+        if self.steps or not is_known(whole):
+            whole = smaller(whole, 2 * (self.steps or self.most))
+        return int(bounds(whole)[1]) * self.k_group_bytes
 
     @property
     def nbytes(self) -> int:

@@ -25,6 +25,7 @@ from dnnl.codegen.product.pairs import Pairs
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 
 _GROUP = 4
 _LEAST_USES, _LEAST_PRODUCTS = 32, 2**20
@@ -59,7 +60,7 @@ def take_flags(
 ) -> Argument | None:
     """Scratchpad for the flags of a product with ``products`` multiplications; None if it has no
     alternative path."""
-    many = products >= max(_LEAST_USES * weights.nelems(), _LEAST_PRODUCTS)
+    many = products >= max(_LEAST_USES * typical(weights.nelems()), _LEAST_PRODUCTS)
     if not many or Pairs.of(isa, dot) is None:
         return None
     return scratchpad.take(MemoryDesc((_panels(weights)[0],), "s32"))

@@ -17,6 +17,7 @@ from functools import partial
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I16, I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments
+from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
@@ -35,7 +36,7 @@ from dnnl.kernels.product.pack.on_the_fly import (
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import typical
+from dnnl.types.size import is_known, surely_equal, typical
 
 _GROUP_BITS = 32
 _ELEMENTS = {1: I32, 2: I16, 4: I8}  # elements of a K group, by their number
@@ -129,7 +130,7 @@ class _RepackedWriter(Writer):
         form = packing.weights.offset(packing.weights.index)
         assert form is not None, "rows and columns are affine"
         self._form, columns = form, buffer.columns
-        self._last = columns.count - (columns.panel.extent - 1) * columns.width
+        self._rest = columns.count - (columns.panel.extent - 1) * columns.width
         """How many columns the last panel has."""
 
     def _at(self, env: Env, k_group: Value, v: int, lane: int = 0) -> Value:
@@ -137,23 +138,24 @@ class _RepackedWriter(Writer):
         e, buffer = self.e, self.buffer
         step = self._form.stride(self._packing.terms)
         lanes = self._form.stride(buffer.columns.lane) * (v * buffer.columns.lane.extent + lane)
-        begin = e.add(self._form.along(env).emit(e, env), i64(lanes))
+        begin = e.add(self._form.along(env).emit(e, env), e.number(lanes))
         begin = e.add(begin, e.mul(k_group, step * buffer.dot.group))
         return e.element(self.buffer.pointers[self._packing.weights], begin, buffer.dot.element[1])
 
     def _of_columns(self, env: Env, write: Callable[[int], None]) -> None:
-        """Call ``write(columns)`` with the number of columns of the panel."""
-        columns = self.buffer.columns
+        """Call ``write(columns)`` with the number of columns of the panel, which is a `Size` in
+        the last one if only an execution knows it."""
+        e, columns = self.e, self.buffer.columns
 
         def some(count: int) -> Values:
             write(count)
             return ()
 
-        if self._last == columns.width:
+        if surely_equal(self._rest, columns.width):
             some(columns.width)
             return
-        before = self.e.b.icmp_signed("<", env[columns.panel], i64(columns.panel.extent - 1))
-        self.e.branch(before, lambda: some(columns.width), lambda: some(self._last))
+        before = e.b.icmp_signed("<", env[columns.panel], e.number(columns.panel.extent - 1))
+        e.branch(before, lambda: some(columns.width), lambda: some(self._rest))
 
 
 class _RowsWriter(_RepackedWriter):
@@ -182,12 +184,12 @@ class _RowsWriter(_RepackedWriter):
         """The K groups of a vector of columns; zero behind column ``count``."""
         e, dot, lanes = self.e, self.buffer.dot, self.buffer.columns.lane.extent
         kind = vector.vector_type(_ELEMENTS[dot.group], lanes)
-        mask = vector.known_lanes([v * lanes + lane < count for lane in range(lanes)])
+        mask = _first_lanes(e, count - v * lanes, lanes)
         first = self._at(env, number, v)
         step = self._form.stride(self._packing.terms)
-        starts = [e.element(first, i64(step * k), kind.element) for k in range(dot.group)]
+        starts = [e.element(first, e.number(step * k), kind.element) for k in range(dot.group)]
         if self.buffer.panels > 1:
-            following = e.element(first, i64(step * _PREFETCH_ROWS), kind.element)
+            following = e.element(first, e.number(step * _PREFETCH_ROWS), kind.element)
             vector.prefetch(e, following)
         rows = [vector.load(e, start, kind, mask) for start in starts]
         while len(rows) > 1:
@@ -196,12 +198,16 @@ class _RowsWriter(_RepackedWriter):
 
 
 class _ColumnsWriter(_RepackedWriter):
+    def __init__(self, packing: BoundRepacked, buffer: PanelBuffer) -> None:
+        super().__init__(packing, buffer)
+        self._rest = int(self._rest)  # squares are transposed in registers
+
     def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
         """One vector of columns after the other, which limits the number of memory streams."""
         e, square = self.e, self._packing.plan.square
         (first, _), (last, rest) = (e.divmod(k_group, square) for k_group in k_groups)
         left, lanes = (
-            self._packing.k_groups(self.buffer.dot) % square,
+            int(self._packing.k_groups(self.buffer.dot) % square),
             self.buffer.columns.lane.extent,
         )
         there = e.b.select(e.b.icmp_signed("!=", rest, i64(0)), i64(1), i64(0))
@@ -235,6 +241,13 @@ class _ColumnsWriter(_RepackedWriter):
         rows = vector.transpose(e, lanes, square // _PIECE, load)
         for number, row in enumerate(rows[:k_groups]):
             vector.store(e, row, self.buffer.row(start, e.add(k_group, i64(number)), v))
+
+
+def _first_lanes(e: Emitter, count: int, lanes: int) -> Mask:
+    """The mask of the lanes below ``count``."""
+    if is_known(count):
+        return vector.known_lanes([lane < count for lane in range(lanes)])
+    return vector.first_lanes(e, e.number(count), lanes)
 
 
 def _interleaved(e: Emitter, a: Value, b: Value) -> Value:

@@ -42,7 +42,7 @@ def with_up_conversion(dot: Multiply, src: MemoryDesc, products: int) -> Multipl
         return dot
     elements = all(step == 1 or step % _GROUP == 0 for step in (src.offset0, *src.strides))
     whole = elements and (src.size - src.offset0) % _GROUP == 0 and not src.offset0 % _GROUP
-    dense = src.size - src.offset0 <= 2 * src.nelems()
+    dense = typical(src.size - src.offset0) <= 2 * typical(src.nelems())
     many = products >= _LEAST_USES * typical(src.nelems()) > 0
     return replace(dot, up_converted=True) if whole and dense and many else dot
 

@@ -133,7 +133,7 @@ class Contraction(ProductProblem):
         packing: PanelPacking | None,
     ) -> Blocking:
         """The shape of a tile and the cache blocks, for src and weights as they are read."""
-        columns, vectors = typical(self.dst.dims[-1]), panels.vectors
+        columns, vectors = self.dst.dims[-1], panels.vectors
         tile = TileShape(self.tile_rows(isa, dot, vectors, ones=ones), vectors)
         # With a row of ones, panels of a few rows of weights were faster one by one on two threads.
         in_rows = not (panels.desc.inner_blocks or ones or self.column_stride(panels.desc))
@@ -141,7 +141,7 @@ class Contraction(ProductProblem):
         size = Size(
             self.planned_rows(isa),
             -(-columns // width),
-            -(-typical(self.terms) // dot.group),
+            -(-self.terms // dot.group),
             dot.group_bytes,
             dot.group * width * dot.b.bits // 8,
             fast=dot.tiles is not None,

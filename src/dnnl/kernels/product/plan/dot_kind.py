@@ -107,11 +107,11 @@ def _packs_faster(problem: Contraction, isa: Isa, rows: int, apart: int) -> bool
     part."""
     usual = usual_dot(problem, isa, tiled=problem.takes_unit(isa))
     size = problem.weights.data_type.size
-    if usual is None or rows * problem.terms * size > isa.caches.l2 // 2:
+    if usual is None or rows * typical(problem.terms) * size > isa.caches.l2 // 2:
         return False
     if usual.tiles is not None:
         return rows >= LEAST_PACKED_ROWS
-    evicted = isa.caches.resident_lines(apart * size) < isa.lanes
+    evicted = isa.caches.resident_lines(typical(apart) * size) < isa.lanes
     return usual.group > 1 or (rows > 1 and evicted)
 
 
@@ -230,15 +230,16 @@ def panel_vectors(
     converted, once. K groups of integers are up-converted for several vectors. Tiles of a matrix
     unit are two vectors wide. A single row that would read one line of f32 a step reads two.
     """
+    columns = typical(weights.dims[column])
     small = isa.matrix is not None and dot.b.bits <= 8 and not dot.is_integer
     if small or (dot.tiles is not None and rows >= product_tiles.LEAST_ROWS):
-        return product_tiles.panel_vectors(isa, weights.dims[column])
+        return product_tiles.panel_vectors(isa, columns)
     least, most = (max_rows(isa, vectors, dot.parts) for vectors in (PANEL_OF_K_GROUPS, 1))
     if least < rows <= min(most, _ONE_TILE) and isa.lanes > 1 and not dot.is_integer:
         return 1
     if dot.steps > 1:
         return PANEL_OF_K_GROUPS
-    far = prod(weights.dims) * weights.data_type.bits // 8 > isa.caches.l2
+    far = typical(prod(weights.dims)) * weights.data_type.bits // 8 > isa.caches.l2
     if rows == 1 and {weights.data_type, dot.b} == {DataType.f32}:
         far &= 2 * isa.lanes * DataType.f32.size != LINE
-    return choose_vectors(isa, weights.dims[column], row_step, dot.span, rows, far=far)
+    return choose_vectors(isa, columns, row_step, dot.span, rows, far=far)
