@@ -190,3 +190,5 @@ def test_strides_of_blocks_are_looked_at_where_there_are_several() -> None:
     primitive = Primitive(PrimitiveDesc(described(pattern), ENGINE))
     for channels, gap in ((16, 0), (48, 0), (16, 32), (48, 16), (32, 0)):
         assert_right(primitive, tensor(channels, gap))
+    apart = MemoryDesc((3, 48, 5), "f32", (960, 160, 16), inner_blocks=[(1, 16)])
+    assert_right(primitive, apart)
