@@ -57,7 +57,7 @@ def opened(
     """The description ``desc`` of patterns with a symbol for each size that it leaves open, or
     ``fixed`` to the given sizes. ``given`` are the tensors of an execution: their numbers are the
     typical ones. Sizes of 0 and 1 are constants."""
-    making = _Making(desc, patterns)
+    making = _Making(desc, attr, patterns)
     made = {
         arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
         for arg, pattern in patterns.items()
@@ -91,13 +91,13 @@ def _operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> Pos
 class _Making:
     """The symbols of one description while its tensors are opened."""
 
-    def __init__(self, desc: Desc, patterns: Mapping[int, MemoryDesc]) -> None:
+    def __init__(self, desc: Desc, attr: PrimitiveAttr, patterns: Mapping[int, MemoryDesc]) -> None:
         self.symbols = Symbols()
         self.sources: list[str] = []
         self.numbers: list[str] = []
         self.ranges: list[str] = []
         self._desc, self._names = desc, dimension_names(desc, patterns)
-        self._promises = _promises(desc, self._names, patterns)
+        self._promises = _promises(desc, attr, self._names, patterns)
         self._dims: dict[int, Sequence[int]] = {}
         self._sizes: dict[tuple[str, int], int] = {}
 
@@ -193,7 +193,10 @@ class _Making:
 
 
 def _promises(
-    desc: Desc, names: Mapping[int, Sequence[str]], patterns: Mapping[int, MemoryDesc]
+    desc: Desc,
+    attr: PrimitiveAttr,
+    names: Mapping[int, Sequence[str]],
+    patterns: Mapping[int, MemoryDesc],
 ) -> dict[str, int]:
     """What is promised of sizes, by name."""
     made: dict[str, int] = {}
@@ -202,6 +205,11 @@ def _promises(
             if size == RUNTIME_DIM:
                 known = joined(made.get(name, RUNTIME_DIM), desc.size_promise(argument, dim))
                 made[name] = joined(known, size)
+    for argument, spec in (*attr.scales.items(), *attr.zero_points.items()):
+        own = names.get(argument, ())
+        for name, group in zip(own, spec.group_sizes(len(own)), strict=True):
+            if group > 1 and name in made:
+                made[name] = joined(made[name], RuntimeDim(multiple=group))
     return made
 
 
@@ -248,11 +256,13 @@ def dimension_letters(letters: str, ndims: int) -> Iterator[str]:
         yield from "dhw"[3 - missing :]
 
 
-def typical_tensors(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int, MemoryDesc]:
+def typical_tensors(
+    desc: Desc, attr: PrimitiveAttr, patterns: Mapping[int, MemoryDesc]
+) -> dict[int, MemoryDesc]:
     """Tensors of typical sizes for a description that leaves some open."""
     names = dimension_names(desc, patterns)
     dims: dict[int, list[int]] = {}
-    promises = _promises(desc, names, patterns)
+    promises = _promises(desc, attr, names, patterns)
 
     def typical_size(argument: int, dim: int) -> int:
         name = names[argument][dim]

@@ -108,7 +108,7 @@ class Variants:
 
     def first(self) -> Plan | Refusal:
         """The plan for typical sizes, or why there is none."""
-        found = self._made(typical_tensors(self._desc, self._patterns))
+        found = self._made(typical_tensors(self._desc, self._attr, self._patterns))
         if isinstance(found, Refusal):
             return found
         assert isinstance(found.plan.desc, Desc)

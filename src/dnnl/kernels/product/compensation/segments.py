@@ -13,6 +13,7 @@ from math import gcd, prod
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.scales import ScaleSpec
+from dnnl.types.size import surely_divides
 
 Summed = Mapping[int, tuple[MemoryDesc, slice]]
 """The tensors of both operands, and the dimensions of each that are summed over."""
@@ -39,7 +40,7 @@ def cut(quantization: Quantization, summed: Summed, terms: int) -> Segmentation 
         along = _along(spec, *summed[arg])
         if along is None:
             return None
-        size = gcd(size, along)
+        size = _common(size, along)
     if size == 1 < terms:
         return None
     changing = tuple((arg, spec) for arg, spec in given.scales if _changes(spec, *summed[arg]))
@@ -47,6 +48,13 @@ def cut(quantization: Quantization, summed: Summed, terms: int) -> Segmentation 
     zero_points = tuple(pair for pair in quantization.zero_points if pair[0] not in summed)
     rest = Quantization(outer, zero_points, quantization.adjust)
     return Segmentation(size, Quantization(changing, given.zero_points), rest)
+
+
+def _common(a: int, b: int) -> int:
+    """The greatest common divisor."""
+    if surely_divides(b, a):
+        return b
+    return a if surely_divides(a, b) else gcd(a, b)
 
 
 def _counts(spec: ScaleSpec, desc: MemoryDesc, dims: slice) -> tuple[int, ...]:
