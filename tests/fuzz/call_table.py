@@ -52,6 +52,7 @@ GIVEN: dict[str, Arguments] = {
     "md.is_dense": {"padded": "True"},
     "md.compensation_desc": {"kind": "'s8s8'"},
     "md.__eq__": {"": "md"},
+    "RuntimeDim": {"min": "2", "max": "64", "multiple": "4"},
     "FormatTag": {"name": "'nChw16c'"},
     "FormatTag.of": {"order": "(0, 1)", "inner_blocks": "((1, 16),)"},
     "Taps": {"places": "((0, 0, 1), (0, 1, 1))", "weights": "((1, 0.5, 1), (0, 0.5, 0))"},

@@ -114,7 +114,7 @@ def _checked(case: Case, threads: int, own: str) -> Outcome:
     created = layouts.applied(create(with_known_sizes(case), kind), own)
     is_open = check_open(case)
     if is_open:
-        created = with_open_sizes(case, kind, created)
+        created = with_open_sizes(case, created)
     trial = Trial(case, created, at_execution(case, kind, created))
     if sum(tensor.desc.size for tensor in trial.desc.tensors) > _MOST_BYTES:
         return Outcome(State.REFUSED, f"{case.driver.name}: tensors too large, for their padding")

@@ -55,6 +55,7 @@ class DeconvolutionDesc(SlidingDesc):
 
     def complete_typical(self, dims: dict[int, list[int]]) -> None:
         """dst has what taps reach from src."""
+        super().complete_typical(dims)
         src, weights, dst = map(self._argument, ("src", "weights", "dst"))
         for space, (stride, dilation) in enumerate(zip(self.strides, self.dilations, strict=True)):
             dim, taps = 2 + space, dims[weights][space - len(self.strides)]

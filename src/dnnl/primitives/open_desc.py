@@ -22,7 +22,10 @@ from dnnl.types.runtime_dim import RuntimeDim, joined
 from dnnl.types.size import LEAST, Symbols, surely_equal, text, typical
 
 # Numbers that heuristics decide by where nothing is known: no multiple of anything, no two alike.
-_TYPICAL = {"n": 7, "c": 67, "i": 67, "o": 97, "d": 11, "h": 53, "w": 59, "m": 211, "k": 257}
+_TYPICAL = {
+    "n": 7, "c": 67, "i": 67, "o": 97, "d": 11, "h": 53, "w": 59, "m": 211, "k": 257,
+    "g": 2, "kd": 3, "kh": 3, "kw": 3,
+}  # fmt: skip
 _OTHERS = (61, 131, 101, 103, 37, 41, 43, 31, 29, 23, 19, 17)
 
 
@@ -228,8 +231,10 @@ def dimension_names(desc: Desc, patterns: Mapping[int, MemoryDesc]) -> dict[int,
         if role is None:  # the second convolution of a chain
             names[argument] = tuple(f"{argument}{chr(97 + dim)}" for dim in range(pattern.ndims))
             continue
-        letters = role.letters
-        own = list(dimension_letters(letters.replace("[g]", "g" if grouped else ""), pattern.ndims))
+        letters = role.letters.replace("[g]", "g" if grouped else "")
+        own = list(dimension_letters(letters, pattern.ndims))
+        if role.letters.startswith("[g]"):  # taps of a kernel
+            own = [f"k{letter}" if letter in "dhw" else letter for letter in own]
         if channels and argument % GRADIENT in (Arg.SRC, Arg.DST):
             letter = "i" if argument % GRADIENT == Arg.SRC else "o"
             own[1] = f"g{letter}" if grouped else letter
@@ -289,7 +294,11 @@ def laid_out(pattern: MemoryDesc, dims: Sequence[int]) -> MemoryDesc:
     if not pattern.has_runtime_values:
         return pattern
     blocks = pattern.blocks
-    padded = round_up(dims, blocks) if pattern.inner_blocks else tuple(dims)
+    whole = round_up(dims, blocks) if pattern.inner_blocks else dims
+    padded = tuple(
+        own if size == RUNTIME_DIM else size
+        for own, size in zip(whole, pattern.padded_dims, strict=True)
+    )
     order: Sequence[int] = range(len(dims)) if pattern.tag is None else pattern.tag.order
     known = {dim: s for dim, s in enumerate(pattern.strides) if s != RUNTIME_DIM}
     if pattern.tag is None:  # known strides are those of inner dimensions

@@ -24,8 +24,8 @@ from dnnl.primitives.weighted import (
     WeightedDesc,
     order_hint,
 )
-from dnnl.types.arg import Arg
-from dnnl.types.kinds import Alg, PropKind
+from dnnl.types.arg import GRADIENT, Arg
+from dnnl.types.kinds import RUNTIME_DIM, Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -198,6 +198,24 @@ class SlidingDesc(WeightedDesc):
         size = dims[self._argument("src")][dim]
         kernel = dims[self._argument("weights")][-len(self.strides) :]
         return self.places_of(space, size, kernel[space])
+
+    def complete_typical(self, dims: dict[int, list[int]]) -> None:
+        """Channels that are open are as many as the weights have, or else weights have as many as
+        there are channels."""
+        weights = dims[self._argument("weights")]
+        begin = self.weights.ndims - self.src.ndims
+        groups = weights[0] if begin else 1
+        for tensor, place in (("src", begin + 1), ("dst", begin)):
+            argument, pattern = self._argument(tensor), getattr(self, tensor)
+            if pattern.dims[1] != RUNTIME_DIM:
+                weights[place] = pattern.dims[1] // groups
+            dims[argument][1] = groups * weights[place]
+        channels = dims[self._argument("dst")][1]
+        for argument, own in dims.items():
+            if argument % GRADIENT == Arg.BIAS:
+                own[0] = channels
+            elif argument >= Arg.post_op(0) and own[1] != 1:
+                own[1] = channels
 
     def _argument(self, tensor: str) -> int:
         field = self.field(tensor)

@@ -9,11 +9,13 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.language.case import INVALID, NOT_SUPPORTED, CaseValues
 from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import laid_out_as
+from dnnl.primitives.open_desc import laid_out
 from dnnl.primitives.operation import Operation
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.open_sizes import check_open, open_desc, open_operands, sizes_of
+from dnnl.tools.bench.open_sizes import check_open, open_desc, open_operands, tensors_of
 from dnnl.tools.bench.quantization import make_attr
 from dnnl.tools.engines import named
 from dnnl.types.attr import PrimitiveAttr
@@ -48,16 +50,18 @@ def create(case: Case, kind: type[Desc], engine: Engine | None = None) -> Create
         hint = PrimitiveDesc(forward, own)
     pd = PrimitiveDesc(desc, own, attr, hint, src_engine=source)
     created = Created(desc, attr, pd, forward)
-    return with_open_sizes(case, kind, created) if check_open(case) else created
+    return with_open_sizes(case, created) if check_open(case) else created
 
 
-def with_open_sizes(case: Case, kind: type[Desc], created: Created) -> Created:
+def with_open_sizes(case: Case, created: Created) -> Created:
     """What was created for the sizes of a case, with those open that the case says."""
     known = created.pd
     desc = open_desc(case, created.desc, known.desc)
-    attr = make_attr(case, kind.operation, desc)
     post_ops = open_operands(case, known.desc, known.attr.post_ops)
-    attr = attr.with_layouts(post_ops, attr.dropout)
+    dropout = known.attr.dropout
+    if dropout is not None and not dropout.mask_desc.is_zero:
+        raise Unimplemented("no mask of a dropout has sizes that only the execution knows")
+    attr = created.attr.with_layouts(post_ops, created.attr.dropout)
     pd = PrimitiveDesc(desc, known.dst_engine, attr, src_engine=known.src_engine)
     return Created(desc, attr, pd, created.forward, known)
 
@@ -95,10 +99,20 @@ def at_execution(case: Case, kind: type[Desc], created: Created) -> PrimitiveDes
     if not any(tensor.desc.has_runtime_values for tensor in pd.desc.tensors):
         return pd
     if created.known is not None:
-        return pd.with_sizes(dict(sizes_of(pd, created.known.desc, created.known.attr.post_ops)))
+        known = created.known
+        found = dict(tensors_of(pd, known.desc, known.attr.post_ops))
+        for argument, own in found.items():
+            if own.format_kind is not FormatKind.blocked:
+                found[argument] = laid_out(pd.patterns[argument], own.dims)
+        return pd.with_sizes(found)
     stated = _stated(case, kind)
     attr = make_attr(case, kind.operation, stated)
-    return pd.with_sizes(dict(sizes_of(pd, stated, attr.post_ops)))
+    return pd.with_sizes(
+        {
+            argument: laid_out_as(own, ()) if own.format_kind is FormatKind.any else own
+            for argument, own in tensors_of(pd, stated, attr.post_ops)
+        }
+    )
 
 
 def skipped(case: Case, operation: Operation) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dnnl.errors import Unimplemented
@@ -86,35 +86,32 @@ class _Opening:
         if asked.is_zero:
             return asked
         weights = role.argument % GRADIENT == Arg.WEIGHTS and role.letters != "*"
-        kept = self._names_of_taps(role) if weights and not self._every else ()
-        return self._tensor(self._names[argument], asked, known, kept, weights=weights)
+        broadcasts, names = role.letters.startswith("*"), self._names[argument]
+        return self._tensor(names, asked, known, weights=weights, broadcasts=broadcasts)
 
     def operand(self, desc: MemoryDesc) -> MemoryDesc:
         """The operand of a post-op."""
-        return self._tensor(self._names[self._result], desc, desc, (), weights=True)
-
-    def _names_of_taps(self, role: Role) -> Set[str]:
-        """The dims of a window, which have the names of what it slides over."""
-        return set("dhw") if role.letters.startswith("[g]") else set()
+        names = self._names[self._result]
+        return self._tensor(names, desc, desc, weights=True, broadcasts=True)
 
     def _tensor(
         self,
         names: Sequence[str],
         asked: MemoryDesc,
         known: MemoryDesc,
-        kept: Set[str] | tuple[()],
         *,
         weights: bool,
+        broadcasts: bool,
     ) -> MemoryDesc:
-        if known.encoding is not None or known.compensation is not None:
-            raise Unimplemented(f"no sizes of {known} are left to the execution")
+        if asked.encoding is not None or asked.compensation is not None:
+            raise Unimplemented(f"no sizes of {asked} are left to the execution")
         if known.format_kind is not FormatKind.blocked:
             known = MemoryDesc(known.dims, known.data_type)
 
         def is_open(name: str, size: int) -> bool:
-            if size == 1 and (weights or name in self._varying):
+            if size == 1 and (weights or (broadcasts and name in self._varying)):
                 return False
-            return self._every or (name in self._open and name not in kept)
+            return self._every or name in self._open
 
         mask = [is_open(name, size) for name, size in zip(names, known.dims, strict=True)]
         return opened(known, mask) if any(mask) else known
@@ -140,19 +137,25 @@ def opened(desc: MemoryDesc, mask: Sequence[bool]) -> MemoryDesc:
     ).with_data_type(desc.data_type)
 
 
-def sizes_of(
+def tensors_of(
     pd: PrimitiveDesc, desc: Desc, post_ops: Sequence[PostOp]
 ) -> Iterator[tuple[int, MemoryDesc]]:
-    """The tensors of an execution with the dims of ``desc`` and of the operands of ``post_ops``, in
-    the layouts of the description ``pd``."""
+    """The tensors of ``desc``, and the operands of ``post_ops``, that the description ``pd`` leaves
+    open, by argument."""
     operands: Mapping[int, MemoryDesc] = {
         Arg.post_op(number) | argument: own
         for number, entry in enumerate(post_ops)
         for argument, own in entry.operands
     }
     for argument, pattern in pd.patterns.items():
-        if not pattern.has_runtime_values:
-            continue
-        own = operands[argument] if argument in operands else desc.desc_of(argument)
-        same = own.format_kind is FormatKind.blocked and pattern.tag is None
-        yield argument, own if same else laid_out(pattern, own.dims)
+        if pattern.has_runtime_values:
+            own = operands[argument] if argument in operands else desc.desc_of(argument)
+            yield argument, own
+
+
+def laid_out_tensors(
+    pd: PrimitiveDesc, desc: Desc, post_ops: Sequence[PostOp]
+) -> dict[int, MemoryDesc]:
+    """These tensors in the layouts of ``pd``."""
+    found = tensors_of(pd, desc, post_ops)
+    return {argument: laid_out(pd.patterns[argument], own.dims) for argument, own in found}

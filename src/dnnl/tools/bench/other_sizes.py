@@ -17,7 +17,7 @@ from dnnl.primitives.open_desc import dimension_letters
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.creation import Created, describe, skipped
 from dnnl.tools.bench.drivers import description
-from dnnl.tools.bench.open_sizes import sizes_of
+from dnnl.tools.bench.open_sizes import laid_out_tensors
 from dnnl.tools.bench.quantization import make_attr
 from dnnl.types.kinds import RUNTIME_DIM
 
@@ -65,7 +65,7 @@ def _matching(case: Case, kind: type[Desc], created: Created) -> Created | None:
     except (BadValue, Error):
         return None
     pd = created.pd
-    given = dict(sizes_of(pd, desc, attr.post_ops))
+    given = laid_out_tensors(pd, desc, attr.post_ops)
     for argument, own in given.items():
         pairs = zip(pd.patterns[argument].dims, own.dims, strict=True)
         if any(wanted not in (size, RUNTIME_DIM) for wanted, size in pairs):
