@@ -53,7 +53,7 @@ def _brgemm(
 ) -> Plan | Refusal:
     kernel = transposed_kernel if transposed else convolution
     known = kernel.resolve, kernel.configure, kernel.build, refuse_slower(desc, attr, isa)
-    return plan(desc, attr, isa, _problem(transposed=transposed), *known)
+    return plan(desc, attr, isa, _problem(transposed=transposed), *known, opens=convolution.opens)
 
 
 def _depthwise(
@@ -61,7 +61,8 @@ def _depthwise(
 ) -> Plan | Refusal:
     build = transposed_kernel.build_depthwise if transposed else depthwise.build
     known = depthwise.resolve, depthwise.configure, build, depthwise.refuse
-    return plan(desc, attr, isa, _problem(transposed=transposed), *known)
+    kind = _problem(transposed=transposed)
+    return plan(desc, attr, isa, kind, *known, opens=depthwise.opens)
 
 
 def _grouped(
@@ -69,4 +70,5 @@ def _grouped(
 ) -> Plan | Refusal:
     build = grouped.build_transposed if transposed else grouped.build
     known = grouped.resolve, grouped.configure, build, partial(grouped.refuse, isa)
-    return plan(desc, attr, isa, _problem(transposed=transposed), *known)
+    kind = _problem(transposed=transposed)
+    return plan(desc, attr, isa, kind, *known, opens=grouped.opens)

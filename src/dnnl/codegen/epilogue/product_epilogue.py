@@ -107,10 +107,15 @@ class ProductEpilogue:
         given = (operand for operand in others if operand is not None)
         return (self.dst, *self._epilogue.operands, *self._quantizer.operands, *given)
 
+    @property
+    def reads_dst(self) -> bool:
+        """Whether what dst had before is added."""
+        return self._epilogue.reads_dst
+
     def far(self, caches: Caches) -> list[Operand]:
         """The operands that should be prefetched: post-op operands too large for the second-level
         cache, and a dst that is only overwritten if it may be in no cache."""
-        read = (self.dst,) if self._epilogue.reads_dst else ()
+        read = (self.dst,) if self.reads_dst else ()
         large = [
             op for op in (*read, *self._epilogue.operands) if typical(op.desc.size) > caches.l2 // 2
         ]

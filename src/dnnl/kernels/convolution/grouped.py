@@ -13,7 +13,7 @@ from dataclasses import replace
 from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.convolution.depthwise import factors, tiles
+from dnnl.kernels.convolution.depthwise import factors, tile_plan
 from dnnl.kernels.convolution.depthwise.groups import Groups
 from dnnl.kernels.convolution.depthwise.rows import build_rows
 from dnnl.kernels.convolution.depthwise.tiles import DepthwiseTilesConf
@@ -70,6 +70,11 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     return problem
 
 
+def opens(problem: ConvolutionProblem, _: Isa) -> bool:
+    """Whether there is code for images whose sizes only an execution knows."""
+    return not problem.transposed
+
+
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Refusal:
     """Plan a convolution that `refuse` does not refuse."""
     refusal = refuse_problem(problem) or refuse_quantization(problem)
@@ -88,7 +93,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Ref
         assert view is not None, "packed weights"
     of_src, _, of_dst = problem.arguments
     single = replace(problem, weights=view, arguments=(of_src, weights[0], of_dst))
-    planned = tiles.plan(single, isa, groups, scratchpad)
+    planned = tile_plan.plan(single, isa, groups, scratchpad)
     if planned is None:
         rule = (
             "it takes contiguous channels of whole bytes, at least one output, at most 16 taps a "
@@ -157,4 +162,4 @@ def _view(weights: MemoryDesc, problem: ConvolutionProblem, isa: Isa) -> MemoryD
         view = weights.reshape(dims)
     except InvalidArguments:
         return None
-    return view if k_group == 1 and tiles.in_vectors(view, 0, isa.lanes) else None
+    return view if k_group == 1 and tile_plan.in_vectors(view, 0, isa.lanes) else None

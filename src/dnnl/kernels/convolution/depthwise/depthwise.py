@@ -21,7 +21,7 @@ from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.product.multiply import as_f32
 from dnnl.kernels.convolution.depthwise import bytes as convolution_depthwise_bytes
-from dnnl.kernels.convolution.depthwise import planes, tiles
+from dnnl.kernels.convolution.depthwise import planes, tile_plan
 from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, build_rows
 from dnnl.kernels.convolution.direct.convolution import resolve_activations
 from dnnl.kernels.convolution.direct.pieces import activation_index, weights_index
@@ -83,6 +83,16 @@ def refuse(problem: ConvolutionProblem) -> Refusal | None:
     return None if is_depthwise(problem) else Refusal(Reason.SHAPE, "not one channel a group")
 
 
+def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
+    """Whether the code for images whose sizes only an execution knows is as for known ones: tiles
+    of channels, and nests."""
+    if problem.transposed or not is_depthwise(problem):
+        return False
+    problem = resolve(problem, isa)
+    in_planes = planes.in_rows(problem.src) and planes.in_rows(problem.dst)
+    return not in_planes and convolution_depthwise_bytes.plan(problem, isa) is None
+
+
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseConf | DepthwiseRowsConf | Refusal:
     """Accept any layout of a depthwise convolution."""
     refusal = refuse(problem)
@@ -101,7 +111,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseConf | Depthwis
 def _in_rows(problem: ConvolutionProblem, isa: Isa) -> DepthwiseRowsConf | None:
     """The convolution by rows, if there is code for it."""
     by_bytes = convolution_depthwise_bytes.plan(problem, isa)
-    return by_bytes or tiles.plan(problem, isa) or planes.plan(problem, isa)
+    return by_bytes or tile_plan.plan(problem, isa) or planes.plan(problem, isa)
 
 
 @dataclass(frozen=True, eq=False)

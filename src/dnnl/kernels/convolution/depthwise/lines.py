@@ -14,6 +14,7 @@ from math import gcd
 
 from dnnl.codegen.ir.builder import I64, Emitter, Value, i64
 from dnnl.kernels.product.base.pixel_tiles import Span, Spatial
+from dnnl.types.size import larger, smaller
 
 Meets = dict[int, list[tuple[int, int]]]
 """The outputs of a tile that each pixel contributes to, with the taps that read it there."""
@@ -82,9 +83,9 @@ class Line:
         found = [pixel for pair in pairs if (pixel := self.reached(*pair)) is not None]
         least, most, step = min(found, default=0), max(found, default=0), self.advance(outputs)
         count = -(-self.space.dst // outputs)
-        first = min(max(0, -((least + self.start) // step)), count)
+        first = smaller(max(0, -((least + self.start) // step)), count)
         last = (self.space.src - 1 - self.start - most) // step + 1
-        return first, max(first, min(last, self.space.dst // outputs))
+        return first, larger(first, smaller(last, self.space.dst // outputs))
 
     def taps(self, e: Emitter, output: Value) -> Taps:
         """The taps of an output."""
@@ -97,7 +98,7 @@ class Line:
             return Taps(zero, i64(own.kernel), first, own.dilation, zero, 1)
         before = e.larger(e.b.neg(first), zero)
         low, _ = e.divmod(e.add(before, i64(own.dilation - 1)), own.dilation)
-        behind = e.larger(e.b.sub(i64(own.src), first), zero)
+        behind = e.larger(e.b.sub(e.number(own.src), first), zero)
         high, _ = e.divmod(e.add(behind, i64(own.dilation - 1)), own.dilation)
         return Taps(low, e.smaller(high, i64(own.kernel)), first, own.dilation, zero, 1)
 

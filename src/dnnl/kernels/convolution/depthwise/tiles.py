@@ -22,45 +22,34 @@ A transposed convolution differs in which pixels an output reads. With stride 2:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
 
 from dnnl.codegen.conversion.convert import storage
-from dnnl.codegen.epilogue.product_epilogue import core_type
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments
-from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Env, Operand
-from dnnl.codegen.memory.address import Affine, Axis, linear_offset
-from dnnl.codegen.product.brgemm import Tile, TileShape
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.product.brgemm import Tile
 from dnnl.kernels.convolution.depthwise import factors
 from dnnl.kernels.convolution.depthwise.groups import DEPTHWISE, Groups
 from dnnl.kernels.convolution.depthwise.lines import Line, Meets, Taps, everywhere
 from dnnl.kernels.convolution.depthwise.rows import (
     DepthwiseRowsConf,
     DepthwiseRowsWriter,
-    has_scalar_src_zero_point,
     load_one,
     three,
 )
-from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
-from dnnl.kernels.product.base.store import Columns, Store
+from dnnl.kernels.product.base.store import Store
 from dnnl.kernels.product.plan.summary import PlanSummary
-from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
-from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
 from dnnl.runtime.image import Phase
-from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.tag import FormatTag
+from dnnl.types.size import bounds, is_known, smaller, surely_below, surely_equal
 
-_MOST_PLACES = 8
-_MOST_TAPS = 16  # of a row, which is unrolled
-_MOST_BORDERS = 4  # tiles, which are unrolled
-_MOST_LINES = 2**12  # multiplications that are unrolled for them
 _ITEMS = 64  # at least, where there are so many rows of panels
 
 
@@ -87,101 +76,6 @@ class DepthwiseTilesConf(DepthwiseRowsConf):
 
     def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
         return _TilesWriter(module, name, self, arguments).phase()
-
-
-def plan(
-    problem: ConvolutionProblem,
-    isa: Isa,
-    groups: Groups = DEPTHWISE,
-    scratchpad: Scratchpad | None = None,
-) -> DepthwiseTilesConf | None:
-    """The configuration of a depthwise convolution, or None if it is left to nests.
-
-    Each output may be a group of its own that shares its channels with others of ``groups``, and
-    has weights in vectors. ``scratchpad`` has what was copied before.
-    """
-    src, weights, dst = problem.src, problem.weights, problem.dst
-    if isa.lanes == 1 or dst.has_zero_dim:
-        return None
-    types = {src.data_type, weights.data_type}
-    if (
-        not types <= FLOATS | BYTES | SMALL_FLOATS
-        or dst.data_type.bits < 8
-        or not has_scalar_src_zero_point(problem)
-    ):
-        return None
-    width = Line(problem.space[2], problem.transposed)
-    places = _places(width, isa, groups.k_groups)
-    if places is None or width.space.kernel > _MOST_TAPS:
-        return None
-    scratchpad = scratchpad or Scratchpad()
-    read: Argument = (problem.arguments[1], weights)
-    if groups == DEPTHWISE and not in_vectors(weights, 0, isa.lanes):
-        letters = "bcdefg"[: weights.ndims - 1]
-        read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
-    given = isa.lanes * groups.channels // groups.outputs
-    if not all(in_vectors(desc, 1, lanes) for desc, lanes in ((src, given), (dst, isa.lanes))):
-        return None
-    if not (_whole(src, isa) and _whole(dst, isa)):
-        return None
-    dot = factors.multiply_of(isa, types)
-    bare = problem.bias.is_zero and not problem.post_ops
-    core = core_type(dot, dst.data_type, problem.quantization, bare=bare)
-    vectors = _vectors(problem.groups, width, places, isa)
-    return DepthwiseTilesConf(
-        problem,
-        read,
-        dot,
-        core,
-        vectors,
-        tuple(scratchpad.copies),
-        scratchpad.size,
-        places,
-        groups,
-    )
-
-
-def _vectors(channels: int, width: Line, places: int, isa: Isa) -> int:
-    """The vectors of a tile: two, if there are registers, and channels for both."""
-    used = 2 * (places + width.space.kernel + 1)
-    needed = -(-channels // isa.lanes)
-    wide = needed % 2 == 0 or needed > 2 * _MOST_PLACES
-    return 2 if wide and used < isa.registers else 1
-
-
-def _places(width: Line, isa: Isa, k_groups: int) -> int | None:
-    """The outputs of a tile, which share registers with a row of weights; None if too many tiles
-    would have borders, or the stride of a transposed convolution is longer."""
-    own = width.space
-    most = max(2, min(_MOST_PLACES, isa.registers - own.kernel - 2))
-    places = -(-own.dst // -(-own.dst // most))
-    if width.transposed:
-        places = min(-(-places // own.stride), most // own.stride) * own.stride
-        if not places:
-            return None
-    inner, last = width.inner(places)
-    borders = inner + -(-own.dst // places) - last
-    written = (borders + 1) * places * own.kernel * k_groups
-    return places if borders <= _MOST_BORDERS and written <= _MOST_LINES else None
-
-
-def in_vectors(desc: MemoryDesc, dim: int, lanes: int) -> bool:
-    """Whether vectors of elements along ``dim`` are contiguous, at affine offsets."""
-    columns = Columns.of(desc.dims[dim], TileShape(1, 1), lanes)
-    index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
-    index[dim] = columns.form
-    form = linear_offset(desc, index)
-    return form is not None and form.stride(columns.lane) == 1
-
-
-def _whole(desc: MemoryDesc, isa: Isa) -> bool:
-    """Whether only the last vector of channels is padded."""
-    channels = desc.dims[1]
-    wanted = [
-        -(-channels // isa.lanes) * isa.lanes if n == 1 else size
-        for n, size in enumerate(desc.dims)
-    ]
-    return desc.padded_dims in (desc.dims, tuple(wanted))
 
 
 @dataclass(frozen=True)
@@ -235,8 +129,9 @@ class _TilesWriter(DepthwiseRowsWriter):
         *rows, panel = self.walk.items
         self.groups = conf.groups
         self.width = self.walk.source.width * self.groups.k_group
-        self.in_pixels = self._form(self.tensors.src).stride(panel) == self.width
-        least = -(-_ITEMS // prod(axis.extent for axis in rows)) if self.in_pixels else panel.extent
+        self.in_pixels = surely_equal(self._form(self.tensors.src).stride(panel), self.width)
+        lines = prod(axis.typical for axis in rows)
+        least = -(-_ITEMS // lines) if self.in_pixels else panel.extent
         self.each = -(-panel.extent // min(panel.extent, least))
         self.part = Axis(-(-panel.extent // self.each), "part")
 
@@ -259,7 +154,7 @@ class _TilesWriter(DepthwiseRowsWriter):
             src = e.add(src, e.mul(own.first, step))
             weights = e.add(weights, e.mul(own.first_tap, wide))
             taps.append(own)
-        src = e.add(src, i64(self.lines[2].start * self.steps[2]))
+        src = e.add(src, e.number(self.lines[2].start * self.steps[2]))
         self._row(_Row(env, src, weights, (taps[0], taps[1]), (low, high)))
 
     def _each_panel(self, row: _Row, tile: Callable[[_Panel], None]) -> None:
@@ -300,6 +195,9 @@ class _TilesWriter(DepthwiseRowsWriter):
     def _row(self, row: _Row) -> None:
         """All tiles of a row; inner ones in a loop."""
         e, places = self.e, self.conf.places
+        if self.space[2].is_open:
+            self._any_row(row)
+            return
         count = -(-self.space[2].dst // places)
         first, last = self.lines[2].inner(places)
         for number in range(first):
@@ -311,6 +209,44 @@ class _TilesWriter(DepthwiseRowsWriter):
         e.loop(i64(first), i64(last), inner, unroll=False, name="tile")
         for number in range(last, count):
             self._at(row, number)
+
+    def _any_row(self, row: _Row) -> None:
+        """All tiles of a row whose width only an execution knows. The last one begins earlier, so
+        that it is full; outputs that so are computed twice must not read what they were. The
+        outputs of rows that are no tile long, or that are left, are computed one by one."""
+        e, places, dst = self.e, self.conf.places, self.space[2].dst
+        full, twice = dst // places, not self.tensors.finish.reads_dst
+        count = smaller(1, full) * -(-dst // places) if twice else full
+        first, last = map(e.number, self.lines[2].inner(places))
+
+        def tile(number: Value) -> None:
+            def inner() -> Values:
+                self._tile(row, number, places, everywhere)
+                return ()
+
+            def outer() -> Values:
+                begin = e.smaller(e.mul(number, places), e.number(dst - places))
+                self._bordered(row, begin, places)
+                return ()
+
+            behind = e.b.icmp_signed(">=", number, first)
+            before = e.b.icmp_signed("<", number, last)
+            e.branch(e.b.and_(behind, before), inner, outer)
+
+        e.loop(i64(0), e.number(count), tile, unroll=False, name="tile")
+        done = smaller(1, full) * dst if twice else full * places
+        single = partial(self._bordered, row, places=1)
+        e.loop(e.number(done), e.number(dst), single, unroll=False, name="output")
+
+    def _bordered(self, row: _Row, begin: Value, places: int) -> None:
+        """``places`` outputs from ``begin`` on, some of whose taps may be outside."""
+        meets = self.lines[2].meets(places, everywhere)
+        column = self.e.mul(begin, self.space[2].stride * self.steps[2])
+
+        def of_panel(panel: _Panel) -> None:
+            self._sum(row, panel, (begin, column), places, meets, bordered=True)
+
+        self._each_panel(row, of_panel)
 
     def _at(self, row: _Row, number: int) -> None:
         """A tile at a known position, for which it is known which taps are inside."""
@@ -324,18 +260,30 @@ class _TilesWriter(DepthwiseRowsWriter):
         meets = self.lines[2].meets(places, inside)
 
         def of_panel(panel: _Panel) -> None:
-            self._sum(row, panel, number, places, meets)
+            begin = self.e.mul(number, self.conf.places)
+            if self.lines[2].transposed:
+                step = self.lines[2].advance(self.conf.places) * self.steps[2]
+                column = self.e.mul(number, step)
+            else:
+                column = self.e.mul(begin, self.space[2].stride * self.steps[2])
+            self._sum(row, panel, (begin, column), places, meets)
 
         self._each_panel(row, of_panel)
 
-    def _sum(self, row: _Row, panel: _Panel, number: Value, places: int, meets: Meets) -> None:
-        """The outputs of a tile in one panel."""
-        e, (depths, heights) = self.e, row.taps
-        begin = e.mul(number, self.conf.places)
-        if self.lines[2].transposed:
-            column = e.mul(number, self.lines[2].advance(self.conf.places) * self.steps[2])
-        else:
-            column = e.mul(begin, self.space[2].stride * self.steps[2])
+    def _sum(
+        self,
+        row: _Row,
+        panel: _Panel,
+        start: tuple[Value, Value],
+        places: int,
+        meets: Meets,
+        *,
+        bordered: bool = False,
+    ) -> None:
+        """The outputs of a tile in one panel, which ``start`` at an output and at the offset of a
+        pixel. If it is ``bordered``, an execution knows which pixels are inside."""
+        e, (depths, heights), (begin, column) = self.e, row.taps, start
+        found = self._found(begin, places) if bordered else {}
 
         self._prefetch(panel, column, places)
 
@@ -346,7 +294,7 @@ class _TilesWriter(DepthwiseRowsWriter):
             ):
                 there = e.add(there, e.mul(tap, taps.step * step))
                 own = e.add(own, e.mul(tap, taps.tap_step * wide))
-            return self._of_k_groups(panel, there, own, meets, sums)
+            return self._of_k_groups(panel, there, own, meets, sums, found)
 
         def of_depth(d: Value, *sums: Value) -> Values:
             within = partial(of_height, d)
@@ -358,12 +306,33 @@ class _TilesWriter(DepthwiseRowsWriter):
         env = {**panel.env, self.walk.places[2]: begin}
         self.store.at(env, self.space[2].dst, places).finish(Tile(self.conf.vectors, sums))
 
+    def _found(self, begin: Value, places: int) -> dict[int, Value]:
+        """Of the pixels that ``places`` outputs from ``begin`` on read, whether those are inside
+        that may be outside: the padding before the first output, and behind the last one."""
+        e, width = self.e, self.space[2]
+        last = (places - 1) * width.stride + (width.kernel - 1) * width.dilation
+        behind = bounds(width.last - width.src + 1)[1]
+        first, found = e.add(e.mul(begin, width.stride), i64(-width.padding)), {}
+        for pixel in self.lines[2].meets(places, everywhere):
+            if pixel < width.padding or pixel > last - behind:
+                place = e.add(first, i64(pixel))
+                found[pixel] = e.b.icmp_unsigned("<", place, e.number(width.src))
+        return found
+
     def _prefetch(self, panel: _Panel, column: Value, places: int) -> None:
         """Prefetch what the next row reads first, and this one does not: channels last, pixels are
         read in strides that no hardware prefetcher follows."""
-        e, src, line = self.e, self.tensors.src, self.lines[1]
-        if not self.in_pixels or src.desc.size < e.isa.caches.l2:
+        e, src = self.e, self.tensors.src
+        if not self.in_pixels or surely_below(src.desc.size, e.isa.caches.l2):
             return
+        if not is_known(src.desc.size):
+            far = e.b.icmp_signed(">=", e.number(src.desc.size), i64(e.isa.caches.l2))
+            e.branch(far, lambda: self._prefetch_row(panel, column, places), lambda: ())
+            return
+        self._prefetch_row(panel, column, places)
+
+    def _prefetch_row(self, panel: _Panel, column: Value, places: int) -> Values:
+        e, src, line = self.e, self.tensors.src, self.lines[1]
         space = line.space
         ahead = (space.kernel - 1) * space.dilation + space.stride
         if line.transposed:
@@ -372,11 +341,18 @@ class _TilesWriter(DepthwiseRowsWriter):
         for pixel in range(max(1, self.lines[2].advance(places))):
             for first in range(0, width, LINE // src.data_type.size):
                 at = ahead * self.steps[1] + pixel * self.steps[2] + first
-                place = e.element(panel.src, e.add(column, i64(at)), element)
+                place = e.element(panel.src, e.add(column, e.number(at)), element)
                 vector.prefetch(e, place, second_level=True)
+        return ()
 
     def _of_k_groups(
-        self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values
+        self,
+        panel: _Panel,
+        there: Value,
+        own: Value,
+        meets: Meets,
+        sums: Values,
+        found: Mapping[int, Value],
     ) -> Values:
         """The sums with all K groups of a row of taps: pixels from ``there`` on and weights from
         ``own`` on."""
@@ -384,21 +360,29 @@ class _TilesWriter(DepthwiseRowsWriter):
         if not groups.looped:
             for k in range(groups.k_groups):
                 first = e.add(own, i64(k * channel))
-                sums = self._of_taps(panel, there, first, meets, k, sums)
+                sums = self._of_taps(panel, there, first, meets, k, sums, found)
             return sums
 
         def of_one(k: Value, *carried: Value) -> Values:
             at, first = e.add(there, e.mul(k, groups.k_group)), e.mul(k, channel)
-            return self._of_taps(panel, at, e.add(own, first), meets, 0, carried)
+            return self._of_taps(panel, at, e.add(own, first), meets, 0, carried, found)
 
         return e.loop(i64(0), i64(groups.k_groups), of_one, sums, unroll=False, name="k")
 
     def _of_taps(
-        self, panel: _Panel, there: Value, own: Value, meets: Meets, k: int, sums: Values
+        self,
+        panel: _Panel,
+        there: Value,
+        own: Value,
+        meets: Meets,
+        k: int,
+        sums: Values,
+        found: Mapping[int, Value],
     ) -> Values:
         """The sums with a row of taps: K group ``k`` of the pixels from ``there`` on, and its
-        weights from ``own`` on. Pixels are loaded again for each, which takes no registers."""
-        e, results, vectors = self.e, list(sums), range(self.conf.vectors)
+        weights from ``own`` on. Pixels are loaded again for each, which takes no registers.
+        ``found`` says of those that may be outside of src whether they are inside."""
+        e, results = self.e, list(sums)
         src, weights = self.tensors.src, self.tensors.weights
         pixels, first = (
             e.opaque(e.element(start, offset, storage(operand.data_type).element))
@@ -409,15 +393,42 @@ class _TilesWriter(DepthwiseRowsWriter):
             tap: self._weights(panel, first, tap * self.weight_steps[2]) for tap in sorted(taps)
         }
         for at in sorted(meets):
-            pixel = self._pixel(panel, pixels, at * self.steps[2], k)
-            if self.shift is not None:
-                pixel = [e.b.fsub(value, self.shift) for value in pixel]
-            for (output, tap), v in product(meets[at], vectors):
-                number = output * len(vectors) + v
-                results[number] = factors.add(
-                    e, self.conf.multiply, pixel[v], loaded[tap][v], results[number]
-                )
+            add = partial(self._of_pixel, panel, pixels, at, k, meets[at], loaded)
+            cells = self._cells(meets[at])
+            given = tuple(results[cell] for cell in cells)
+            if at not in found:
+                made = add(given)
+            else:
+                made = e.branch(found[at], partial(add, given), partial(tuple, given))
+            for cell, value in zip(cells, made, strict=True):
+                results[cell] = value
         return tuple(results)
+
+    def _cells(self, met: Sequence[tuple[int, int]]) -> list[int]:
+        """The sums of the outputs to which a pixel contributes."""
+        vectors = range(self.conf.vectors)
+        return [output * len(vectors) + v for (output, _), v in product(met, vectors)]
+
+    def _of_pixel(
+        self,
+        panel: _Panel,
+        pixels: Value,
+        at: int,
+        k: int,
+        met: Sequence[tuple[int, int]],
+        loaded: Mapping[int, list[Value]],
+        sums: Values,
+    ) -> Values:
+        """The sums with what pixel ``at`` contributes."""
+        e = self.e
+        pixel = self._pixel(panel, pixels, at * self.steps[2], k)
+        if self.shift is not None:
+            pixel = [e.b.fsub(value, self.shift) for value in pixel]
+        pairs = product(met, range(self.conf.vectors))
+        return tuple(
+            factors.add(e, self.conf.multiply, pixel[v], loaded[tap][v], total)
+            for ((_, tap), v), total in zip(pairs, sums, strict=True)
+        )
 
     def _weights(self, panel: _Panel, first: Value, offset: int) -> list[Value]:
         """The weights of a tap as factors."""
@@ -444,7 +455,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         step = self._form(operand).stride(self.walk.columns.vector)
         element = storage(operand.data_type).element
         for v in range(self.conf.vectors):
-            yield self.e.element(start, i64(offset + v * step), element)
+            yield self.e.element(start, self.e.number(offset + v * step), element)
 
     def _factor(self, operand: Operand, stored: Value) -> Value:
         return self.groups.factor(self.e, self.conf.multiply, operand.data_type, stored)

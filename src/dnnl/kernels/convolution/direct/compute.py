@@ -26,6 +26,7 @@ from dnnl.kernels.product.loops.form import Product
 from dnnl.kernels.product.pack.border import NOWHERE
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.types.size import typical
 
 ConvolutionConf = ProductConf[ConvolutionProblem]
 
@@ -121,5 +122,5 @@ def _order(conf: ConvolutionConf, n: Axis, g: Axis, columns: Columns) -> tuple[A
     if conf.blocking.places or not conf.blocking.panels:
         return (g, n)
     src, weights = conf.read[1], conf.weights[1]
-    images_outside = weights.size * n.extent < src.size * columns.panel.extent
+    images_outside = weights.size * n.typical < typical(src.size) * columns.panel.extent
     return (g, n, columns.panel) if images_outside else (g, columns.panel, n)

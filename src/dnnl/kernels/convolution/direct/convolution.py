@@ -39,6 +39,9 @@ _PANELS_OF_COPY = 8
 """The least number of panels for which a compact copy of strided pixels pays off."""
 
 
+_LINE_NDIMS = 3
+
+
 def resolve(problem: AnyConvolution, isa: Isa) -> AnyConvolution:
     """Decide the layouts that are ``any``.
 
@@ -118,6 +121,15 @@ def _in_line(desc: MemoryDesc, leading: int = 2) -> MemoryDesc:
     for extent in desc.dims[leading:]:
         pixels *= extent
     return desc.reshape((*desc.dims[:leading], pixels))
+
+
+def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
+    """Whether there is code for images whose sizes only an execution knows: lines of pixels."""
+    dot = chosen_dot(problem, isa)
+    if problem.transposed or dot is None or dot.tiles is not None:
+        return False
+    line = flatten(resolve(problem, isa))
+    return line.src.ndims == _LINE_NDIMS and not any(own.padded for own in line.space)
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:

@@ -24,7 +24,7 @@ from math import prod
 from typing import TypeVar
 
 from dnnl.codegen.product.brgemm import ACCUMULATOR_CHAINS, TileShape
-from dnnl.types.size import is_known, surely_equal
+from dnnl.types.size import is_known, surely_below, surely_equal
 
 Span = tuple[int, int]
 Key = TypeVar("Key")
@@ -67,9 +67,14 @@ class Spatial:
         return (self.dst - 1) * self.stride + (self.kernel - 1) * self.dilation - self.padding
 
     @property
+    def is_open(self) -> bool:
+        """Whether only an execution knows the sizes."""
+        return not (is_known(self.src) and is_known(self.dst))
+
+    @property
     def padded(self) -> bool:
         """Whether some output misses some tap."""
-        return self.padding > 0 or self.last >= self.src
+        return self.padding > 0 or not surely_below(self.last, self.src)
 
     @property
     def inner(self) -> Span:

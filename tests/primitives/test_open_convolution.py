@@ -1,0 +1,102 @@
+"""Convolutions of images whose sizes only executions know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from dnnl import RUNTIME_DIM, MemoryDesc, Primitive, PrimitiveDesc, Stream, config
+from dnnl.primitives.desc import Desc
+from dnnl.tools.bench.trial import Trial
+from dnnl.types.kinds import FormatKind
+from tests import test_records as records
+from tests.guard import RUNS, near
+from tests.primitives.harness import ENGINE
+from tests.primitives.runtime_sizes import trials
+
+SIZES = (
+    *((2, 9, 11), (1, 9, 11), (3, 14, 7), (2, 2, 2), (2, 28, 30)),
+    *((1, 1, 1), (2, 1, 16), (0, 5, 5), (2, 56, 17), (1, 8, 8)),
+)
+"""Batch, height and width: none, images smaller than kernels, and rows of one tile and of many."""
+
+DENSE = "--stag=axb --dtag=axb"
+BLOCKED = "--stag=aBx16b --dtag=aBx16b"
+LAYERS = {
+    "depthwise": (f"{DENSE} --wtag=gihwo g48ic48oc48kh3kw3ph1pw1", 4),
+    "depthwise stride 2": (f"{DENSE} --wtag=hwigo g40ic40oc40kh3kw3sh2sw2ph1pw1", 6),
+    "depthwise 5x5": (f"{DENSE} --wtag=hwigo g40ic40oc40kh5kw5ph2pw2", 4),
+    "depthwise, blocked": (f"{BLOCKED} --wtag=hwigo g40ic40oc40kh3kw3ph1pw1", 4),
+    "depthwise, added": (
+        f"{DENSE} --wtag=hwigo --attr-post-ops=sum+relu g40ic40oc40kh3kw3ph1pw1",
+        4,
+    ),
+    "1x1": (f"{DENSE} --wtag=hwio ic24oc40kh1kw1", 5),
+    "1x1, blocked": (f"{BLOCKED} --wtag=hwio ic32oc48kh1kw1", 5),
+    "1x1, added": (f"{DENSE} --wtag=hwio --attr-post-ops=sum+relu ic24oc40kh1kw1", 5),
+    "groups": (f"{DENSE} --wtag=goihw g8ic32oc32kh3kw3ph1pw1", 4),
+}
+
+
+def opened(desc: Desc) -> Desc:
+    """The description with all sizes of src and dst open but the channels."""
+    fields = {}
+    for role in desc.operation.roles:
+        given = getattr(desc, role.field) if role.field else None
+        if isinstance(given, MemoryDesc) and role.name.removeprefix("diff_") in ("src", "dst"):
+            fields[role.field] = _opened(given)
+    return replace(desc, **fields)
+
+
+def _opened(tensor: MemoryDesc) -> MemoryDesc:
+    if tensor.format_kind is not FormatKind.blocked or tensor.tag is None:
+        return tensor
+    dims = [size if dim == 1 else RUNTIME_DIM for dim, size in enumerate(tensor.dims)]
+    return MemoryDesc(dims, tensor.data_type, tensor.tag)
+
+
+def executed(primitive: Primitive, trial: Trial) -> None:
+    """Execute on the memories of a trial, on as many threads as there are ways of placing these,
+    and judge what is written."""
+    results = []
+    for threads, at in RUNS:
+        placed = {argument: near(memory, at) for argument, memory in trial.memories.items()}
+        primitive.execute(Stream(ENGINE, threads), placed)
+        results.append(placed)
+    records.judge(trial, results)
+    trial.place()
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """The examples of both records that have a kernel for open sizes, and weights as they are."""
+    for kind in ("convolution", "deconvolution"):
+        for line in records.lines(kind):
+            if "dw:" not in line and "AUTO" not in line:
+                yield kind, line
+
+
+@pytest.mark.parametrize(("kind", "line"), list(examples()), ids=str)
+def test_examples(kind: str, line: str) -> None:
+    for trial in records.trials(kind, line):
+        pd = PrimitiveDesc(opened(trial.desc), ENGINE, trial.pd.attr)
+        executed(Primitive(pd), trial)
+
+
+@pytest.mark.parametrize("isa", ["default", "avx2"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_ten_sizes(layer: str, isa: str) -> None:
+    line, most = LAYERS[layer]
+    options, _, shape = line.rpartition(" ")
+    made: Primitive | None = None
+    with config.override("max_cpu_isa", isa):
+        for batch, height, width in SIZES:
+            given = f"{options} --mb={batch} {shape}ih{height}iw{width}"
+            (trial,) = trials(f"--conv {given}")
+            if made is None:
+                pd = PrimitiveDesc(opened(trial.desc), ENGINE, trial.pd.attr)
+                made = Primitive(pd)
+            executed(made, trial)
+        assert pd.variants is not None
+        assert len(pd.variants.every) <= most
