@@ -40,7 +40,7 @@ from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, PanelPacker
 from dnnl.kernels.product.unit.deferred_epilogue import DeferredEpilogue, tile_bytes
 from dnnl.kernels.product.unit.tiles import Part, UnitTile
 from dnnl.runtime.image import Phase
-from dnnl.types.size import is_known, surely_divides
+from dnnl.types.size import bounds, is_known, surely_divides
 
 
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
@@ -119,7 +119,7 @@ class _ProductWriter:
         for axis in problem.through:
             self.buffer_offset += Affine.of(axis, size)
             size *= axis.extent
-        self.segment_sums = size * vector.bits(sums) // 8
+        self.segment_sums = int(bounds(size)[1]) * vector.bits(sums) // 8
         self._take_scratch(phase, self.segment_sums + (own if problem.segments else 0))
 
     def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:

@@ -108,7 +108,7 @@ class PanelBuffer:
     @property
     def nbytes(self) -> int:
         """The size of the buffer in bytes."""
-        return self.panels * self.panel_bytes
+        return int(bounds(self.panels)[1]) * self.panel_bytes
 
     def panel(self, start: Value, number: Value) -> Value:
         """The address of K group 0 of a panel, if that of panel 0 is at ``start``."""
