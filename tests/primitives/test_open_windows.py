@@ -51,14 +51,15 @@ def kernels(pd: PrimitiveDesc) -> int:
 @pytest.mark.parametrize("kind", ["pooling", "lrn", "resampling"])
 def test_every_example_of_the_records(kind: str) -> None:
     """Of lines with many cases some. Dims, strides and offsets are open. Beside that for typical
-    sizes there is a kernel for 0 and 1, and resampling has one for each size."""
+    sizes there are kernels for another order of strides, for rows shorter than a vector and for 0
+    and 1; resampling has one for each size."""
     for number, line in enumerate(records.lines(kind)):
         cases = list(records.trials(kind, line))
         for case in cases[number % 3 :: -(-len(cases) // MOST_CASES)]:
             with config.override("max_cpu_isa", ISAS[number % len(ISAS)]):
                 pd = PrimitiveDesc(open_desc(case.desc), ENGINE, open_attr(case.pd.attr))
                 run(Primitive(pd), case)
-            assert kind == "resampling" or kernels(pd) <= 2
+            assert kind == "resampling" or kernels(pd) <= 3
 
 
 def dims_opened(desc: Desc) -> Desc:

@@ -56,6 +56,19 @@ class Bound:
         return Bound(self.form.substitute(axis, form), self.limit)
 
 
+@dataclass(frozen=True)
+class Half(Bound):
+    """One half of a bound, which may be known to hold where the other one is not: what is ``upper``
+    is ``form < limit``, else ``0 <= form``."""
+
+    upper: bool
+
+    @staticmethod
+    def of(bound: Bound, upper: bool) -> Half:
+        """A half of a bound."""
+        return Half(bound.form, bound.limit, upper)
+
+
 @dataclass(frozen=True, eq=False)
 class Operand:
     """A tensor of a kernel, and the element of it that each iteration touches.

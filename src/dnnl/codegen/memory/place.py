@@ -10,7 +10,7 @@ from dnnl.codegen.conversion import nibbles
 from dnnl.codegen.conversion.convert import Conversion, storage
 from dnnl.codegen.ir import interleave, plan_numbers, registers, vector
 from dnnl.codegen.ir.builder import F32, I1, I8, I32, I64, Emitter, i64
-from dnnl.codegen.memory.access import Access, Bound, Env, Number, Operand
+from dnnl.codegen.memory.access import Access, Bound, Env, Half, Number, Operand
 from dnnl.codegen.memory.address import Affine, Axis, emit_offset
 from dnnl.codegen.memory.deferred_store import DeferredStores
 from dnnl.types.dtype import DataType
@@ -329,11 +329,11 @@ class Place:
                 continue
             base = self.e.mul(self._bounded(bound.form), parts)
             step = bound.form.stride(self._lane) if self._lane is not None else 0
-            if bound.above:
+            if bound.above and Half.of(bound, upper=True) not in self._known:
                 last = self.e.number((bound.limit - 1) * parts)
                 slack = self.e.add(last, self.e.mul(base, -1))
                 mask = vector.both(self.e, mask, self._within(slack, step, first))
-            if bound.below_zero:
+            if bound.below_zero and Half.of(bound, upper=False) not in self._known:
                 mask = vector.both(self.e, mask, self._within(base, -step, first))
         return mask
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dnnl.codegen.memory.access import Bound
+from dnnl.codegen.memory.access import Bound, Half
 from dnnl.codegen.memory.address import Axis
 from dnnl.types.size import Size, larger, smaller, surely_equal, typical
 
@@ -92,19 +92,26 @@ def _are_known(axis: Axis, bounds: Sequence[Bound]) -> bool:
 
 
 def _interior(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:
-    """The range in which all bounds hold, and those around it, in which none is known to. Only the
-    execution knows the ends, so the interior may be empty."""
+    """The range in which all bounds hold, and those around it. Only the execution knows the ends.
+    Where there is an interior, the range in front of it violates only lower halves of bounds, and
+    the one behind it upper ones; there are other kernels for axes that are too short for one."""
     begin, end = 0, axis.extent
     for bound in bounds:
         first, last = _whole(axis, bound)
         begin, end = larger(begin, first), smaller(end, last)
     begin = smaller(begin, axis.extent)
-    end = larger(begin, end)
-    if not surely_equal(begin, 0):
-        yield Range(0, begin, {})
+    starts = surely_equal(begin, 0)
+    long = starts or begin <= end
+    end = end if long and not starts else larger(begin, end)
+    if not starts:
+        yield Range(0, begin, _halves(bounds, upper=True) if long else {})
     yield Range(begin, end, dict.fromkeys(bounds, True))
     if not surely_equal(end, axis.extent):
-        yield Range(end, axis.extent, {})
+        yield Range(end, axis.extent, _halves(bounds, upper=False) if long else {})
+
+
+def _halves(bounds: Sequence[Bound], *, upper: bool) -> dict[Bound, bool]:
+    return {Half.of(bound, upper): True for bound in bounds}
 
 
 def _ranges(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:

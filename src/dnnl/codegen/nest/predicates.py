@@ -10,7 +10,7 @@ from llvmlite import ir
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, i64
 from dnnl.codegen.ir.work_group import WorkGroup
-from dnnl.codegen.memory.access import Bound, Env, Operand
+from dnnl.codegen.memory.access import Bound, Env, Half, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.deferred_store import DeferredStores
 from dnnl.codegen.memory.place import Place
@@ -142,16 +142,18 @@ class PredicatedPlace(Place):
         for bound in found:
             step, rest = bound.form.stride(axis), bound.form.without(axis)
             zero, limit = rest, rest + -bound.limit
+            below = bound.below_zero and Half.of(bound, upper=False) not in self._known
+            above = bound.above and Half.of(bound, upper=True) not in self._known
             if step > 0:
                 # The first iterations with a form of at least zero, and of at least the limit.
                 first, behind = (
                     self._quotient(form * -1 + (step - 1), step) for form in (zero, limit)
                 )
-                starts, ends = bound.below_zero, bound.above
+                starts, ends = below, above
             else:
                 # The first iterations with a form below the limit, and below zero.
                 first, behind = (self._quotient(form + -step, -step) for form in (limit, zero))
-                starts, ends = bound.above, bound.below_zero
+                starts, ends = above, below
             begin = self.e.larger(begin, first) if starts else begin
             end = self.e.smaller(end, behind) if ends else end
         return Span(begin, end, dict.fromkeys(found, True))
