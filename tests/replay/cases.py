@@ -26,9 +26,12 @@ NETWORKS = (
     "--matmul --dt=f32,bf16,u8:s8:f32,f32:s4:f32 --stag=ab 1x768:768x3072 128x768:768x768",
     "--matmul --dt=f32,u8:s8:u8 --stag=ab --wtag=ab --dtag=ab --runtime_dims_masks=1: 1x64:64x64",
     "--matmul --stag=abcd --wtag=abdc --dtag=abcd 1x12x128x64:1x12x64x128",
+    "--conv --dir=FWD_I,BWD_D,BWD_W --open=batch+spatial ic64ih56oc64kh3ph1 ic64ih56oc256kh1",
+    "--conv --dir=FWD_I --open=batch+spatial g96mb1ic96ih56oc96kh3ph1 mb1ic3ih224oc64kh7sh2ph3",
+    "--pool --dir=FWD_D,BWD_D --open=batch+spatial --alg=max mb1ic64ih112kh3sh2ph1",
+    "--matmul --stag=ab --wtag=ab --dtag=ab --open=all,batch 128x768:768x768",
 )
-"""The products of networks, which `bench/` measures, their gradients, and some with run-time
-sizes."""
+"""The products of networks, which `bench/` measures, their gradients, and some with open sizes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Replayed:
 def cases() -> list[Replayed]:
     """All that is replayed: records' examples for all targets, others for some."""
     found = [Replayed(target, line) for line in _examples() for target in TARGETS]
-    for line in (*_listed(), *_networks()):
+    for line in (*_opened(), *_listed(), *_networks()):
         other = TARGETS[number_of(line) % len(TARGETS)]
         found += [Replayed(target, line) for target in dict.fromkeys((*ALWAYS, other))]
     return list(dict.fromkeys(found))
@@ -52,6 +55,14 @@ def _examples() -> Iterator[str]:
     """The first case of each example in each propagation."""
     for _, line in LINES:
         yield next(Interpreter().cases(line.split())).repro
+
+
+def _opened() -> Iterator[str]:
+    """The last case of each example in each propagation, with all sizes open."""
+    for _, line in LINES:
+        driver, *options = line.split()
+        *_, last = Interpreter().cases([driver, "--open=all", *options])
+        yield last.repro
 
 
 def _listed() -> Iterator[str]:
