@@ -64,6 +64,13 @@ class FarExecutable(Executable):
         images = (replace(image, phases=(phase,)) for phase in image.phases)
         self.phases = tuple(_CPU.load(one) for one in images)
 
+    def sized(self, items: Sequence[int]) -> FarExecutable:
+        """The same with so many items of each phase."""
+        made = object.__new__(FarExecutable)
+        pairs = zip(self.phases, items, strict=True)
+        made.phases = tuple(_CPU.sized(phase, (count,)) for phase, count in pairs)
+        return made
+
 
 class Launch(Event):
     """A launch until it is done; then only its error, if there is one, is left of it."""
@@ -175,6 +182,10 @@ class FarBackend(Backend):
 
     def load(self, image: Image) -> FarExecutable:
         return FarExecutable(image)
+
+    def sized(self, executable: Executable, items: Sequence[int]) -> FarExecutable:
+        assert isinstance(executable, FarExecutable)
+        return executable.sized(items)
 
     def make_queue(self, in_order: bool, profiling: bool = False) -> FarQueue:
         return FarQueue(self, in_order)

@@ -10,7 +10,6 @@ from unittest.mock import patch
 from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.nest import work_items
-from dnnl.kernels.reorder import boxes
 
 SMALL_ITEM = 256
 SMALL_STREAM = 8192
@@ -38,6 +37,5 @@ def small_is_large() -> Iterator[None]:
     with (
         patch.object(work_items, "LEAST_WORK", SMALL_ITEM),
         patch.object(caches, "of", small_caches),
-        patch.object(boxes, "_WORK_OF_A_ROW", SMALL_ITEM),
     ):
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -25,16 +25,15 @@ from dnnl import (
     PrimitiveAttr,
     PrimitiveDesc,
     ReductionDesc,
+    ShuffleDesc,
     SoftmaxDesc,
     Stream,
     SumDesc,
     Unimplemented,
     config,
 )
-from dnnl.codegen.open_nest import plan
 from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.trial import Trial
 from tests import test_records as records
 from tests.check import check, logical, poisoned_memory, random_memory
@@ -42,21 +41,17 @@ from tests.guard import RUNS, near
 from tests.primitives import late
 from tests.primitives.harness import ENGINE, ISAS, LAYOUTS, describe, every_isa, execute_all
 from tests.primitives.runtime_sizes import open_attr, open_desc, trials
+from tests.small_caches import small_is_large
 
 R = RUNTIME_DIM
 MOST_CASES = 6
 STREAM = Stream(ENGINE, 1)
-OPEN = [
-    kind
-    for kind, made in OPERATIONS.items()
-    if any(impl.name == "open" for impl in made.operation.implementations)
-]
+OPEN = ("eltwise", "binary", "prelu", "sum", "concat", "gather", "shuffle")
 
 
 def run_open(made: Trial) -> None:
     """Execute a case on a primitive that knows no sizes, between guard pages, and judge that."""
     pd = PrimitiveDesc(open_desc(made.desc), ENGINE, open_attr(made.pd.attr))
-    assert pd.impl_info.startswith("open:")
     primitive = Primitive(pd)
     results: list[Mapping[int, Memory]] = []
     for threads, at in RUNS:
@@ -69,38 +64,12 @@ def run_open(made: Trial) -> None:
     made.place()
 
 
-def plain(made: Trial) -> bool:
-    """Whether no tensor lies in blocks."""
-    descs = [tensor.desc for tensor in made.desc.tensors]
-    descs += [desc for entry in made.pd.attr.post_ops for _, desc in entry.operands]
-    return not any(desc.inner_blocks for desc in descs)
-
-
-def refused(made: Trial) -> str | None:
-    """Why run-time sizes are refused of what is done where sizes are known."""
-    if made.pd.impl_info.startswith("wrapping"):
-        return "unsupported data type"
-    return None if plain(made) else "in blocks with run-time sizes"
-
-
-def serves(made: Trial) -> bool:
-    """Whether the operation takes sizes that only the execution knows in this propagation."""
-    desc = made.desc
-    every = desc.operation.implementations
-    return any(impl.name == "open" and desc.propagation in impl.passes for impl in every)
-
-
 @pytest.mark.parametrize("line", [line for kind, line in records.LINES if kind in OPEN])
 def test_every_example_of_the_records(line: str) -> None:
     """Of lines with many cases some: it is types and not sizes for which code is written."""
-    cases = [made for made in trials(line) if serves(made)]
+    cases = [*trials(line)]
     for made in cases[:: -(-len(cases) // 2) or 1]:
-        refusal = refused(made)
-        if refusal is None:
-            run_open(made)
-        else:
-            with pytest.raises(Unimplemented, match=refusal):
-                PrimitiveDesc(open_desc(made.desc), ENGINE, open_attr(made.pd.attr))
+        run_open(made)
 
 
 LINES = [
@@ -221,34 +190,40 @@ def test_any_strides(kind: str, layout: str) -> None:
 
 @pytest.mark.parametrize("kind", DESCRIPTIONS)
 def test_one_primitive_for_many_sizes(kind: str, tmp_path: Path) -> None:
-    pattern = MemoryDesc((R,) * 4, "f32")
+    """One kernel serves all sizes but 0 and 1, and very short rows, for which there are others."""
     rng = np.random.default_rng(5)
     with config.override("cache_dir", tmp_path):
         module._cache.clear()
-        pd = PrimitiveDesc(DESCRIPTIONS[kind](pattern), ENGINE)
-        primitive = Primitive(pd)
-        built = set(tmp_path.iterdir())
-        for _ in range(20):
-            dims = tuple(int(size) for size in rng.integers(0, 20, 4))
-            if kind == "reduction":
-                dims = tuple(max(2, size) for size in dims)
-            desc = DESCRIPTIONS[kind](MemoryDesc(dims, "f32"))
-            descs = {t.argument: MemoryDesc(t.desc.dims, "f32") for t in desc.tensors}
-            written = [tensor.argument for tensor in desc.outputs]
-            outputs = {arg: poisoned_memory(descs[arg], ENGINE) for arg in written}
-            args = {
-                arg: random_memory(own, ENGINE, arg, "positive")
-                for arg, own in descs.items()
-                if arg not in written
-            }
-            primitive.execute(STREAM, {**args, **outputs})
-            want = desc.operation.reference.compute(
-                desc, {argument: logical(memory) for argument, memory in args.items()}
-            )
-            for argument, memory in outputs.items():
-                check(memory, want[argument], 1e-4)
-        assert set(tmp_path.iterdir()) == built
+        primitive = Primitive(
+            PrimitiveDesc(DESCRIPTIONS[kind](MemoryDesc((R,) * 4, "f32")), ENGINE)
+        )
+        sizes = rng.integers(5, 20, (6, 4))
+        for dims in sizes.tolist():
+            execute_once(kind, primitive, dims)
+        assert len(set(tmp_path.iterdir())) == 1
+        for dims in ((1, 5, 17, 3), (3, 2, 1, 1), (1, 1, 1, 1), (2, 0, 3, 5)):
+            if kind != "reduction" or min(dims) > 1:
+                execute_once(kind, primitive, dims)
     module._cache.clear()
+
+
+def execute_once(kind: str, primitive: Primitive, dims: Sequence[int]) -> None:
+    """An execution on dense tensors of these sizes between guard pages, judged by the
+    specification."""
+    desc = DESCRIPTIONS[kind](MemoryDesc(dims, "f32"))
+    descs = {t.argument: MemoryDesc(t.desc.dims, "f32") for t in desc.tensors}
+    written = [tensor.argument for tensor in desc.outputs]
+    outputs = {arg: near(poisoned_memory(descs[arg], ENGINE)) for arg in written}
+    args = {
+        arg: near(random_memory(own, ENGINE, arg, "positive"))
+        for arg, own in descs.items()
+        if arg not in written
+    }
+    primitive.execute(STREAM, {**args, **outputs})
+    values = {argument: logical(memory) for argument, memory in args.items()}
+    want = desc.operation.reference.compute(desc, values)
+    for argument, memory in outputs.items():
+        check(memory, want[argument], 1e-4)
 
 
 def test_what_does_not_fit_is_named() -> None:
@@ -368,33 +343,93 @@ def test_rows_in_pairs_beside_an_operand_that_is_no_row(strides: tuple[int, int]
 
 
 def test_what_has_no_code_for_all_sizes() -> None:
-    pattern = MemoryDesc((R, R), "f32")
-    for data_type, tag, reason in (
-        ("f32", "aB8b", "unsupported layout: .* in blocks with run-time sizes"),
-        ("s64", "ab", "unsupported data type: s64"),
+    desc = MemoryDesc((R, R), "s64")
+    made = EltwiseDesc.forward("forward_inference", "eltwise_abs", desc, desc)
+    with pytest.raises(Unimplemented, match="unsupported data type: s64"):
+        PrimitiveDesc(made, ENGINE)
+
+
+@pytest.mark.parametrize("tags", [("nChw16c", "nchw"), ("nhwc", "nChw8c"), ("nChw16c", "nChw16c")])
+def test_blocks(tags: tuple[str, str]) -> None:
+    """One primitive for numbers of channels around whole blocks."""
+    first, second = (MemoryDesc((R, R, R, R), "f32", tag) for tag in tags)
+    desc = EltwiseDesc.forward("forward_inference", "eltwise_abs", first, second)
+    primitive = Primitive(PrimitiveDesc(desc, ENGINE))
+    for dims in (
+        (2, 16, 3, 5),
+        (3, 35, 2, 7),
+        (2, 5, 4, 4),
+        (2, 48, 5, 5),
+        (2, 1, 3, 3),
+        (0, 2, 3, 4),
     ):
-        desc = MemoryDesc((R, R), data_type, tag)
-        made = EltwiseDesc.forward("forward_inference", "eltwise_abs", desc, desc)
-        with pytest.raises(Unimplemented, match=reason):
-            PrimitiveDesc(made, ENGINE)
+        src, dst = (MemoryDesc(dims, "f32", tag) for tag in tags)
+        args = {
+            Arg.SRC: near(random_memory(src, ENGINE)),
+            Arg.DST: near(poisoned_memory(dst, ENGINE)),
+        }
+        primitive.execute(STREAM, args)
+        check(args[Arg.DST], abs(logical(args[Arg.SRC])), 0.0)
+
+
+def test_parts_of_blocks_are_joined() -> None:
+    """The second source begins anywhere in a block."""
+    pattern = MemoryDesc((R, R, R), "f32", "aBc16b")
+    primitive = Primitive(PrimitiveDesc(ConcatDesc(1, (pattern, pattern), pattern), ENGINE))
+    for first, second in ((16, 5), (32, 16), (7, 30), (1, 20), (33, 1), (0, 4), (5, 0)):
+        sources = [MemoryDesc((2, size, 3), "f32", "aBc16b") for size in (first, second)]
+        args: dict[int, Memory] = {
+            Arg.MULTIPLE_SRC + n: near(random_memory(own, ENGINE, n))
+            for n, own in enumerate(sources)
+        }
+        both = np.concatenate([logical(memory) for memory in args.values()], 1)
+        dst = near(poisoned_memory(MemoryDesc(both.shape, "f32", "aBc16b"), ENGINE))
+        primitive.execute(STREAM, {**args, Arg.DST: dst})
+        check(dst, both, 0.0)
+
+
+@pytest.mark.parametrize("group", [3, 8])
+def test_groups_are_shuffled(group: int) -> None:
+    pattern = MemoryDesc((R, R, R), "f32")
+    desc = ShuffleDesc.forward("forward_inference", pattern, pattern, 1, group)
+    primitive = Primitive(PrimitiveDesc(desc, ENGINE))
+    for rows in (2, 5, 1, 16):
+        src = near(random_memory(MemoryDesc((2, rows * group, 7), "f32"), ENGINE))
+        dst = near(poisoned_memory(src.desc, ENGINE))
+        primitive.execute(STREAM, {Arg.SRC: src, Arg.DST: dst})
+        turned = logical(src).reshape(2, rows, group, 7).swapaxes(1, 2)
+        check(dst, turned.reshape(src.desc.dims), 0.0)
+    odd = Memory(MemoryDesc((2, group + 1, 7), "f32"), ENGINE)
+    with pytest.raises(InvalidArguments, match=f"group_size = {group}"):
+        primitive.execute(STREAM, {Arg.SRC: odd, Arg.DST: Memory(odd.desc, ENGINE)})
+
+
+def test_scales_of_groups() -> None:
+    pattern = MemoryDesc((R, R), "s8")
     attr = PrimitiveAttr()
     attr.set_scales(Arg.SRC_0, 3, (1, 4))
-    with pytest.raises(Unimplemented, match="groups of scales with run-time sizes"):
-        PrimitiveDesc(BinaryDesc("binary_add", pattern, pattern, pattern), ENGINE, attr)
+    desc = BinaryDesc("binary_add", pattern, pattern, pattern.with_data_type("f32"))
+    primitive = Primitive(PrimitiveDesc(desc, ENGINE, attr))
+    for dims in ((3, 40), (5, 8), (1, 4), (2, 132)):
+        a, b = (random_memory(MemoryDesc(dims, "s8"), ENGINE, seed) for seed in (1, 2))
+        scales = random_memory(MemoryDesc((dims[0], dims[1] // 4), "f32"), ENGINE, 3, "positive")
+        dst = near(poisoned_memory(MemoryDesc(dims, "f32"), ENGINE))
+        args = {Arg.SRC_0: near(a), Arg.SRC_1: near(b), Arg.DST: dst}
+        primitive.execute(STREAM, {**args, Arg.SCALES | Arg.SRC_0: near(scales)})
+        check(dst, logical(a) * logical(scales).repeat(4, 1) + logical(b), 1e-6)
 
 
-def test_stores_past_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of tensors larger than the caches are; rows that begin anywhere are stored so in
-    part."""
-    monkeypatch.setattr(plan, "_nontemporal", lambda *_: True)
+PAST_THE_CACHES = [
+    "--eltwise --dir=FWD_I --alg=relu 4x1280 30x5x35",
+    "--binary --alg=add --sdt=bf16:bf16 --ddt=bf16 20x320:1x320 9x640:9x640",
+]
+
+
+def test_stores_past_the_caches() -> None:
+    """As those of tensors larger than the caches are."""
     module._cache.clear()
-    for line in (
-        "--eltwise --dir=FWD_I --alg=relu 4x128 3x5x35",
-        "--lnorm --dir=FWD_I 5x64 5x33 6x16",
-        "--lnorm --dir=FWD_D --flags=CH --dt=bf16 4x96",
-        "--reduction --alg=sum 40x64:1x64 8x64:8x1",
-        "--binary --alg=add --sdt=bf16:bf16 --ddt=bf16 20x32:1x32 9x64:9x64",
-    ):
-        for made in trials(line):
-            run_open(made)
+    with small_is_large():
+        for line in PAST_THE_CACHES:
+            for made in trials(line):
+                run_open(made)
     module._cache.clear()

@@ -27,7 +27,7 @@ from dnnl.language.options import (
 from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_open_forward
+from dnnl.primitives.implementation import Implementation, Plan, plan_forward
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm
 from dnnl.reference.binary import SPECIFICATION
@@ -49,6 +49,8 @@ class BinaryDesc(Desc):
     scales. Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps.
     Dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
     """
+
+    shortest_row = 5
 
     alg_kind: Alg
     src0_desc: MemoryDesc
@@ -117,10 +119,6 @@ def _nest(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_forward(desc, attr, isa, _configure(desc), kernel.build)
 
 
-def _open_sizes(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
-
-
 def _invalid(case: CaseValues) -> str | None:
     """In place there must be one tensor of the result's form that nothing else reads."""
     sums = any(isinstance(entry, Sum) for entry in case["attr-post-ops"].items)
@@ -182,7 +180,7 @@ BinaryDesc.operation = Operation(
     reference=SPECIFICATION,
     examples=("--alg=MUL,SELECT --stag=axb:any 3x19x5:1x19x5", "--alg=SELECT 1x19x5:3x19x1"),
     implementations=(
-        Implementation("nest", _nest), Implementation("open", _open_sizes, runtime=True)
+        Implementation("nest", _nest),
     ),
     invalid=_invalid,
 )  # fmt: skip

@@ -151,6 +151,17 @@ class Choice:
     key: tuple[object, ...]
     variants: Variants | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """By the question, which has the same answer elsewhere."""
+        return _asked_again, (self.request, self.candidates)
+
+
+def _asked_again(request: Request, candidates: tuple[Candidate, ...]) -> Choice:
+    """The choice of the last of the candidates."""
+    _, choice = request.ask(candidates[:-1])
+    assert choice is not None, "who accepted once accepts again"
+    return choice
+
 
 CHOICES: Cache[Choice] = Cache(lambda: int(config.get("primitive_cache_capacity")))
 

@@ -23,7 +23,6 @@ from dnnl.primitives.implementation import (
     Plan,
     dense_like,
     plan_forward,
-    plan_open_forward,
 )
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import AxisDomain
@@ -136,10 +135,6 @@ def _nest(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_forward(desc, attr, isa, _configure(desc), kernel.build)
 
 
-def _open_sizes(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
-
-
 def _configure(desc: ConcatDesc) -> partial[kernel.ConcatConf | Refusal]:
     return partial(kernel.configure, desc.axis, desc.src_descs, desc.dst_desc)
 
@@ -173,8 +168,5 @@ ConcatDesc.operation = Operation(
     parameters=(Parameter("axis", AxisDomain(), lambda case: case["axis"], "axis"),),
     reference=SPECIFICATION,
     examples=("--axis=1 --dtag=undef,axb 3x5x7:3x16x7",),
-    implementations=(
-        Implementation("nest", _nest),
-        Implementation("open", _open_sizes, runtime=True),
-    ),
+    implementations=(Implementation("nest", _nest),),
 )

@@ -20,6 +20,7 @@ from dnnl.types.arg import GRADIENT, Arg, name_of
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+from dnnl.types.size import LEAST
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Desc:
     """
 
     operation: ClassVar[Operation]
+    shortest_row: ClassVar[int] = LEAST
+    """Where only executions know sizes, contiguous rows of fewer elements have kernels of their
+    own."""
 
     @classmethod
     def made(cls, **given: Any) -> Self:

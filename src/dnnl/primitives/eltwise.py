@@ -34,8 +34,6 @@ from dnnl.primitives.implementation import (
     Plan,
     plan_forward,
     plan_nest,
-    plan_open,
-    plan_open_forward,
 )
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real, Traced
@@ -200,20 +198,12 @@ def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
     return plan_forward(desc, attr, isa, _configure(desc), kernel.build, "dropout")
 
 
-def _open_sizes(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
-
-
 def _configure(desc: EltwiseDesc) -> Callable[[Attributes], kernel.EltwiseConf | Refusal]:
     return partial(kernel.configure, _forward_function(desc), desc.src_desc, desc.dst_desc)
 
 
 def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_nest(desc, attr, isa, _gradient(desc), gradient.build)
-
-
-def _open_gradient(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open(desc, attr, isa, _gradient(desc), gradient)
 
 
 def _gradient(desc: EltwiseDesc) -> Callable[[], gradient.EltwiseBackwardConf | Refusal]:
@@ -299,9 +289,7 @@ EltwiseDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
-        Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, BACKWARD_DATA),
-        Implementation("open", _open_gradient, BACKWARD_DATA, runtime=True),
     ),
     invalid=_invalid,
 )  # fmt: skip

@@ -7,7 +7,7 @@ see of known sizes, that two axes are contiguous, or that a loop ends where a te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -102,6 +102,7 @@ class _Making:
         self._desc, self._names = desc, dimension_names(desc, patterns)
         self._promises = _promises(desc, attr, self._names, patterns)
         self._dims: dict[int, Sequence[int]] = {}
+        self._rows = _rows(self._names, patterns)
         self._sizes: dict[tuple[str, int], int] = {}
 
     def tensor(self, argument: int, pattern: MemoryDesc, given: MemoryDesc) -> MemoryDesc:
@@ -171,10 +172,11 @@ class _Making:
 
     def _number(self, place: int, given: int, wanted: int, name: str = "") -> int:
         """The symbol of a number, that of its name if there is one. What a pattern knows is a
-        constant, and so are 0 and 1."""
+        constant, and so are 0, 1 and what a very short row has."""
         where = self._begin + place
         known = self._sizes.get((name, given)) if name else None
-        if wanted != RUNTIME_DIM or given in (0, 1):
+        least = self._desc.shortest_row if name in self._rows else LEAST
+        if wanted != RUNTIME_DIM or given < least:
             known = given
         if known is not None:
             self.numbers[where] = text(known)
@@ -182,17 +184,30 @@ class _Making:
         promise = self._promises.get(name, wanted)
         if isinstance(promise, RuntimeDim) and promise.allows(given):
             low, high, multiple = promise.promise
-            low = max(low, LEAST)
+            low = max(low, least)
             size = self.symbols.size(given, low, high, multiple)
             self.ranges.append(f"{low}<=n[{where}]<={high}")
         else:
-            size, multiple = self.symbols.size(given), 1
-            self.ranges.append(f"n[{where}]>={LEAST}")
+            size, multiple = self.symbols.size(given, least), 1
+            self.ranges.append(f"n[{where}]>={least}")
         self.sources.append(f"n[{where}]//{multiple}" if multiple > 1 else f"n[{where}]")
         self.numbers[where] = text(size)
         if name:
             self._sizes[name, given] = size
         return size
+
+
+def _rows(
+    names: Mapping[int, Sequence[str]], patterns: Mapping[int, MemoryDesc]
+) -> Collection[str]:
+    """The names of the sizes that are the lengths of contiguous rows."""
+    return {
+        name
+        for argument, pattern in patterns.items()
+        if not pattern.inner_blocks
+        for name, stride in zip(names[argument], pattern.strides, strict=True)
+        if stride == 1
+    }
 
 
 def _promises(

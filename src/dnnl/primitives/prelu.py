@@ -22,7 +22,6 @@ from dnnl.primitives.implementation import (
     Plan,
     plan_forward,
     plan_nest,
-    plan_open_forward,
 )
 from dnnl.primitives.operation import FORWARD, Operation, Role
 from dnnl.reference.prelu import SPECIFICATION
@@ -118,10 +117,6 @@ class PreluDesc(Desc):
 
 def _forward(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_forward(desc, attr, isa, _configure(desc), kernel.build)
-
-
-def _open_sizes(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
 def _configure(desc: PreluDesc) -> partial[kernel.PreluConf | Refusal]:
@@ -221,7 +216,6 @@ PreluDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
-        Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, _BACKWARD),
     ),
 )  # fmt: skip

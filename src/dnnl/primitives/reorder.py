@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,7 +13,6 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels.reorder import nibbles
 from dnnl.kernels.reorder import packed as reorder_packed
 from dnnl.kernels.reorder import reorder as kernel
-from dnnl.kernels.reorder import runtime as reorder_runtime
 from dnnl.kernels.reorder import winograd as reorder_winograd
 from dnnl.language.attributes import Sum
 from dnnl.language.case import INVALID, NOT_SUPPORTED, CaseValues, tensor
@@ -65,11 +64,13 @@ class ReorderDesc(Desc):
     division by dst_scale, and their sums are written behind them. Weights of src are divided by
     their ``scale_adjust`` at first, and the sums behind them are not read.
 
-    Dims, strides and offsets may be RUNTIME_DIM: one kernel serves all of them, and the memories
-    of an execution say what they are.
+    Dims, strides and offsets may be RUNTIME_DIM: the memories of an execution say what they are,
+    and one kernel serves nearly all of them.
 
     src may be on another engine than dst.
     """
+
+    shortest_row = 5
 
     src_desc: MemoryDesc
     dst_desc: MemoryDesc
@@ -85,7 +86,7 @@ class ReorderDesc(Desc):
 
 
 def _nest(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    conf = _configure(desc, attr, kernel.configure)
+    conf = _configure(desc, attr)
     if isinstance(conf, Refusal):
         return conf
     packed = nibbles.configure(conf, isa)
@@ -124,22 +125,12 @@ def _verify(conf: reorder_packed.PackedConf, memories: Mapping[int, Memory]) -> 
         raise over_capacity(conf.dst, found)
 
 
-def _boxes(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    conf = _configure(desc, attr, reorder_runtime.configure)
-    if isinstance(conf, Refusal):
-        return conf
-    recipe = Recipe(reorder_runtime.shared(conf), isa, reorder_runtime.build)
-    return Plan(desc, conf.post_ops, recipe, sizes=partial(reorder_runtime.sizes, conf, isa))
-
-
-def _configure(
-    desc: ReorderDesc, attr: PrimitiveAttr, configure: Callable[..., kernel.ReorderConf | Refusal]
-) -> kernel.ReorderConf | Refusal:
+def _configure(desc: ReorderDesc, attr: PrimitiveAttr) -> kernel.ReorderConf | Refusal:
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal
     post_ops = resolve_post_ops(tuple(attr.post_ops), desc.dst_desc)
-    return configure(desc.src_desc, desc.dst_desc, post_ops, Quantization.of(attr))
+    return kernel.configure(desc.src_desc, desc.dst_desc, post_ops, Quantization.of(attr))
 
 
 def _invalid(case: CaseValues) -> str | None:
@@ -227,7 +218,7 @@ ReorderDesc.operation = Operation(
     reference=SPECIFICATION,
     examples=("--stag=abx --dtag=axb,aBx16b 3x19x5", "--ddt=s8 --attr-scales=dst:0:0.5 3x19"),
     implementations=(
-        Implementation("nest", _nest), Implementation("boxes", _boxes, runtime=True),
+        Implementation("nest", _nest),
         Implementation("pack", _packed, encoded=True),
         Implementation("winograd", _winograd, encoded=True),
     ),

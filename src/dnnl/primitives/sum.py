@@ -26,7 +26,7 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import MANY, number, several
 from dnnl.primitives.checks import check_dims, read_sources, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_open_forward
+from dnnl.primitives.implementation import Implementation, Plan, plan_forward
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Reals
 from dnnl.reference.sum import SPECIFICATION
@@ -79,10 +79,6 @@ def _nest(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_forward(desc, attr, isa, _configure(desc), kernel.build)
 
 
-def _open_sizes(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
-
-
 def _configure(desc: SumDesc) -> Callable[..., kernel.SumConf | Refusal]:
     return partial(kernel.configure, desc.scales, desc.src_descs, desc.dst_desc)
 
@@ -123,6 +119,6 @@ SumDesc.operation = Operation(
     reference=SPECIFICATION,
     examples=("--sdt=f32:f32:f32 --scales=0.25:2:0.5 --stag=axb 3x19x5",),
     implementations=(
-        Implementation("nest", _nest), Implementation("open", _open_sizes, runtime=True)
+        Implementation("nest", _nest),
     ),
 )  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dnnl.codegen.conversion import convert
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
@@ -11,10 +11,9 @@ from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Bound, Operand
-from dnnl.codegen.memory.address import Affine, Axis, block_boundaries, letters
+from dnnl.codegen.memory.address import Affine, block_boundaries, letters
 from dnnl.codegen.nest.nest import Nest, emit_interleaved, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.types import WHOLE_BYTES, core_of, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.layout import Layout
@@ -111,30 +110,15 @@ def _replaced(dims: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
 
 
 def _copy(conf: ConcatConf, part: _Part, arguments: Arguments) -> Nest:
+    """The copy of one source to its part of dst."""
+    argument, desc = Arg.multiple_src(part.number), part.src
     axes = letters(part.region.dims)
     index = [Affine.of(axis) for axis in axes]
     dst = Operand(arguments.slot(Arg.DST), part.region, tuple(index))
-    own = index[conf.axis] + -part.shift
-    index[conf.axis] = own
-    where = (Bound(own, part.end - part.shift),)
-    nest = _copy_nest(conf, part.number, axes, index, part.begin, dst, arguments)
-    return replace(nest, where=where)
-
-
-def _copy_nest(
-    conf: ConcatConf,
-    number: int,
-    axes: Sequence[Axis],
-    index: Sequence[Affine],
-    begin: int,
-    dst: Operand,
-    arguments: Arguments,
-) -> Nest:
-    """The copy of one source at ``index``, to its part of dst from ``begin`` on along the axis."""
-    argument, desc = Arg.multiple_src(number), conf.srcs[number]
+    index[conf.axis] = own = index[conf.axis] + -part.shift
     src = Operand(arguments.slot(argument), desc, tuple(index))
     given = Sources(conf.attributes, {argument: src}, arguments)
-    place = (*index[: conf.axis], index[conf.axis] + begin, *index[conf.axis + 1 :])
+    place = (*index[: conf.axis], own + part.begin, *index[conf.axis + 1 :])
     result = Result(conf.attributes, Operand(dst.slot, conf.dst, place), arguments)
 
     def body(point: Point) -> None:
@@ -142,25 +126,5 @@ def _copy_nest(
 
     kinds = desc.data_type, conf.dst.data_type
     core = convert.bare_core(*kinds) if conf.attributes.plain else core_of(desc, conf.dst)
-    return Nest(tuple(axes), (), (*given.operands, *result.inputs), (dst,), body, core=core)
-
-
-def build_open(conf: ConcatConf, isa: Isa) -> Kernel:
-    """A nest for each source, for all sizes."""
-    return OPEN.build(conf, isa)
-
-
-def _nests(conf: ConcatConf, arguments: Arguments) -> Iterator[Nest]:
-    """A copy of each source to its place in dst, which is known if its size is."""
-    place = 0
-    for number, src in enumerate(conf.srcs):
-        axes = letters(src.dims)
-        index = [Affine.of(axis) for axis in axes]
-        there = [*index]
-        there[conf.axis] = there[conf.axis] + place
-        dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(there))
-        yield _copy_nest(conf, number, axes, index, place, dst, arguments)
-        place += max(0, src.dims[conf.axis])
-
-
-OPEN = OpenKernel("concat", _nests, {"srcs": Arg.MULTIPLE_SRC, "dst": Arg.DST})
+    inputs, where = (*given.operands, *result.inputs), (Bound(own, part.end - part.shift),)
+    return Nest(axes, (), inputs, (dst,), body, where=where, core=core)

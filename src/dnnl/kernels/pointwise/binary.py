@@ -13,7 +13,6 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import refuse_forward
 from dnnl.types.arg import Arg
@@ -58,21 +57,9 @@ def build(conf: BinaryConf, isa: Isa) -> Kernel:
     return build_nest("binary", isa, [*conf.sources.values(), conf.dst], partial(_nests, conf))
 
 
-def build_open(conf: BinaryConf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
-    return OPEN.build(conf, isa)
-
-
 def _nests(conf: BinaryConf, arguments: Arguments) -> Iterator[Nest]:
     def compute(point: Point, loaded: list[Value]) -> Value:
         return expression.emit(point.e, conf.function, loaded)
 
     sources = [source(argument, desc) for argument, desc in conf.sources.items()]
     yield pointwise(arguments, sources, conf.dst, compute, conf.attributes)
-
-
-OPEN = OpenKernel(
-    "binary",
-    _nests,
-    {"src0": Arg.SRC_0, "src1": Arg.SRC_1, "src2": Arg.SRC_2, "dst": Arg.DST},
-)

@@ -13,7 +13,6 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import computed_in, refuse_forward
 from dnnl.types.arg import Arg
@@ -54,11 +53,6 @@ def build(conf: EltwiseConf, isa: Isa) -> Kernel:
     return build_nest("eltwise", isa, (conf.src, conf.dst), partial(_nests, conf))
 
 
-def build_open(conf: EltwiseConf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
-    return OPEN.build(conf, isa)
-
-
 def _nests(conf: EltwiseConf, arguments: Arguments) -> Iterator[Nest]:
     def compute(point: Point, loaded: list[Value]) -> Value:
         return expression.emit(point.e, conf.function, loaded)
@@ -66,6 +60,3 @@ def _nests(conf: EltwiseConf, arguments: Arguments) -> Iterator[Nest]:
     src = source(Arg.SRC, conf.src)
     taken = expression.instructions(conf.function)
     yield pointwise(arguments, [src], conf.dst, compute, conf.attributes, instructions=taken)
-
-
-OPEN = OpenKernel("eltwise", _nests, {"src": Arg.SRC, "dst": Arg.DST})

@@ -13,7 +13,6 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.pointwise.eltwise import refuse_f64
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import SMALL_FLOATS, WIDE_FLOATS, refuse_types
 from dnnl.types.arg import Arg
@@ -51,11 +50,6 @@ def build(conf: EltwiseBackwardConf, isa: Isa) -> Kernel:
     return build_nest("eltwise_backward", isa, _tensors(conf), partial(_nests, conf))
 
 
-def build_open(conf: EltwiseBackwardConf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
-    return OPEN.build(conf, isa)
-
-
 def _tensors(conf: EltwiseBackwardConf) -> list[MemoryDesc]:
     every = conf.diff_dst, conf.src, conf.dst, conf.diff_src
     return [desc for desc in every if not desc.is_zero]
@@ -72,10 +66,3 @@ def _nests(conf: EltwiseBackwardConf, arguments: Arguments) -> Iterator[Nest]:
     yield pointwise(
         arguments, sources, conf.diff_src, compute, target=Arg.DIFF_SRC, instructions=taken
     )
-
-
-OPEN = OpenKernel(
-    "eltwise_backward",
-    _nests,
-    {"diff_dst": Arg.DIFF_DST, "src": Arg.SRC, "dst": Arg.DST, "diff_src": Arg.DIFF_SRC},
-)

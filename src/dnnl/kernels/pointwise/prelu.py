@@ -12,7 +12,6 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import refuse_forward
 from dnnl.types.arg import Arg
@@ -43,11 +42,6 @@ def build(conf: PreluConf, isa: Isa) -> Kernel:
     return build_nest("prelu", isa, (conf.src, conf.weights, conf.dst), partial(_nests, conf))
 
 
-def build_open(conf: PreluConf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
-    return OPEN.build(conf, isa)
-
-
 def _nests(conf: PreluConf, arguments: Arguments) -> Iterator[Nest]:
     sources = [source(Arg.SRC, conf.src), source(Arg.WEIGHTS, conf.weights)]
     yield pointwise(arguments, sources, conf.dst, _apply, conf.attributes)
@@ -62,6 +56,3 @@ def where_positive(point: Point, src: Value, value: Value, other: Value) -> Valu
     """``value`` in the lanes in which src is positive, else ``other``."""
     positive = point.e.b.fcmp_ordered(">", src, point.constant(0.0))
     return point.e.b.select(positive, value, other)
-
-
-OPEN = OpenKernel("prelu", _nests, {"src": Arg.SRC, "weights": Arg.WEIGHTS, "dst": Arg.DST})

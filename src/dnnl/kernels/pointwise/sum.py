@@ -13,7 +13,6 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import refuse_forward
 from dnnl.types.arg import Arg
@@ -47,11 +46,6 @@ def build(conf: SumConf, isa: Isa) -> Kernel:
     return build_nest("sum", isa, (*conf.srcs, conf.dst), partial(_nests, conf))
 
 
-def build_open(conf: SumConf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
-    return OPEN.build(conf, isa)
-
-
 def _nests(conf: SumConf, arguments: Arguments) -> Iterator[Nest]:
     """The sources are added in their order."""
 
@@ -70,6 +64,3 @@ def _nests(conf: SumConf, arguments: Arguments) -> Iterator[Nest]:
 
 def _scaled(point: Point, value: Value, scale: float) -> Value:
     return value if scale == 1.0 else point.e.b.fmul(value, point.constant(scale))
-
-
-OPEN = OpenKernel("sum", _nests, {"srcs": Arg.MULTIPLE_SRC, "dst": Arg.DST})

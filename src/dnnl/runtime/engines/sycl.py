@@ -34,21 +34,23 @@ _GROUPS = 4
 _QUEUES = 64
 """Queues of other libraries that an engine remembers."""
 
-_SHARES = 32
-"""Work items that each compute unit of a processor gets at most, where any number is right."""
-
-
 _HELD = 32
 """Launches that a queue holds before it looks which of them are done."""
 
 
 class _Start(NamedTuple):
-    """How a phase is started: the kernel, its arguments by slot, the global and local range."""
+    """How a phase is started: the kernel, its arguments by slot, the invocations of an item, the
+    global and local range."""
 
     kernel: Any
     slots: tuple[int, ...]
+    members: int
     items: list[int]
     group: list[int]
+
+    def with_ranges(self, items: list[int], group: list[int]) -> _Start:
+        """The same start with other ranges."""
+        return self._replace(items=items, group=group)
 
 
 class _Ready(NamedTuple):
@@ -332,16 +334,19 @@ class Engine(Backend):
         except Exception as error:
             raise sycl_devices.not_built(self.device, image.code, error) from None
         starts = [
-            _Start(kernel, phase.slots, *self._ranges(phase.count, kernel, phase.group))
+            _Start(
+                kernel, phase.slots, phase.group, *self._ranges(phase.count, kernel, phase.group)
+            )
             for kernel, phase in zip(kernels, image.phases, strict=True)
         ]
         return Program(tuple(starts), len(image.code))
 
     def sized(self, executable: Executable, items: Sequence[int]) -> Program:
         assert isinstance(executable, Program)
-        most = _SHARES * self.device.max_compute_units if self.device.is_cpu else max(items)
         starts = [
-            _Start(own.kernel, own.slots, *self._ranges(min(count, most), own.kernel))
+            _Start(
+                own.kernel, own.slots, own.members, *self._ranges(count, own.kernel, own.members)
+            )
             for own, count in zip(executable.starts, items, strict=True)
         ]
         return Program(tuple(starts), executable.nbytes)
@@ -444,7 +449,7 @@ def _ready(executable: Program, arguments: Sequence[Buffer]) -> list[_Ready]:
     usm = [_usm(buffer) for buffer in arguments]
     return [
         _Ready(kernel, [usm[slot] for slot in slots], items, group)
-        for kernel, slots, items, group in executable.starts
+        for kernel, slots, _, items, group in executable.starts
     ]
 
 

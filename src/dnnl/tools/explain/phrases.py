@@ -96,7 +96,6 @@ _IMPLEMENTATIONS = (
     ("simple", "C++ loops left to the compiler"),
     ("nest", "a loop nest generated for this problem"),
     ("fold", "sums in vectors along what is summed, generated for this problem"),
-    ("boxes", "a walk over boxes, generated for all sizes and layouts"),
     ("depthwise", "a depthwise convolution generated for this problem"),
     ("grouped", "products of groups, generated for this problem"),
     ("planes", "products of matrices whose columns are the pixels of a plane, generated"),
