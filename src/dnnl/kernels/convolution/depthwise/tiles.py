@@ -314,7 +314,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         behind = bounds(width.last - width.src + 1)[1]
         first, found = e.add(e.mul(begin, width.stride), i64(-width.padding)), {}
         for pixel in self.lines[2].meets(places, everywhere):
-            if pixel < width.padding or pixel > last - behind:
+            if pixel < width.padding or pixel + behind > last:
                 place = e.add(first, i64(pixel))
                 found[pixel] = e.b.icmp_unsigned("<", place, e.number(width.src))
         return found
