@@ -66,14 +66,15 @@ class PoolingBackwardConf:
     @property
     def has_shares(self) -> bool:
         """Whether windows differ in the number of taps that share a gradient."""
+        if self.alg is not Alg.pooling_avg_exclude_padding:
+            return False
         sizes = zip(self.windows, self.diff_src.dims[2:], strict=True)
-        hangs = any(
+        return any(
             dim.padding > 0
             or (dim.windows - 1) * dim.stride + (dim.kernel - 1) * dim.dilation - dim.padding
             >= elements
             for dim, elements in sizes
         )
-        return self.alg is Alg.pooling_avg_exclude_padding and hangs
 
     @property
     def shares(self) -> MemoryDesc:
