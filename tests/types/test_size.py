@@ -1,0 +1,143 @@
+"""Sizes: what is decided holds for all numbers, and code computes what integers would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+from random import Random
+
+import pytest
+
+from dnnl.types.size import (
+    Size,
+    Symbols,
+    bounds,
+    is_known,
+    larger,
+    smaller,
+    surely_at_most,
+    surely_below,
+    surely_divides,
+    surely_equal,
+    text,
+    typical,
+)
+
+Operation = Callable[[int, int], int]
+Formula = Callable[[list[int]], int]
+
+OPERATIONS: dict[str, Operation] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "up": lambda a, b: -(-a // b),
+}
+EXTREMES: dict[str, tuple[Operation, Operation]] = {
+    "min": (smaller, min),
+    "max": (larger, max),
+}
+
+
+def of_constant(value: int, _: list[int]) -> int:
+    return value
+
+
+def of_both(operation: Operation, first: Formula, second: Formula, numbers: list[int]) -> int:
+    return operation(first(numbers), second(numbers))
+
+
+def steps_of(formulas: list[tuple[int, Formula]]) -> list[int]:
+    """What the three symbols are multiples of."""
+    symbols = (size for size, _ in formulas[:3])
+    return [next(iter(size.terms.values())) for size in symbols if isinstance(size, Size)]
+
+
+def random_formulas(rng: Random, symbols: Symbols) -> list[tuple[int, Formula]]:
+    """Sizes, each with what computes the same of the numbers of the three symbols."""
+    made: list[tuple[int, Formula]] = []
+    for number, multiple in enumerate((1, 1, rng.choice((1, 4)))):
+        size = symbols.size(multiple * rng.randint(2, 10), multiple=multiple)
+        made.append((size, itemgetter(number)))
+    for constant in (rng.randint(-5, 20), rng.randint(1, 20)):
+        made.append((constant, partial(of_constant, constant)))
+    for _ in range(rng.randint(1, 6)):
+        (a, first), (b, second) = rng.choice(made), rng.choice(made)
+        name = rng.choice((*OPERATIONS, *EXTREMES))
+        if name in EXTREMES:
+            own, plain = EXTREMES[name]
+        else:
+            own = plain = OPERATIONS[name]
+            if name not in "+-*" and bounds(b)[0] < 1:
+                continue
+        made.append((own(a, b), partial(of_both, plain, first, second)))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_formulas(seed: int) -> None:
+    """Values are between the bounds, and the text of a size has the value of the formula."""
+    rng = Random(seed)
+    for _ in range(100):
+        symbols = Symbols()
+        formulas = random_formulas(rng, symbols)
+        steps = steps_of(formulas)
+        for trial in range(4):
+            own = [rng.randint(2, 40) for _ in range(3)] if trial else list(symbols.typical)
+            numbers = [step * number for step, number in zip(steps, own, strict=True)]
+            names = {f"s{number}": value for number, value in enumerate(own)}
+            for size, compute in formulas:
+                want = compute(numbers)
+                low, high = bounds(size)
+                assert low <= want <= high
+                assert eval(text(size), {"min": min, "max": max}, dict(names)) == want
+                if not trial:
+                    assert typical(size) == want
+        assert not symbols.guards
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_decided_holds_for_all_numbers(seed: int) -> None:
+    """Comparisons without a guard have one outcome; those with one have it where that holds."""
+    rng = Random(seed)
+    for _ in range(100):
+        symbols = Symbols()
+        formulas = random_formulas(rng, symbols)
+        steps = steps_of(formulas)
+        (a, first), (b, second) = rng.choice(formulas), rng.choice(formulas)
+        sure = surely_at_most(a, b), surely_below(a, b), surely_equal(a, b)
+        assert not symbols.guards
+        below, equal = bool(a < b), bool(a == b)
+        guards = " and ".join(map(str, symbols.guards)) or "True"
+        for _ in range(8):
+            own = [rng.randint(2, 12) for _ in range(3)]
+            numbers = [step * number for step, number in zip(steps, own, strict=True)]
+            x, y = first(numbers), second(numbers)
+            for certain, holds in zip(sure, (x <= y, x < y, x == y), strict=True):
+                assert holds or not certain
+            names = {f"s{number}": value for number, value in enumerate(own)}
+            if eval(guards, {"min": min, "max": max}, names):
+                assert (x < y, x == y) == (below, equal)
+
+
+def test_tails_and_blocks() -> None:
+    symbols = Symbols()
+    rows, eights = symbols.size(300), symbols.size(64, multiple=8)
+    blocks = -(-rows // 16)
+    assert surely_at_most(rows, 16 * blocks)
+    assert surely_below(16 * blocks, rows + 16)
+    assert surely_divides(8, eights)
+    assert not surely_divides(16, eights)
+    assert surely_equal(rows * eights // rows, eights)
+    assert (rows % 1, 0 * rows, rows - rows) == (0, 0, 0)
+    assert not symbols.guards
+
+
+def test_what_needs_a_number_fixes_the_size() -> None:
+    symbols = Symbols()
+    rows = symbols.size(5)
+    assert not is_known(rows)
+    assert [*range(rows)] == [0, 1, 2, 3, 4]
+    assert [str(guard) for guard in symbols.guards] == ["s0+-5 == 0"]
