@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import max_rows
 from dnnl.errors import InvalidArguments
@@ -22,6 +22,7 @@ from dnnl.kernels.convolution.direct.problem import (
     channels_last,
     refuse_quantization,
 )
+from dnnl.kernels.product.base.edge_tiles import EdgeTiles
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS
 from dnnl.kernels.product.loops import phases
@@ -33,13 +34,10 @@ from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.kernels.shared.types import BYTES
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpPrelu
+from dnnl.types.post_ops import PostOp, PostOpPrelu, PostOpSum
 
 _PANELS_OF_COPY = 8
 """The least number of panels for which a compact copy of strided pixels pays off."""
-
-
-_LINE_NDIMS = 3
 
 
 def resolve(problem: AnyConvolution, isa: Isa) -> AnyConvolution:
@@ -124,12 +122,10 @@ def _in_line(desc: MemoryDesc, leading: int = 2) -> MemoryDesc:
 
 
 def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
-    """Whether there is code for images whose sizes only an execution knows: lines of pixels."""
+    """Whether there may be code for images whose sizes only an execution knows, which `configure`
+    decides."""
     dot = chosen_dot(problem, isa)
-    if problem.transposed or dot is None or dot.tiles is not None:
-        return False
-    line = flatten(resolve(problem, isa))
-    return line.src.ndims == _LINE_NDIMS and not any(own.padded for own in line.space)
+    return not problem.transposed and dot is not None and dot.tiles is None
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
@@ -138,12 +134,25 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
     if refusal is not None:
         return refusal
     if not _compacts_strides(problem, isa):
-        return plan(flatten(problem), isa)
+        return _of_open_rows(plan(flatten(problem), isa))
     scratchpad, view = Scratchpad(), _strided_view(problem)
     slot, src = scratchpad.copy((problem.arguments[0], view), channels_last(view))
     d, h, w = (replace(own, src=own.dst, stride=1) for own in problem.space)
     compact = flatten(replace(problem, src=src, space=(d, h, w)))
     return plan(compact, isa, src=(slot, compact.src), scratchpad=scratchpad)
+
+
+def _of_open_rows(conf: ConvolutionConf) -> ConvolutionConf | Refusal:
+    """The plan, unless only an execution knows the sizes and there is no code for it then."""
+    problem, w = conf.problem, conf.problem.space[2]
+    if not any(own.is_open for own in problem.space) or (w.kernel == 1 and not w.padded):
+        return conf
+    edges = EdgeTiles(w, conf.blocking.tile.rows)
+    twice = not any(isinstance(entry, PostOpSum) for entry in problem.post_ops)
+    summed = conf.compensation.rows or conf.compensation.columns or conf.compensation.places
+    if twice and not summed and w.is_open and edges.serves:
+        return conf
+    return Refusal(Reason.RUNTIME_DIM, "of an image; it has a kernel for each size")
 
 
 def _compacts_strides(problem: ConvolutionProblem, isa: Isa) -> bool:

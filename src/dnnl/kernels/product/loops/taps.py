@@ -192,7 +192,7 @@ def _inside(
         return Level(i64(0), i64(space.kernel), *steps)
     first = e.add(e.add(e.mul(out, space.stride), begin), i64(-space.padding))
     missing = _ceil_div(e, e.b.neg(first), space.dilation)
-    reach = _ceil_div(e, e.b.sub(i64(space.src), first), space.dilation)
+    reach = _ceil_div(e, e.b.sub(e.number(space.src), first), space.dilation)
     low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
     return Level(low, high, *steps)
 

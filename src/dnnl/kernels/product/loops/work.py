@@ -11,6 +11,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env
 from dnnl.codegen.memory.address import Axis
 from dnnl.codegen.nest import work_items
+from dnnl.kernels.product.base.edge_tiles import EdgeTiles
 from dnnl.kernels.product.base.pixel_tiles import BandRun, TileRun, band_runs, tile_runs
 from dnnl.kernels.product.loops.form import Product
 from dnnl.kernels.product.loops.run_time import RunTimeRange, run_time_tiles, tiles_between
@@ -43,6 +44,7 @@ class Work:
     meets: int
     rows: RunTimeRange | None
     places: int
+    edges: EdgeTiles | None
 
     @staticmethod
     def of(problem: Product, isa: Isa, band_rows: int) -> Work:
@@ -89,6 +91,7 @@ class Work:
             meets,
             run_time,
             problem.space[-1].dst,
+            _edges(problem),
         )
 
     @property
@@ -113,6 +116,10 @@ class Work:
         if self.rows is not None:
             yield from self.rows.tiles(e, env, runs)
             return
+        if self.edges is not None:
+            low = e.mul(env[self.chunks], self.chunk)
+            yield from self.edges.between(e, low, e.add(low, e.number(self.chunk)))
+            return
         if not is_known(self.places):
             first, width = e.mul(env[self.chunks], self.chunk), runs[0].width
             row, past = e.mul(first, width), e.number(self.places)
@@ -133,11 +140,21 @@ class Work:
 def _bands(problem: Product, band_rows: int, rows: RunTimeRange | None) -> list[Band]:
     *_, h, w = problem.space
     most, every = problem.blocking.tile.rows, problem.blocking.few
-    known = rows is None and is_known(w.dst)
+    known, edges = rows is None and is_known(w.dst), _edges(problem)
+    if edges is not None:
+        return [(run, edges.runs) for run in band_runs(h, band_rows, w.kernel)]
     return [
         (run, tile_runs(w, most, run.rows) if known else run_time_tiles(w.dst, most, every=every))
         for run in band_runs(h, band_rows, w.kernel)
     ]
+
+
+def _edges(problem: Product) -> EdgeTiles | None:
+    """The tiles of rows of pixels that miss taps, if only an execution knows their lengths."""
+    w = problem.space[-1]
+    if is_known(w.dst) or (w.kernel == 1 and not w.padded):
+        return None
+    return EdgeTiles(w, problem.blocking.tile.rows)
 
 
 def _tiles_per_band(problem: Product, bands: Sequence[Band], rows: RunTimeRange | None) -> int:
