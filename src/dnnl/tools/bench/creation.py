@@ -41,6 +41,7 @@ def create(case: Case, kind: type[Desc], engine: Engine | None = None) -> Create
     A backward one is created with the description of its forward pass as a hint. Raises
     Unimplemented where none takes it and InvalidArguments where the case breaks a rule.
     """
+    is_open = check_open(case)
     source, own = (engine, engine) if engine else engines_of(case)
     desc = describe(case, kind)
     attr = make_attr(case, kind.operation, desc)
@@ -50,7 +51,7 @@ def create(case: Case, kind: type[Desc], engine: Engine | None = None) -> Create
         hint = PrimitiveDesc(forward, own)
     pd = PrimitiveDesc(desc, own, attr, hint, src_engine=source)
     created = Created(desc, attr, pd, forward)
-    return with_open_sizes(case, created) if check_open(case) else created
+    return with_open_sizes(case, created) if is_open else created
 
 
 def with_open_sizes(case: Case, created: Created) -> Created:
