@@ -141,3 +141,10 @@ def test_what_needs_a_number_fixes_the_size() -> None:
     assert not is_known(rows)
     assert [*range(rows)] == [0, 1, 2, 3, 4]
     assert [str(guard) for guard in symbols.guards] == ["s0+-5 == 0"]
+
+
+def test_quotients_of_what_is_at_most_nothing() -> None:
+    n = Symbols().size(7, 2, 12)
+    quotient = (n - 12) // n
+    for number in range(2, 13):
+        assert eval(text(quotient), {"s": (number,)}) == (number - 12) // number
