@@ -147,4 +147,4 @@ def test_quotients_of_what_is_at_most_nothing() -> None:
     n = Symbols().size(7, 2, 12)
     quotient = (n - 12) // n
     for number in range(2, 13):
-        assert eval(text(quotient), {"s": (number,)}) == (number - 12) // number
+        assert eval(text(quotient), {"s0": number}) == (number - 12) // number
