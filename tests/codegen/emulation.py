@@ -22,10 +22,12 @@ from dnnl.codegen.isa import Isa
 from dnnl.primitives import primitive, primitive_desc
 from dnnl.runtime.engines import cpu, cpu_jit
 from dnnl.runtime.engines.cpu_jit import Linked
-from dnnl.runtime.image import Image, Phase
+from dnnl.runtime.image import Image, Phase, Unknowns
+from dnnl.types.size import is_known
 
 _ITEM, _ITEMS = "emulated_item", "emulated_items"
 _BEYOND = 5
+_MOST = 1 << 17
 _CALL = """
 define void @"emulated_{symbol}"(ptr %args, i64 %begin, i64 %end, i64 %thread) {{
 entry:
@@ -65,8 +67,14 @@ def _items(b: ir.IRBuilder) -> ir.Value:
     return b.load(_variable(b.module, _ITEMS), typ=ir.IntType(64))
 
 
-def _caller(phase: Phase, space: int) -> str:
-    """A phase function for the cpu engine that does all items of a phase, in one go."""
+def _caller(phase: Phase, space: int, sizes: int) -> str:
+    """A phase function for the cpu engine that does all items of a phase, in one go. Behind the
+    last argument, at ``sizes``, are those that only executions know."""
+    slots = [sizes if slot < 0 else slot for slot in phase.slots]
+    # Of more items than there are, nothing is done.
+    phase = replace(
+        phase, slots=tuple(slots), count=phase.count if is_known(phase.count) else _MOST
+    )
     return _CALL.format(
         symbol=phase.symbol,
         loads="".join(_LOAD.format(slot, space) for slot in phase.slots),
@@ -82,13 +90,16 @@ def _image(recipe: Recipe) -> tuple[Image, bool]:
     device = recipe.isa.device
     assert device is not None
     kernel = recipe.kernel()
-    callers = [_caller(phase, device.memory) for phase in kernel.phases]
+    callers = [_caller(own, device.memory, len(kernel.arguments)) for own in kernel.phases]
     for name in (_ITEM, _ITEMS):
         _variable(kernel.module.ir, name)
     kernel.module.ir.triple = llvm.get_process_triple()
     code = cpu_jit.assemble("\n".join([str(kernel.module), *callers]))
     phases = tuple(Phase(f"emulated_{phase.symbol}", 1) for phase in kernel.phases)
-    return Image("cpu", code, phases, kernel.arguments), False
+    unknowns = None
+    if recipe.symbols is not None:
+        unknowns = Unknowns(tuple(map(str, recipe.symbols.guards)), ("1",) * len(phases))
+    return Image("cpu", code, phases, kernel.arguments, unknowns), False
 
 
 @contextmanager

@@ -96,7 +96,7 @@ class Slots:
             assert pd.plan.sizes is not None
             made = pd.plan.sizes(dict(self.expected))
             self._sizes, self._threads = _block(pd, made.data), made.threads
-            if not pd.engine.host_memory or pd.isa.device is not None:
+            if pd.isa.device is not None:
                 self.executable = pd.engine.sized(executable, made.items)
 
     def like(
