@@ -94,6 +94,16 @@ def test_examples(kind: str, line: str) -> None:
         executed(Primitive(pd), trial)
 
 
+@pytest.mark.parametrize("isa", ["avx512_core", "avx2"])
+def test_the_direct_algorithm_is_chosen(isa: str) -> None:
+    """Winograd's refuses open sizes."""
+    with config.override("max_cpu_isa", isa):
+        (trial,) = trials("--conv --alg=AUTO --stag=axb --dtag=axb --wtag=hwio ic64ih40oc64kh3ph1")
+        pd = PrimitiveDesc(opened(trial.desc), ENGINE)
+        assert pd.impl_info.startswith("brgemm")
+        executed(Primitive(pd), trial)
+
+
 @pytest.mark.parametrize(
     ("layer", "isa"), [*zip(LAYERS, ["avx512_core", "avx2"] * len(LAYERS), strict=False)]
 )

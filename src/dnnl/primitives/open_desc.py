@@ -14,7 +14,7 @@ from math import prod
 from dnnl.primitives.desc import Desc
 from dnnl.types.arg import GRADIENT, Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.layout import Layout, order_of, round_up
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -204,7 +204,7 @@ def _rows(
     return {
         name
         for argument, pattern in patterns.items()
-        if not pattern.inner_blocks
+        if pattern.format_kind is FormatKind.blocked and not pattern.inner_blocks
         for name, stride in zip(names[argument], pattern.strides, strict=True)
         if stride == 1
     }

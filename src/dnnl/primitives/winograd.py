@@ -14,7 +14,7 @@ from dnnl.kernels.product.base.types import narrowed
 from dnnl.primitives.implementation import Implementation, Plan
 from dnnl.primitives.operation import BY_DATA, FORWARD
 from dnnl.primitives.sliding import SlidingDesc
-from dnnl.primitives.sliding_plans import plan
+from dnnl.primitives.sliding_plans import is_open, plan
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -66,4 +66,5 @@ def refuse_slower(
             return Refusal(Reason.PARAMETER, detail)
         return None
 
-    return refuse if desc.alg_kind is Alg.convolution_auto else lambda _: None
+    chosen = desc.alg_kind is Alg.convolution_auto and not is_open(desc)
+    return refuse if chosen else lambda _: None
