@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dnnl import Engine, MemoryDesc
+from dnnl import Engine
 from tests.primitives import harness
 from tests.primitives import test_matmul_open as products
-from tests.primitives import test_open_folds as folds
+from tests.primitives import test_open_reductions as reductions
 from tests.primitives import test_open_sizes as nests
 from tests.primitives import test_reorder_attributes as attributes
 from tests.primitives import test_reorder_runtime as reorders
@@ -33,21 +33,26 @@ def test_nests(line: str) -> None:
     nests.run_open(every[len(every) // 2])
 
 
-@pytest.mark.parametrize("kind", ["eltwise", "layer_normalization", "reduction", "concat"])
+@pytest.mark.parametrize("kind", ["eltwise", "concat"])
 def test_one_primitive_for_many_sizes(kind: str, tmp_path: Path) -> None:
     nests.test_one_primitive_for_many_sizes(kind, tmp_path)
 
 
 @pytest.mark.parametrize("layout", ["dcba", "part"])
-@pytest.mark.parametrize("kind", ["binary", "softmax", "reduction"])
+@pytest.mark.parametrize("kind", ["binary"])
 def test_any_strides(kind: str, layout: str) -> None:
     nests.test_any_strides(kind, layout)
 
 
-@pytest.mark.parametrize(("dims", "kept", "tag"), folds.CASES[::4])
-def test_results_of_parts(dims: folds.Shape, kept: folds.Shape, tag: str) -> None:
-    alg = ("sum", "mean", "max", "norm_lp_sum")[folds.CASES.index((dims, kept, tag)) % 4]
-    folds.run(alg, MemoryDesc(dims, "f32", tag), MemoryDesc(kept, "f32"))
+@pytest.mark.parametrize("line", reductions.SHORT)
+def test_reductions(line: str) -> None:
+    for made in trials(line):
+        reductions.run_open(made)
+
+
+@pytest.mark.parametrize("case", reductions.PARTS[::4])
+def test_results_of_parts(case: tuple[reductions.Shape, reductions.Shape, str]) -> None:
+    reductions.test_results_of_parts(*case)
 
 
 @pytest.mark.parametrize("line", products.LINES)

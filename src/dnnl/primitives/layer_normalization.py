@@ -25,7 +25,6 @@ from dnnl.primitives.checks import check_backward, check_dims, check_forward, sp
 from dnnl.primitives.normalization import (
     AFFINE,
     IMPLEMENTATIONS,
-    OPEN_IMPLEMENTATIONS,
     NormalizationDesc,
     channel_roles,
     epsilon_parameter,
@@ -251,5 +250,5 @@ LayerNormalizationDesc.operation = Operation(
         "--dir=FWD_D,BWD_DW --flags=CH,GCHM --tag=abx,axb 3x19x40 5x3 2x3x1x2x17",
         "--dir=BWD_DW --flags=H --ss_dt=bf16 --dt=bf16 3x19",
     ),
-    implementations=(*IMPLEMENTATIONS, *OPEN_IMPLEMENTATIONS),
+    implementations=IMPLEMENTATIONS,
 )  # fmt: skip

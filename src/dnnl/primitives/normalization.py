@@ -11,7 +11,7 @@ import numpy as np
 from dnnl.codegen.epilogue.attributes import Attributes
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.kernels.normalization import backward, backward_rows, forward, forward_rows
+from dnnl.kernels.normalization import backward, forward
 from dnnl.kernels.normalization.axes import NormalizationAxes
 from dnnl.kernels.normalization.description import NormalizationBackwardConf, NormalizationConf
 from dnnl.language.case import CaseValues, flags_of
@@ -22,8 +22,6 @@ from dnnl.primitives.implementation import (
     laid_out_as,
     plan_forward,
     plan_nest,
-    plan_open,
-    plan_open_forward,
 )
 from dnnl.primitives.operation import (
     BACKWARD_DATA,
@@ -157,23 +155,10 @@ def _backward(desc: NormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | 
     return plan_nest(desc, attr, isa, partial(_backward_conf, desc, isa), backward.build)
 
 
-def _open_forward(desc: NormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open_forward(desc, attr, isa, partial(_forward_conf, desc, isa), forward_rows)
-
-
-def _open_backward(desc: NormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open(desc, attr, isa, partial(_backward_conf, desc, isa), backward_rows)
-
-
 IMPLEMENTATIONS = (
     Implementation("nest", _forward, FORWARD),
     Implementation("nest", _backward, BACKWARD_DATA),
 )
-OPEN_IMPLEMENTATIONS = (
-    Implementation("open", _open_forward, FORWARD, runtime=True),
-    Implementation("open", _open_backward, BACKWARD_DATA, runtime=True),
-)
-
 StatCase = Callable[[CaseValues], MemoryDesc]
 
 

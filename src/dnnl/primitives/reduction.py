@@ -31,7 +31,6 @@ from dnnl.primitives.implementation import (
     Plan,
     plan_forward,
     plan_nest,
-    plan_open_forward,
 )
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real
@@ -143,11 +142,6 @@ def _wrapping(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refu
     return plan_nest(desc, attr, isa, configure, wrapping.build)
 
 
-def _open_sizes(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    desc = replace(desc, dst_desc=_choose_layout(desc))
-    return plan_open_forward(desc, attr, isa, _configure(desc, isa), kernel)
-
-
 def _src(case: CaseValues) -> MemoryDesc:
     return tensor(case.shapes.padded[0], case["sdt"], case["stag"])
 
@@ -199,6 +193,5 @@ ReductionDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _nest), Implementation("wrapping", _wrapping),
-        Implementation("open", _open_sizes, runtime=True),
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 
 from dnnl.primitives import slots
 from dnnl.primitives.primitive_desc import PrimitiveDesc
-from dnnl.primitives.slots import Arguments, Slots, check_mapping, no_memory
+from dnnl.primitives.slots import Arguments, Slots, check_mapping, mismatch, no_memory
 from dnnl.primitives.variants import Execution, Variant, recent
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.engine import Engine
@@ -96,6 +96,9 @@ class SizedSlots:
         pd = self._pd
         given = {arg: desc for (arg, _), desc in zip(self._patterns, descs, strict=True)}
         sized = pd.with_sizes(given)
+        for arg, tensor in given.items():  # kernels are made for tensors that agree
+            if tensor != sized.arg_desc(arg):
+                raise mismatch(arg, sized.arg_desc(arg), tensor)
         if sized.desc.writes_nothing:
             return self._nothing(sized)
         variant, (numbers, counts, scratchpad) = self._choose(given)

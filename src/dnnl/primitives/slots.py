@@ -182,7 +182,7 @@ class Slots:
             raise no_memory(arg, desc, memory, args)
         own = memory.desc
         if own is not desc and own != desc and not _same_parameters(arg, own, desc):
-            raise _mismatch(arg, desc, memory)
+            raise mismatch(arg, desc, own)
         engine = self._engine
         if memory.engine is not engine and memory.engine != engine:
             rule = f"its memory must be on {engine!r}"
@@ -253,7 +253,7 @@ def spread(tensors: Sequence[tuple[int, MemoryDesc]], args: Arguments) -> Argume
         if memory.__class__ is not Memory:
             raise no_memory(argument, desc, memory, args)
         if memory.desc != desc:
-            raise _mismatch(argument, desc, memory)
+            raise mismatch(argument, desc, memory.desc)
         for key, part in _parts(argument, memory.parts):
             if key in made:
                 rule = f"the buffers of a tensor are those of args[{name_of(argument)}]"
@@ -319,8 +319,8 @@ def _meant(key: object) -> str:
     return f"write dnnl.Arg.{name if name in Arg.__members__ else 'SRC'}"
 
 
-def _mismatch(arg: int, desc: MemoryDesc, memory: Memory) -> InvalidArguments:
-    own = memory.desc
+def mismatch(arg: int, desc: MemoryDesc, own: MemoryDesc) -> InvalidArguments:
+    """The error for a memory of the descriptor ``own`` where an argument has ``desc``."""
     hint = ""
     if own.dims == desc.dims:
         same = own.data_type is desc.data_type

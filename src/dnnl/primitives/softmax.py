@@ -36,8 +36,6 @@ from dnnl.primitives.implementation import (
     Plan,
     plan_forward,
     plan_nest,
-    plan_open,
-    plan_open_forward,
 )
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
 from dnnl.primitives.parameters import Algorithm, AxisDomain, Name
@@ -163,10 +161,6 @@ def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
     return plan_forward(desc, attr, isa, _configure(desc), kernel.build, "dropout")
 
 
-def _open_sizes(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
-
-
 def _configure(desc: SoftmaxDesc) -> Callable[[Attributes], kernel.SoftmaxConf | Refusal]:
     return partial(
         kernel.configure,
@@ -180,10 +174,6 @@ def _configure(desc: SoftmaxDesc) -> Callable[[Attributes], kernel.SoftmaxConf |
 
 def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_nest(desc, attr, isa, _gradient(desc), gradient.build)
-
-
-def _open_gradient(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open(desc, attr, isa, _gradient(desc), gradient)
 
 
 def _gradient(desc: SoftmaxDesc) -> Callable[[], gradient.SoftmaxBackwardConf | Refusal]:
@@ -240,8 +230,6 @@ SoftmaxDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
-        Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, BACKWARD_DATA),
-        Implementation("open", _open_gradient, BACKWARD_DATA, runtime=True),
     ),
 )  # fmt: skip

@@ -37,6 +37,7 @@ from dnnl.types.tag import FormatTag
 _INT64_MAX = 2**63 - 1
 _NONE: tuple[tuple[int, int], ...] = ()
 _KEPT = 4096  # descriptors of equal arguments that are one object
+_ONE = frozenset({1})
 
 
 @final
@@ -168,7 +169,7 @@ class MemoryDesc(EncodedDesc, DescText):
         made = object.__new__(cls)
         dims, padded, strides, inner, offset0 = places
         meant = strides  # those that lead anywhere
-        if 1 in padded and strides:
+        if strides and not _ONE.isdisjoint(padded):
             pairs = zip(padded, strides, strict=True)
             meant = tuple(0 if size == 1 else stride for size, stride in pairs)
         key = (data_type, kind, dims, padded, meant, inner, offset0, compensation, encoding)

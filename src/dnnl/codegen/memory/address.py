@@ -37,8 +37,8 @@ class Axis:
 
     @property
     def typical(self) -> int:
-        """The extent that heuristics decide by."""
-        return typical(self.extent)
+        """The extent that heuristics decide by, at least 1."""
+        return typical(self.extent) or 1
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,14 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest.fold_loop import Merge, Step, added
 from dnnl.codegen.nest.nest import Nest, emit_nest, emit_planned
-from dnnl.codegen.nest.parts import cut_reduction, most_parts
+from dnnl.codegen.nest.parts import cut_reduction, most_parts, worth_splitting
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.schedule import schedule
 from dnnl.codegen.nest.space import Space
 from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import surely_equal
 
 _UNBOUND = -1  # the slot of operands that are planned but not emitted
 
@@ -141,7 +142,8 @@ def partials_desc(
     """Memory for the partial results of any fold of ``reduced`` elements to ``values`` values for
     each of ``points`` points: an upper bound, empty if the reduction is never split."""
     parts = most_parts(isa, points, reduced)
-    return MemoryDesc((parts * values * points if parts > 1 else 0,), data_type)
+    split = worth_splitting(parts, reduced)
+    return MemoryDesc((parts * values * points if split else 0,), data_type)
 
 
 def exact_partials_desc(isa: Isa, fold: Fold) -> MemoryDesc:
@@ -153,7 +155,8 @@ def exact_partials_desc(isa: Isa, fold: Fold) -> MemoryDesc:
     if not most.nelems():
         return most
     _, _, count, _ = _in_parts(isa, fold, Parts.of(fold, _UNBOUND, most))
-    return MemoryDesc((count * values * points if count > 1 else 0,), data_type)
+    split = not surely_equal(count, 1)
+    return MemoryDesc((count * values * points if split else 0,), data_type)
 
 
 def emit_fold(
@@ -166,7 +169,7 @@ def emit_fold(
     """
     isa, parts = module.isa, Parts.of(fold, *scratch)
     nest, space, count, registers = _in_parts(isa, fold, parts)
-    if count == 1:
+    if surely_equal(count, 1):
         return (emit_nest(module, symbol, replace(at_once(fold), registers=registers)),)
     plan = schedule(isa, space, replace(nest.style, registers=registers))
     first = emit_planned(module, symbol, nest, plan)

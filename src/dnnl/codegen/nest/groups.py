@@ -14,6 +14,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.address import Axis
 from dnnl.codegen.nest.space import Space
 from dnnl.codegen.nest.vectorize import Vectors, in_vectors, vector_axis
+from dnnl.types.size import larger, smaller
 
 _TERMS = 8
 """The elements of a row that an item of a group should have before a larger group shares it."""
@@ -34,16 +35,16 @@ def line_of(isa: Isa, space: Space) -> tuple[Axis, int] | None:
     line = vector_axis(space, groups.most)
     if line is None or line not in space.inner:
         return None
-    if line.extent < groups.least or _read_once(space, groups.most):
+    if line.typical < groups.least or _read_once(space, groups.most):
         return line, 1
-    even = 1 << (line.extent // _TERMS).bit_length() >> 1
+    even = 1 << (line.typical // _TERMS).bit_length() >> 1
     return line, min(groups.most, max(groups.least, even))
 
 
 def _read_once(space: Space, short: int) -> bool:
     """Whether the rows are short, many and read for a single result each. A group then starts as
     slowly as an item goes over its row, of which the caches have what its neighbours read."""
-    rows, length = (prod(axis.extent for axis in axes) for axes in (space.axes, space.inner))
+    rows, length = (prod(axis.typical for axis in axes) for axes in (space.axes, space.inner))
     one = all(space.invariant(space.accesses[output]) for output in space.outputs)
     return one and length < short and rows >= _ITEMS
 
@@ -61,4 +62,5 @@ def parts_of_lines(points: int, reduced: int, size: int) -> int:
     """The number of parts of a reduction of ``reduced`` elements along memory for each of
     ``points`` points, where ``size`` items share a part."""
     enough = max(_GROUPS, _ITEMS // size)
-    return max(1, min(-(-enough // max(1, points)), reduced // (size * _TERMS_OF_PART)))
+    wanted = -(-enough // larger(1, points))
+    return larger(1, smaller(wanted, reduced // (size * _TERMS_OF_PART)))

@@ -14,6 +14,7 @@ from dnnl.codegen.nest.parts import REGISTERS
 from dnnl.codegen.nest.schedule import Schedule, schedule
 from dnnl.codegen.nest.work_items import FEW_ITEMS, target_items
 from dnnl.runtime.image import Phase
+from dnnl.types.size import smaller, surely_equal
 
 
 def resident(isa: Isa, nest: Nest, second: Nest) -> bool:
@@ -26,13 +27,14 @@ def resident(isa: Isa, nest: Nest, second: Nest) -> bool:
     """
     plan = planned(isa, nest)
     points = prod(loop.count for loop in plan.loops)
-    if points < min(FEW_ITEMS, target_items(isa, points * plan.work_per_point)):
+    row = plan.vectors.lanes * plan.columns * prod(axis.extent for axis in plan.space.inner)
+    if points < smaller(FEW_ITEMS, target_items(isa, points * row)):
         return False
     read = _moving(plan, plan.space.reads)
     written = _moving(plan, [plan.space.accesses[output] for output in nest.outputs])
     if not read:
         return True  # each reads a single element
-    if plan.work_per_point * _bits(read) // 8 > isa.caches.l2:
+    if row * _bits(read) // 8 > isa.caches.l2:
         return False
     # Other stores read the line that they overwrite.
     at_once = _bits(read) + _bits(written) * (1 if plan.streamed else 2)
@@ -61,8 +63,8 @@ def _in_a_row(plan: Schedule, access: Access) -> bool:
     """Whether consecutive iterations of a fold read consecutive vectors."""
     inner = plan.space.inner
     return access.offset is not None and (
-        any(abs(access.offset.stride(axis)) == plan.vectors.lanes for axis in inner)
-        or all(axis.extent == 1 for axis in inner)
+        any(surely_equal(abs(access.offset.stride(axis)), plan.vectors.lanes) for axis in inner)
+        or all(axis.single for axis in inner)
     )
 
 

@@ -40,7 +40,7 @@ from dnnl.codegen.nest.vectorize import (
     interleave_factor,
     vectorize,
 )
-from dnnl.types.size import surely_at_most, surely_divides, typical
+from dnnl.types.size import is_known, surely_at_most, surely_divides, typical
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +166,8 @@ def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
 
 _PLAIN = Style()
 _LEAST_VECTORS, _FILLED = 16, 1.1
+_FILLED_TYPICALLY = 1.4  # most rows are longer than the typical one
+_SHORT_ROW = 48  # elements
 REDUCTION_UNROLL = 8
 """The default `reduction_unroll`, in registers."""
 
@@ -177,6 +179,7 @@ UNROLL = 4
 def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     """The schedule of ``space``."""
     space = space.merged()
+    _classify(space)
     shared = in_groups(isa, space)
     if shared is not None:
         space, vectors = shared
@@ -233,6 +236,14 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     )
 
 
+def _classify(space: Space) -> None:
+    """Give short rows of a reduction code of their own, where only an execution knows: vectors
+    that fill them are others, or do not go along them."""
+    for axis in space.inner:
+        if any(stride(access, axis) == 1 for access in space.reads):
+            bool(axis.extent < _SHORT_ROW)  # which so becomes a condition
+
+
 def _unroll(space: Space, lanes: int, registers: int, count: int, caches: Caches) -> int:
     """The registers that a vector spans to overlap dependency chains, at most ``count``; at least
     ``registers``."""
@@ -243,9 +254,11 @@ def _unroll(space: Space, lanes: int, registers: int, count: int, caches: Caches
         return vectors.lanes * vectors.loop.typical if vectors.loop is not None and long else None
 
     single = walked(1)
+    longer = any(axis.typical >= _SHORT_ROW and not is_known(axis.extent) for axis in space.inner)
+    filled = _FILLED_TYPICALLY if longer else _FILLED
     while count > registers:
         size = walked(count)
-        if size is not None and single is not None and size <= _FILLED * single:
+        if size is not None and single is not None and size <= filled * single:
             return count
         count //= 2
     return registers

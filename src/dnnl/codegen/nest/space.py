@@ -159,7 +159,7 @@ class Space:
     def cut_off(self, old: Axis, part: Axis, size: int) -> Space:
         """The space with a reduced axis cut into parts of ``size`` iterations, over which a
         parallel axis runs."""
-        rest = (Axis(size, old.name),) if size > 1 else ()
+        rest = () if surely_at_most(size, 1) else (Axis(size, old.name),)
         own = self.cut(old, part, sum(map(Affine.of, rest), ZERO), size)._with(part, rest)
         return replace(own, axes=(*own.axes, part))
 

@@ -39,7 +39,7 @@ def target_items(isa: Isa, work: int, most: int = _MOST_ITEMS) -> int:
     """The number of items for ``work`` elements, at most ``most``. On a device each element may be
     one: thousands run in parallel and starting one is free."""
     if isa.many_items:
-        return max(1, work)
+        return larger(1, work)
     return larger(1, smaller(most, work // LEAST_WORK))
 
 
@@ -103,9 +103,7 @@ def _share_out_unknown(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> 
     """The same where only the execution knows how long the loops are: their iterations are
     numbered, and each item does as many as make a suitable number of items."""
     work = prod(loop.count for loop in loops) * work_per_point
-    target = smaller(_MOST_ITEMS, larger(1, work // LEAST_WORK))
-    if isa.many_items:
-        target = work
+    target = target_items(isa, work)
     count, whole = 1, 0
     for loop in loops:
         if typical(count) >= typical(target) or loop.within:
@@ -113,5 +111,5 @@ def _share_out_unknown(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> 
         count, whole = count * loop.count, whole + 1
     if isa.many_items:
         return Items(whole, 0, count)
-    chunk = -(-count // target)
+    chunk = larger(1, -(-count // target))
     return Items(whole, 0, -(-count // chunk), chunk)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from dnnl.codegen.ir.builder import Value
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest.point import Body, Point
-from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import larger
 
 Index = tuple[Affine, ...]
 
@@ -51,10 +51,7 @@ class Block:
 
     def count(self, point: Point) -> Value:
         """How many elements a row has, at least 1."""
-        extents = [axis.extent for axis in self.reduced]
-        if RUNTIME_DIM in extents:
-            return point.divisor
-        return point.constant(float(max(1, prod(extents))))
+        return point.real(larger(1, prod(axis.extent for axis in self.reduced)))
 
     def each_channel(self, point: Point, body: Body) -> None:
         """Run ``body`` for each channel of a row in a nest whose reduced axes these are."""

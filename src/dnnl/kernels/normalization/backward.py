@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from math import prod
 
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Module, Value, Values
@@ -285,7 +284,7 @@ class _Nests:
         if self._conf.given or row.mean is None:
             return ()
         block = self._conf.axes.block(self._axes)
-        share = point.constant(-1 / max(1, prod(axis.extent for axis in block.reduced)))
+        share = point.e.b.fdiv(point.constant(-1.0), block.count(point))
         along, constant = shares(point.e, share, (inverse,), (inverse,), found)
         return (point.load(row.mean), *along, *constant)
 

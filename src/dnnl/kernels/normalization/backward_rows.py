@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import prod
 
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Module, Value, Values
-from dnnl.codegen.ir.kernel import Arguments, Kernel, symbol
+from dnnl.codegen.ir.kernel import Arguments, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.folds import Fold, Parts, emit_fold, partials_desc, sums
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.open_nest.fold import OpenFold, open_partials_desc
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.normalization.axes import NormalizationAxes
-from dnnl.kernels.normalization.blocks import ROWS, Chunks, block_of, blocks, open_blocks
+from dnnl.kernels.normalization.blocks import ROWS, Chunks, block_of, blocks
 from dnnl.kernels.normalization.description import NormalizationBackwardConf, present, store
 from dnnl.kernels.normalization.gradients import GradientRow, Gradients, totals
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import surely_equal
 
 
 def configured(conf: NormalizationBackwardConf, isa: Isa) -> NormalizationBackwardConf:
@@ -34,9 +32,6 @@ def configured(conf: NormalizationBackwardConf, isa: Isa) -> NormalizationBackwa
     if not conf.learned:
         return conf
     scratchpad, (*rows, length) = Scratchpad(), conf.src.dims
-    if any(desc.has_runtime_values for desc in (*conf.data, conf.stat)):
-        _, parts = scratchpad.take(open_partials_desc(len(conf.learned), conf.held))
-        return replace(conf, partial=parts, scratchpad=scratchpad.size)
     # Dense rows are summed while they are differentiated.
     long = length >= isa.lanes > 1
     flat = _flat(conf) if long and not conf.src.has_zero_dim else None
@@ -88,35 +83,6 @@ def phases(
     return written
 
 
-def build_open(conf: NormalizationBackwardConf, isa: Isa) -> Kernel:
-    """One kernel for all sizes."""
-    return OPEN.build(conf, isa)
-
-
-def _open_sums(conf: NormalizationBackwardConf, arguments: Arguments) -> Iterator[OpenFold]:
-    """The sums over rows, if any are asked for."""
-    if conf.learned:
-        yield OpenFold(_sums(conf, arguments), arguments.slot(Arg.SCRATCHPAD), conf.partial)
-
-
-def _open_rows(conf: NormalizationBackwardConf, arguments: Arguments) -> Iterator[Nest]:
-    """The gradients of src, which may take the place of diff_dst: a nest of blocks of rows, and one
-    of single rows."""
-    for block in open_blocks(conf.data):
-        yield Gradients(conf, arguments, block).nest
-
-
-OPEN = OpenKernel(
-    "normalization_backward",
-    _open_sums,
-    {
-        "src": Arg.SRC, "diff_dst": Arg.DIFF_DST, "diff_src": Arg.DIFF_SRC, "stat": Arg.VARIANCE,
-        "scale": Arg.SCALE, "diff_scale": Arg.DIFF_SCALE, "diff_shift": Arg.DIFF_SHIFT,
-    },
-    _open_rows,
-)  # fmt: skip
-
-
 def _in_chunks(
     conf: NormalizationBackwardConf, chunks: Chunks, module: Module, arguments: Arguments
 ) -> tuple[Phase, ...]:
@@ -136,7 +102,7 @@ def _in_chunks(
         ("", chunk, block, index, 0),
         ("_rest", Axis(1, "chunk"), rest, [(last,)], chunks.count),
     ):
-        if places.extent and moving.extent:
+        if not (surely_equal(places.extent, 0) or surely_equal(moving.extent, 0)):
             totals_of = dict(zip(conf.learned, parts.operands(places, begin), strict=True))
             step = Gradients(conf, arguments, block_of((places,), along, own, 0), totals_of)
             body = partial(_chunk, step, moving.extent)
@@ -156,7 +122,7 @@ def _chunk(step: Gradients, blocks: int, point: Point) -> None:
         for operand in step.sums.values():
             p.store(operand, p.constant(0.0))
 
-    if blocks == 1:
+    if surely_equal(blocks, 1):
         point.each(clear)
         step.body(point)
     else:

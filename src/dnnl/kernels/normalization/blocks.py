@@ -10,6 +10,7 @@ from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.work_items import SHARES, target_items
 from dnnl.kernels.normalization.axes import Block, Index, NormalizationAxes, Row
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known, larger, surely_equal
 
 ROWS = 2
 """How many rows a block has. More have no registers where there are 16."""
@@ -36,38 +37,23 @@ def blocks(isa: Isa, descs: Sequence[MemoryDesc], *, single: bool = False) -> li
     axes = letters(dims)
     *outer, along = axes
     index = tuple(map(Affine.of, outer))
-    extent, dim = max((extent, dim) for dim, extent in enumerate(dims[:-1]))
+    _, dim = max((axis.typical, dim) for dim, axis in enumerate(outer))
+    extent = dims[dim]
     dense = all(not desc.inner_blocks and desc.strides[-1] == 1 for desc in descs)
     if single or not dense or not 1 < isa.lanes <= dims[-1]:
         return [NormalizationAxes.of_layer(len(dims)).block(axes)]
     # Few registers hold few rows; of long ones two at a time took longer there.
-    long = descs[0].data_type.nbytes(dims[-1]) >= _LONG_ROW and isa.registers <= _FEW_REGISTERS
+    long = descs[0].data_type.nbytes(along.typical) >= _LONG_ROW and isa.registers <= _FEW_REGISTERS
     count = 1 if long else ROWS
     if extent < count or count == 1:
         return [block_of(outer, along, [index], dim)]
     found = []
     whole = extent // count
-    for size, number, begin in ((count, whole, 0), (extent % count, 1, whole * count)):
-        if size:
+    for size, number, begin in ((count, whole, 0), (1, extent % count, whole * count)):
+        if size and not surely_equal(number, 0):
             axis = Axis(number, outer[dim].name)
             found.append(_neighbours(outer, along, dim, axis, size, begin, dense=True))
     return found
-
-
-def open_blocks(descs: Sequence[MemoryDesc]) -> tuple[Block, Block]:
-    """Blocks of ROWS rows and single ones for tensors of equal dims, which may be RUNTIME_DIM; of
-    either kind there may be none. Rows that are not dense are single."""
-    *outer, along = letters(descs[0].dims)
-    extents = [axis.extent for axis in outer]
-    dim = extents.index(max(extents))
-    dense = all(desc.strides[-1] == 1 for desc in descs) and along.extent > 1
-    whole = extents[dim] // ROWS if dense else 0
-    begin = whole * ROWS
-    first, last = Axis(whole, outer[dim].name), Axis(extents[dim] - begin, outer[dim].name)
-    return (
-        _neighbours(outer, along, dim, first, ROWS, 0),
-        _neighbours(outer, along, dim, last, 1, begin),
-    )
 
 
 def _neighbours(
@@ -103,11 +89,11 @@ class Chunks:
     def of(isa: Isa, rows: int, length: int) -> Chunks:
         """Chunks enough to be shared out, each of which has sums that are to be added up."""
         every = rows // ROWS
-        blocks = max(1, every // target_items(isa, rows * length, SHARES))
-        count = every // blocks
+        blocks = larger(1, every // target_items(isa, rows * length, SHARES))
+        count = every // blocks if is_known(every) else larger(1, every // blocks)
         return Chunks(count, blocks, rows - count * blocks * ROWS)
 
     @property
     def slots(self) -> int:
         """How many partial sums there are."""
-        return self.count + bool(self.rest)
+        return self.count + (self.rest > 0 if is_known(self.rest) else 1)

@@ -3,22 +3,21 @@ holds: mean, variance, result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import Module, Value, Values, i64
-from dnnl.codegen.ir.kernel import Arguments, Kernel, symbol
+from dnnl.codegen.ir.builder import Module, Value, Values
+from dnnl.codegen.ir.kernel import Arguments, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.folds import sums
-from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.normalization.blocks import blocks, open_blocks
+from dnnl.kernels.normalization.blocks import blocks
 from dnnl.kernels.normalization.description import NormalizationConf
 from dnnl.kernels.normalization.normalizer import Normalizer
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.runtime.image import Phase
-from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 
 
 def phases(conf: NormalizationConf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
@@ -31,27 +30,6 @@ def phases(conf: NormalizationConf, module: Module, arguments: Arguments) -> tup
         nest = _Rows(conf, arguments, block).nest
         written.append(emit_nest(module, symbol(name, conf.data, module.isa), nest))
     return tuple(written)
-
-
-def build_open(conf: NormalizationConf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
-    return OPEN.build(conf, isa)
-
-
-def _nests(conf: NormalizationConf, arguments: Arguments) -> Iterator[Nest]:
-    """A nest of blocks of rows, and one of single rows."""
-    for block in open_blocks(conf.data):
-        yield _Rows(conf, arguments, block).nest
-
-
-OPEN = OpenKernel(
-    "normalization",
-    _nests,
-    {
-        "src": Arg.SRC, "dst": Arg.DST, "stat": Arg.VARIANCE, "scale": Arg.SCALE,
-        "shift": Arg.SHIFT,
-    },
-)  # fmt: skip
 
 
 class _Rows(Normalizer):
@@ -94,9 +72,9 @@ class _Rows(Normalizer):
         conf, next_block = self._conf, self._block.next_block(self._conf.src)
         if next_block is None or not self._fits_twice(p.e.isa, conf.data):
             return
-        large = conf.src.size + conf.dst.size > p.e.isa.caches.shared
+        large = typical(conf.src.size + conf.dst.size) > p.e.isa.caches.shared
         for row in self._rows:
-            p.prefetch(row.src, i64(next_block))
+            p.prefetch(row.src, p.e.number(next_block))
             if large and not p.streamed:
                 p.prefetch(row.dst)
 
@@ -104,5 +82,5 @@ class _Rows(Normalizer):
         """Whether the first-level cache holds the rows of all of ``descs``, and those of the next
         block besides."""
         (along,) = self._block.reduced
-        row = sum(desc.data_type.nbytes(along.extent) for desc in descs)
+        row = sum(desc.data_type.nbytes(along.typical) for desc in descs)
         return 2 * len(self._rows) * row <= isa.caches.l1

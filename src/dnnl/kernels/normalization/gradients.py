@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import Emitter, Value, Values, i64
+from dnnl.codegen.ir.builder import Emitter, Value, Values
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Axis
@@ -193,7 +193,6 @@ class Gradients:
             self.outputs,
             self.body,
             core=self._conf.core,
-            in_rows=len(self._rows) > 1,
         )
 
     @property
@@ -232,7 +231,7 @@ class Gradients:
             for operand in read:
                 distance = self._block.next_block(operand.desc)
                 if distance is not None:
-                    p.prefetch(operand, i64(distance))
+                    p.prefetch(operand, p.e.number(distance))
 
     def _gradients(self, p: Point) -> list[Value]:
         """Those of the normalized rows, but for a scale that a row has once."""

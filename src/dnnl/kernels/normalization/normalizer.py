@@ -102,7 +102,6 @@ class Normalizer:
             self._body,
             reads_dst=self.reads_dst,
             core=conf.core,
-            in_rows=len(block.rows) > 1,
         )
 
     @property

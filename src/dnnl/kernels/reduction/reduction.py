@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import inf, prod
 
 from dnnl.codegen.conversion.convert import storage
@@ -17,16 +17,14 @@ from dnnl.codegen.math import f32
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest import extreme
-from dnnl.codegen.nest.folds import Fold, Reduction, at_once, emit_fold, exact_partials_desc
+from dnnl.codegen.nest.folds import Fold, Reduction, emit_fold, exact_partials_desc
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.open_nest.fold import OpenFold, open_partials_desc
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.kernels.shared.types import computed_in, core_of, refuse_forward
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import RUNTIME_DIM, Alg
+from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
 _NONE = MemoryDesc.zero()
@@ -96,17 +94,7 @@ def configure(
     reduces = tuple(dim for dim, (extent, left) in pairs if extent != left)
     conf = ReductionConf(alg, p, eps, src, dst, reduces, attributes)
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
-    runtime = src.has_runtime_values or dst.has_runtime_values
-    return refusal or (_with_open_scratchpad(conf) if runtime else _with_scratchpad(conf, isa))
-
-
-def _with_open_scratchpad(conf: ReductionConf) -> ReductionConf:
-    """The configuration with the scratchpad for all run-time sizes, if it reduces any dimension."""
-    if not conf.reduces:
-        return conf
-    scratchpad = Scratchpad()
-    _, parts = scratchpad.take(open_partials_desc(1, conf.held))
-    return replace(conf, partial=parts, scratchpad=scratchpad.size)
+    return refusal or _with_scratchpad(conf, isa)
 
 
 @lru_cache(_CACHED)
@@ -135,22 +123,6 @@ def build(conf: ReductionConf, isa: Isa) -> Kernel:
     if own.total is not None:
         phases = (*phases, emit_nest(module, f"finished_{entry}", own.finished(own.total)))
     return Kernel(module, phases, arguments.ids)
-
-
-def build_open(conf: ReductionConf, isa: Isa) -> Kernel:
-    """One kernel for all sizes."""
-    return OPEN.build(conf, isa)
-
-
-def _nests(conf: ReductionConf, arguments: Arguments) -> Iterator[Nest | OpenFold]:
-    fold = _Reducer(conf, arguments).fold
-    if conf.partial.is_zero:
-        yield at_once(fold)
-    else:
-        yield OpenFold(fold, arguments.slot(Arg.SCRATCHPAD), conf.partial)
-
-
-OPEN = OpenKernel("reduction", _nests, {"src": Arg.SRC, "dst": Arg.DST})
 
 
 class _Reducer:
@@ -262,9 +234,7 @@ class _Reducer:
         if conf.exact:
             total = e.b.sitofp(total, point.kind)
         if conf.alg is Alg.reduction_mean:
-            open_sizes = RUNTIME_DIM in conf.reduced.values()
-            count = point.folded if open_sizes else point.constant(float(self._count))
-            total = e.b.fdiv(total, count)
+            total = e.b.fdiv(total, point.real(prod(conf.reduced.values())))
         elif conf.norm:
             total = self._settled(point, total)
         self._result.store(point, total)
@@ -277,10 +247,6 @@ class _Reducer:
         elif conf.eps:
             total = e.b.fadd(total, point.constant(conf.eps))
         return f32.power(e, total, 1.0 / conf.p) if conf.alg in _ROOTS else total
-
-    @cached_property
-    def _count(self) -> int:
-        return prod(self._conf.reduced.values())
 
     @property
     def _bare(self) -> bool:

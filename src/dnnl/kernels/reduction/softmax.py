@@ -20,7 +20,6 @@ from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.schedule import REDUCTION_UNROLL, UNROLL
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest
 from dnnl.kernels.shared.types import computed_in, core_of, refuse_forward
 from dnnl.types.arg import Arg
@@ -63,11 +62,6 @@ def build(conf: SoftmaxConf, isa: Isa) -> Kernel:
     return build_nest("softmax", isa, (conf.src, conf.dst), partial(_nests, conf))
 
 
-def build_open(conf: SoftmaxConf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
-    return OPEN.build(conf, isa)
-
-
 def _nests(conf: SoftmaxConf, arguments: Arguments) -> Iterator[Nest]:
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
@@ -92,9 +86,6 @@ def _nests(conf: SoftmaxConf, arguments: Arguments) -> Iterator[Nest]:
         core=core_of(conf.src, conf.dst),
         uses_row_buffer=row.buffers_row,
     )
-
-
-OPEN = OpenKernel("softmax", _nests, {"src": Arg.SRC, "dst": Arg.DST})
 
 
 class _Row:

@@ -17,7 +17,6 @@ from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.schedule import REDUCTION_UNROLL
-from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest
 from dnnl.kernels.shared.types import WIDE_FLOATS, core_of, refuse_types
 from dnnl.types.arg import Arg
@@ -48,11 +47,6 @@ def configure(
 def build(conf: SoftmaxBackwardConf, isa: Isa) -> Kernel:
     """One nest that reduces ``axis``."""
     return build_nest("softmax_backward", isa, _tensors(conf), partial(_nests, conf))
-
-
-def build_open(conf: SoftmaxBackwardConf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
-    return OPEN.build(conf, isa)
 
 
 def _tensors(conf: SoftmaxBackwardConf) -> tuple[MemoryDesc, ...]:
@@ -101,10 +95,3 @@ def _nests(conf: SoftmaxBackwardConf, arguments: Arguments) -> Iterator[Nest]:
         reduction_unroll=REDUCTION_UNROLL,
         core=core,
     )
-
-
-OPEN = OpenKernel(
-    "softmax_backward",
-    _nests,
-    {"diff_src": Arg.DIFF_SRC, "diff_dst": Arg.DIFF_DST, "dst": Arg.DST},
-)

@@ -20,7 +20,6 @@ from dnnl.codegen.ir.kernel import SIZES, Arguments, Kernel, Reason, Refusal, Si
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.work_items import SHARES
-from dnnl.codegen.open_nest.fold import MERGERS, OpenFold
 from dnnl.codegen.open_nest.nest import OpenWork, emit_open
 from dnnl.codegen.open_nest.plan import OpenPlan, plan
 from dnnl.types.arg import Arg
@@ -41,14 +40,13 @@ Conf = TypeVar("Conf", bound="DataclassInstance")
 class OpenKernel(Generic[Conf]):
     """The description of a kernel with run-time sizes.
 
-    ``nests(conf, arguments)`` creates independent nests, and reductions that may be split;
-    ``behind`` creates nests that run after all of these. ``tensors`` maps the fields of a
-    configuration that are descriptors of tensors to their arguments; the arguments of a tuple of
-    descriptors are consecutive.
+    ``nests(conf, arguments)`` creates independent nests; ``behind`` creates nests that run after
+    all of these. ``tensors`` maps the fields of a configuration that are descriptors of tensors to
+    their arguments; the arguments of a tuple of descriptors are consecutive.
     """
 
     name: str
-    nests: Callable[[Conf, Arguments], Iterable[Nest | OpenFold]]
+    nests: Callable[[Conf, Arguments], Iterable[Nest]]
     tensors: Mapping[str, int]
     behind: Callable[[Conf, Arguments], Iterable[Nest]] = lambda _conf, _arguments: ()
 
@@ -102,7 +100,6 @@ class OpenKernel(Generic[Conf]):
         )
         plans = [own for group in (*nests, *behind) for own in group]
         parameters = [parameter for own in plans for parameter in own.parameters]
-        # The merger of a reduction runs in the second phase.
         phases = [group[:2] for group in nests], [*(group[2:] for group in nests), *behind]
         units = ([own.units for group in phase for own in group] for phase in phases)
         return Sizes(
@@ -111,14 +108,13 @@ class OpenKernel(Generic[Conf]):
             tuple(max(1, *own) for own in units if own),
         )
 
-    def _works(self, conf: Conf) -> tuple[Sequence[Nest | OpenFold], Sequence[Nest]]:
+    def _works(self, conf: Conf) -> tuple[Sequence[Nest], Sequence[Nest]]:
         """The nests, and those behind."""
         arguments = Arguments()
         return list(self.nests(conf, arguments)), list(self.behind(conf, arguments))
 
     def build(self, conf: Conf, isa: Isa) -> Kernel:
-        """The phases: all independent nests, then the mergers of split reductions and the nests
-        behind. ``conf`` comes from `shared`."""
+        """The phases: independent nests, then those behind. ``conf`` comes from `shared`."""
         module, arguments = Module(self.name, isa), Arguments()
         nests, behind = list(self.nests(conf, arguments)), list(self.behind(conf, arguments))
         slot = arguments.slot(SIZES)
@@ -126,30 +122,20 @@ class OpenKernel(Generic[Conf]):
         second: list[OpenWork] = []
         start = 0
         for nest in nests:
-            if isinstance(nest, OpenFold):
-                *parts, merger = nest.works(slot, start)
-                second.append(merger)
-            else:
-                parts = [OpenWork(nest, slot, start)]
-            first += parts
-            start = max(work.end for work in (*parts, *second))
+            first.append(OpenWork(nest, slot, start))
+            start = first[-1].end
         for nest in behind:
             second.append(OpenWork(nest, slot, start))
             start = second[-1].end
         entry = symbol(f"{self.name}_open", [desc for _, desc in self._tensors(conf)], isa)
         phases = [emit_open(module, entry, first)] if first else []
         if second:
-            items = SHARES if behind else MERGERS
-            phases.append(emit_open(module, f"behind_{entry}", second, items))
+            phases.append(emit_open(module, f"behind_{entry}", second, SHARES))
         return Kernel(module, tuple(phases), arguments.ids)
 
 
-def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[OpenPlan, ...]:
-    """The plan of each phase of a nest or reduction whose code was generated from ``pattern``."""
-    if isinstance(work, OpenFold):
-        assert isinstance(pattern, OpenFold)
-        return work.plans(pattern, isa)
-    assert isinstance(pattern, Nest)
+def _plans(work: Nest, pattern: Nest, isa: Isa) -> tuple[OpenPlan, ...]:
+    """The plan of a nest whose code was generated from ``pattern``."""
     return (plan(work, pattern, isa),)
 
 
