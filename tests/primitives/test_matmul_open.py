@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
 from dnnl.tools.bench.trial import Trial
 from dnnl.tools.bench.verbose_line import case_tokens
@@ -59,7 +57,7 @@ def run(made: Trial, desc: Desc) -> None:
     """Execute a case on a primitive of ``desc``, between guard pages, and judge that."""
     pd = PrimitiveDesc(desc, ENGINE, open_attr(made.pd.attr))
     primitive = Primitive(pd)
-    assert primitive.pd.plan.sizes is not None
+    assert pd.variants is not None
     results: list[Mapping[int, Memory]] = []
     for threads, at in RUNS:
         placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
@@ -126,23 +124,68 @@ def test_open_rows_beside_panels(types: str, isa: str) -> None:
             records.judge(made, results)
 
 
-def test_one_primitive_for_many_sizes(tmp_path: Path) -> None:
-    """One kernel, and the sums of kernels for one size."""
+def test_one_primitive_for_many_sizes() -> None:
+    """Few kernels, and the sums of kernels for one size."""
     pattern = MemoryDesc((R, R), "f32", (R, 1))
     rng = np.random.default_rng(5)
-    with config.override("cache_dir", tmp_path):
-        module._cache.clear()
-        primitive = Primitive(PrimitiveDesc(MatmulDesc(pattern, pattern, pattern), ENGINE))
-        built = set(tmp_path.iterdir())
-        for _ in range(30):
-            m, k, n = (int(size) for size in rng.integers(0, 90, 3))
+    with config.override("max_cpu_isa", "avx2"):
+        pd = PrimitiveDesc(MatmulDesc(pattern, pattern, pattern), ENGINE)
+        primitive = Primitive(pd)
+        for m, k, n in (*rng.integers(7, 90, (20, 3)).tolist(), (1, 37, 40), (0, 3, 4), (5, 0, 7)):
             src = random_memory(MemoryDesc((m, k), "f32"), ENGINE, 1, "integers")
             weights = random_memory(MemoryDesc((k, n), "f32"), ENGINE, 2, "integers")
             dst = poisoned_memory(MemoryDesc((m, n), "f32"), ENGINE)
             primitive.execute(STREAM, {Arg.SRC: src, Arg.WEIGHTS: weights, Arg.DST: dst})
             check(dst, logical(src) @ logical(weights), 0)
-        assert set(tmp_path.iterdir()) == built
-    module._cache.clear()
+    assert pd.variants is not None
+    assert len(pd.variants.every) <= 5  # empty, of one row, of few, of whole vectors
+
+
+def test_one_kernel_for_any_number_of_rows() -> None:
+    """Rows of a server beside known weights: one kernel for few of them, one for a single row, and
+    one for all others."""
+    open_rows = MemoryDesc((R, 96), "f32", "ab"), MemoryDesc((R, 70), "f32", "ab")
+    weights = MemoryDesc((96, 70), "f32", "any")
+    pd = PrimitiveDesc(MatmulDesc(open_rows[0], weights, open_rows[1]), ENGINE)
+    primitive = Primitive(pd)
+    given = random_memory(MemoryDesc((96, 70), "f32"), ENGINE, 2, "integers")
+    packed = given.reorder_to(pd.weights_desc)
+    for m in (0, 1, 2, 3, 5, 8, 9, 13, 37, 128, 197, 512):
+        src = random_memory(MemoryDesc((m, 96), "f32"), ENGINE, 1, "integers")
+        dst = poisoned_memory(MemoryDesc((m, 70), "f32"), ENGINE)
+        primitive.execute(STREAM, {Arg.SRC: src, Arg.WEIGHTS: packed, Arg.DST: dst})
+        check(dst, logical(src) @ logical(given), 0)
+    assert pd.variants is not None
+    assert len(pd.variants.every) == 3
+
+
+@pytest.mark.parametrize("types", ["u8:s8", "f32:s8", "f32:s4"])
+def test_scales_by_groups_of_open_depths(types: str) -> None:
+    """What kernels for one size compute."""
+    a, b = types.split(":")
+    attr = PrimitiveAttr()
+    attr.set_scales(Arg.WEIGHTS, 3, (16, 1))
+
+    def described(m: int, k: int, n: int) -> PrimitiveDesc:
+        descs = MemoryDesc((m, k), a, "ab"), MemoryDesc((k, n), b, "ab")
+        return PrimitiveDesc(MatmulDesc(*descs, MemoryDesc((m, n), "f32", "ab")), ENGINE, attr)
+
+    primitive = Primitive(described(R, R, R))
+    for sizes in ((37, 64, 40), (3, 32, 34), (1, 48, 66)):
+        pd = described(*sizes)
+        args: dict[int, Memory] = {
+            arg: random_memory(pd.arg_desc(arg), ENGINE, arg, "integers")
+            for arg in (Arg.SRC, Arg.WEIGHTS)
+        }
+        args[Arg.SCALES | Arg.WEIGHTS] = random_memory(
+            pd.arg_desc(Arg.SCALES | Arg.WEIGHTS), ENGINE, 3, "integers"
+        )
+        results = []
+        for each in (Primitive(pd), primitive):
+            args[Arg.DST] = poisoned_memory(pd.dst_desc, ENGINE)
+            each.execute(STREAM, args)
+            results.append(args[Arg.DST].numpy())
+        np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-3)
 
 
 def test_what_an_execution_may_broadcast() -> None:
@@ -153,7 +196,7 @@ def test_what_an_execution_may_broadcast() -> None:
     pd = PrimitiveDesc(MatmulDesc(pattern, pattern, pattern), ENGINE, attr)
     operand = Arg.post_op(0) | Arg.SRC_1
     for batch, added in (((3, 1), (3, 5, 33)), ((1, 3), (1, 1, 33)), ((3, 3), (3, 5, 1))):
-        args = {
+        args: dict[int, Memory] = {
             Arg.SRC: random_memory(MemoryDesc((batch[0], 5, 7), "f32"), ENGINE, 1, "integers"),
             Arg.WEIGHTS: random_memory(MemoryDesc((batch[1], 7, 33), "f32"), ENGINE, 2, "integers"),
             operand: random_memory(MemoryDesc(added, "f32"), ENGINE, 3, "integers"),
@@ -219,17 +262,9 @@ def test_a_src_whose_rows_are_one() -> None:
 
 def test_what_is_refused() -> None:
     pattern = MemoryDesc((R, R), "f32", (R, 1))
-    for types, rule in ((("bf16", "s4"), "s4 with run-time"), (("s32", "s32"), "data type")):
-        descs = [MemoryDesc((R, R), kind, (R, 1)) for kind in types]
-        with pytest.raises(Unimplemented, match=rule):
-            PrimitiveDesc(MatmulDesc(descs[0], descs[1], pattern), ENGINE)
-    attr = PrimitiveAttr()
-    attr.set_scales(Arg.WEIGHTS, 3)
-    with pytest.raises(Unimplemented, match="scales along k with run-time sizes"):
-        PrimitiveDesc(MatmulDesc(pattern, pattern, pattern), ENGINE, attr)
-    blocked = MemoryDesc((R, R), "f32", "AB16b16a")
-    with pytest.raises(Unimplemented, match="with run-time sizes"):
-        PrimitiveDesc(MatmulDesc(pattern, blocked, pattern), ENGINE)
+    of_bool = MemoryDesc((R, R), "boolean", (R, 1))
+    with pytest.raises(Unimplemented):
+        PrimitiveDesc(MatmulDesc(of_bool, of_bool, pattern), ENGINE)
     with pytest.raises(InvalidArguments, match="weights_desc"):
         MatmulDesc(pattern, replace_first(pattern, 7), pattern)
 

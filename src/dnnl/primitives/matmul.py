@@ -10,7 +10,7 @@ from dnnl.codegen.epilogue.stochastic import ROUNDED
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.matmul import exact, open, open_product, vector
+from dnnl.kernels.matmul import exact, vector
 from dnnl.kernels.matmul import matmul as kernel
 from dnnl.kernels.matmul.problem import MatmulProblem
 from dnnl.kernels.product.base.types import narrowed
@@ -195,20 +195,6 @@ def _refuse_rounding(desc: MatmulDesc, attr: PrimitiveAttr) -> Refusal | None:
             rule = f"it takes {any_of((*ROUNDED, DataType.f32, DataType.f64))}"
             return Refusal(Reason.DATA_TYPE, f"stochastic rounding to {kind}; {rule}")
     return None
-
-
-def _open_sizes(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
-    if refusal is not None:
-        return refusal
-    problem = open.resolve(_problem(desc, attr, isa), isa)
-    problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
-    conf = open.configure(problem, isa)
-    if isinstance(conf, Refusal):
-        return conf
-    recipe = Recipe(open.shared(conf), isa, open_product.build)
-    sizes = partial(open.sizes, conf, isa)
-    return Plan(_decided(desc, problem), problem.post_ops, recipe, sizes=sizes)
 
 
 def _problem(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> MatmulProblem:
@@ -401,7 +387,6 @@ MatmulDesc.operation = Operation(
     implementations=(
         Implementation("fold", _fold, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
-        Implementation("brgemm", _open_sizes, FORWARD, runtime=True),
         Implementation("brgemm", _brgemm, FORWARD, encoded=True),
         Implementation("sparse", plan_sparse, FORWARD, encoded=True),
         Implementation("grouped", plan_grouped, FORWARD, encoded=True),
