@@ -53,14 +53,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "codegen.memory": (*CODE, "codegen.ir", "codegen.conversion"),
     "codegen.random": (*CODE, "codegen.ir", "codegen.memory"),
     "codegen.nest": (*CODE, "codegen.isa", "codegen.ir", "codegen.conversion", "codegen.memory"),
-    "codegen.open_nest": (
-        *CODE,
-        "codegen.isa",
-        "codegen.ir",
-        "codegen.conversion",
-        "codegen.memory",
-        "codegen.nest",
-    ),
     "codegen.epilogue": (
         *CODE,
         "codegen.isa",

@@ -71,8 +71,8 @@ class Request:
 
     def _variants(self, impl: Implementation) -> Variants | None:
         """The kernels of an implementation for sizes that only executions know; None where all are
-        known, or where it has code of its own for such."""
-        if not self.settled.has_runtime_values or impl.runtime:
+        known."""
+        if not self.settled.has_runtime_values:
             return None
         patterns = {tensor.argument: tensor.desc for tensor in self.settled.tensors}
         operands = open_operands(self.attr.post_ops)
@@ -119,10 +119,8 @@ class Request:
         attr = self.attr
         if (plan.post_ops, dropout) != (tuple(attr.post_ops), attr.dropout):
             attr = attr.with_layouts(plan.post_ops, dropout)
-        own: tuple[object, ...] = (plan.desc, attr.key, self.isa, name)
-        if plan.sizes is not None:  # many descriptions share the code
-            own = (plan.recipe, plan.desc.writes_nothing)
-        return Choice(self, candidates, name, plan, attr, (self.engine, *own), variants)
+        key = self.engine, plan.desc, attr.key, self.isa, name
+        return Choice(self, candidates, name, plan, attr, key, variants)
 
 
 def _configured(

@@ -226,11 +226,9 @@ class Desc:
 
     @property
     def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first; with sizes that only the execution knows, or encodings, those
-        who serve them, if anybody does."""
+        """Who can do it, best first; of encodings those who serve them, if anybody does."""
         every = [i for i in self.operation.implementations if self.propagation in i.passes]
-        kind = self.has_runtime_values, self.is_encoded
-        alike = tuple(impl for impl in every if (impl.runtime, impl.encoded) == kind)
+        alike = tuple(impl for impl in every if impl.encoded == self.is_encoded)
         return alike or tuple(every)
 
     @property

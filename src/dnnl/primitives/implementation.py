@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from dnnl.codegen.epilogue.attributes import Attributes
 from dnnl.codegen.epilogue.quantization import Quantization
-from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal, Sizes
+from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.shared.open_nests import OpenKernel, refuse_groups
 from dnnl.runtime.memory import Memory
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import Dropout
@@ -61,17 +59,14 @@ class Plan:
     """An accepted problem: the description and post-ops with every layout decided, the kernel's
     recipe, and the bytes of temporary memory that it takes.
 
-    Where the kernel serves all sizes, ``sizes`` makes what it needs to know of an execution out of
-    the descriptors of its memories, by argument. Where results may be found not to fit, ``verify``
-    looks at the memories of an execution, by argument, and raises. ``hints`` are its optional
-    arguments.
+    Where results may be found not to fit, ``verify`` looks at the memories of an execution, by
+    argument, and raises. ``hints`` are its optional arguments.
     """
 
     desc: Described
     post_ops: tuple[PostOp, ...]
     recipe: Recipe
     scratchpad: int = 0
-    sizes: Callable[[Mapping[int, MemoryDesc]], Sizes] | None = None
     verify: Callable[[Mapping[int, Memory]], None] | None = None
     hints: tuple[Hint, ...] = ()
 
@@ -79,26 +74,15 @@ class Plan:
 @dataclass(frozen=True)
 class Implementation:
     """An algorithm for an operation in some propagations. ``configure(desc, attr, isa)`` accepts or
-    refuses; layouts that follow from others are decided before it is asked. Only those that serve
-    ``runtime`` sizes are asked of sizes that only the execution knows, and of no others; of tensors
-    with an encoding, those that serve the ``encoded``. One that ``fixes`` sizes has a kernel for
-    those of each execution where it refuses open ones."""
+    refuses; layouts that follow from others are decided before it is asked. Of tensors with an
+    encoding, those are asked that serve the ``encoded``. One that ``fixes`` sizes has a kernel for
+    those of each execution where it refuses sizes that only executions know."""
 
     name: str
     configure: Callable[[Any, PrimitiveAttr, Isa], Plan | Refusal]
     passes: frozenset[PropKind] = frozenset(PropKind)
-    runtime: bool = False
     encoded: bool = False
     fixes: bool = False
-
-
-class OpenModule(Protocol):
-    """A module of `dnnl.kernels` whose code serves all sizes."""
-
-    OPEN: OpenKernel[Any]
-
-    def build_open(self, conf: Any, isa: Isa) -> Kernel:
-        """The kernel of a configuration in which everything is open."""
 
 
 @dataclass(frozen=True)
@@ -239,37 +223,6 @@ def plan_forward(
     return _planned(desc, isa, taken.post_ops, configure(taken), build)
 
 
-def plan_open(
-    desc: Described,
-    attr: PrimitiveAttr,
-    isa: Isa,
-    configure: Callable[[], object],
-    kernel: OpenModule,
-) -> Plan | Refusal:
-    """Plan an operation on sizes that only the execution knows, without attributes.
-
-    ``configure()`` gives the kernel's configuration, or a refusal; as in `plan_nest`, it may ask
-    for temporary memory, which is the same for all sizes.
-    """
-    return refuse_attr(attr) or _planned_open(desc, isa, (), configure(), kernel)
-
-
-def plan_open_forward(
-    desc: Described,
-    attr: PrimitiveAttr,
-    isa: Isa,
-    configure: Callable[[Attributes], object],
-    kernel: OpenModule,
-) -> Plan | Refusal:
-    """Plan a forward operation that is bound by memory on sizes that only the execution knows, with
-    the attributes of `plan_forward`."""
-    taken = _taken(desc, attr)
-    if isinstance(taken, Refusal):
-        return taken
-    refusal = refuse_groups(taken.quantization)
-    return refusal or _planned_open(desc, isa, taken.post_ops, configure(taken), kernel)
-
-
 def _taken(desc: Described, attr: PrimitiveAttr, *beyond: str) -> Attributes | Refusal:
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points", *beyond)
     dst = desc.outputs[0].desc
@@ -290,15 +243,3 @@ def _planned(
     if isinstance(conf, Refusal):
         return conf
     return Plan(desc, post_ops, Recipe(conf, isa, build), getattr(conf, "scratchpad", 0))
-
-
-def _planned_open(
-    desc: Described, isa: Isa, post_ops: tuple[PostOp, ...], conf: object, kernel: OpenModule
-) -> Plan | Refusal:
-    own = kernel.OPEN
-    refusal = conf if isinstance(conf, Refusal) else own.refuse(conf)
-    if refusal is not None:
-        return refusal
-    recipe = Recipe(own.shared(conf), isa, kernel.build_open)
-    scratchpad = getattr(conf, "scratchpad", 0)
-    return Plan(desc, post_ops, recipe, scratchpad, sizes=partial(own.sizes, conf, isa))

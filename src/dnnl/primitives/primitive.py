@@ -21,7 +21,7 @@ from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.scratchpads import Scratchpads
 from dnnl.primitives.sized_slots import SizedSlots
-from dnnl.primitives.slots import Arguments, Slots, encoded, find_slots, spread
+from dnnl.primitives.slots import Arguments, Slots, encoded, spread
 from dnnl.primitives.transfer import Transfer
 from dnnl.primitives.variants import Variant, Variants
 from dnnl.runtime.backend import Executable
@@ -70,7 +70,8 @@ class Primitive(Value):
         if pd.variants is not None:
             self._slots = _slots_of_sizes(pd, pd.variants)
         else:
-            self._slots = find_slots(pd, compiled.arguments, compiled.executable)
+            slots = Slots(pd, compiled.arguments, compiled.executable)
+            self._slots = lambda _: slots
         self._encoded = encoded(pd)
         self._across = pd.across_engines
         self._bound = self._across or pd.plan.verify is not None
@@ -122,8 +123,8 @@ class Primitive(Value):
     ) -> Event:
         place = slots.scratchpad_place
         if place is None:
-            threads = slots.complete(arguments, stream.num_threads)
-            return stream.queue.submit(slots.executable, arguments, threads, after)
+            slots.complete(arguments)
+            return stream.queue.submit(slots.executable, arguments, stream.num_threads, after)
         scratchpads = self._scratchpads()
         idle, nbytes = scratchpads.idle, slots.scratchpad_size
         if idle and idle[-1].desc.size >= nbytes:
@@ -131,8 +132,8 @@ class Primitive(Value):
         else:
             scratchpad = scratchpads.find(stream, nbytes)
         arguments.insert(place, scratchpad.argument)
-        threads = slots.complete(arguments, stream.num_threads)
-        event = stream.queue.submit(slots.executable, arguments, threads, after)
+        slots.complete(arguments)
+        event = stream.queue.submit(slots.executable, arguments, stream.num_threads, after)
         if event is COMPLETE:
             idle.append(scratchpad)
         else:
@@ -159,8 +160,8 @@ class Primitive(Value):
             scratchpad = Memory(MemoryDesc((slots.scratchpad_size,), "u8"), self.pd.engine)
             owners.append(scratchpad)
             arguments.insert(slots.scratchpad_place, scratchpad.argument)
-        threads = slots.complete(arguments, stream.num_threads)
-        bound = stream.queue.bind(slots.executable, arguments, threads, owners)
+        slots.complete(arguments)
+        bound = stream.queue.bind(slots.executable, arguments, stream.num_threads, owners)
         if not stream.in_order:
             bound = _Chain(bound).submit
         if self.pd.plan.verify is not None:

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, Protocol, SupportsIndex, TypeVar
 
-import numpy as np
-
-from dnnl import config
 from dnnl.codegen.ir.kernel import SIZES
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive_desc import PrimitiveDesc, describe, is_parameter
@@ -51,7 +48,6 @@ class Slots:
         "_met",
         "_pd",
         "_sizes",
-        "_threads",
         "apart",
         "executable",
         "expected",
@@ -91,13 +87,6 @@ class Slots:
         self.apart: Sequence[Pair] = tuple(_pairs(pd, self.expected, written))
         self._known: list[Argument] = []
         self._sizes = sizes
-        self._threads = config.MAX_NUM_THREADS
-        if sizes is None and SIZES in arguments:
-            assert pd.plan.sizes is not None
-            made = pd.plan.sizes(dict(self.expected))
-            self._sizes, self._threads = _block(pd, made.data), made.threads
-            if pd.isa.device is not None:
-                self.executable = pd.engine.sized(executable, made.items)
 
     def like(
         self,
@@ -116,7 +105,7 @@ class Slots:
         engine = self._engine
         met = zip(expected, self._met, strict=True)
         made._met = tuple([(arg, desc, engine, own[3]) for (arg, desc), own in met])
-        made._known, made._sizes, made._threads = [], sizes, self._threads
+        made._known, made._sizes = [], sizes
         made.scratchpad_place, made.scratchpad_size = self.scratchpad_place, scratchpad
         return made
 
@@ -159,13 +148,10 @@ class Slots:
             if low < distance < high and (distance or not in_place):
                 raise self._overlap(output, other)
 
-    def complete(self, arguments: list[Argument], threads: int) -> int:
-        """Put the library's own memory behind the others; how many of ``threads``
-        to use."""
-        if self._sizes is None:
-            return threads
-        arguments.append(self._sizes.argument)
-        return min(threads, self._threads)
+    def complete(self, arguments: list[Argument]) -> None:
+        """Put the numbers of the sizes behind the other arguments."""
+        if self._sizes is not None:
+            arguments.append(self._sizes.argument)
 
     def _check_keys(self, args: Arguments) -> None:
         """Raise if ``args`` is no mapping, a key no argument, or one that is not taken."""
@@ -206,13 +192,6 @@ class Slots:
         if names:
             hint = f"in place is possible with {' or '.join(names)}, of the same descriptor"
         return InvalidArguments(f"args[{name_of(arg)}]", str(desc), rule, hint)
-
-
-def _block(pd: PrimitiveDesc, data: bytes) -> Memory:
-    """Memory of the engine with these bytes."""
-    made = Memory(MemoryDesc((len(data),), "u8"), pd.engine)
-    made.write(np.frombuffer(data, np.uint8))
-    return made
 
 
 Pair = tuple[int, int, int, int, bool]
@@ -260,38 +239,6 @@ def spread(tensors: Sequence[tuple[int, MemoryDesc]], args: Arguments) -> Argume
                 raise InvalidArguments(f"args[{name_of(key)}]", made[key], rule)
             made[key] = part
     return made
-
-
-def find_slots(
-    pd: PrimitiveDesc, arguments: Sequence[int], executable: Executable
-) -> Callable[[Arguments], Slots]:
-    """What gives the slots of an execution of ``executable``: always the same, or those for its
-    sizes.
-
-    It raises InvalidArguments where memories do not match the description.
-    """
-    if pd.plan.sizes is None:
-        fixed = Slots(pd, arguments, executable)
-        return lambda _: fixed
-    patterns = tuple(pd.patterns.items())
-
-    @lru_cache(KEPT)
-    def made(descs: tuple[MemoryDesc, ...]) -> Slots:
-        given = {arg: desc for (arg, _), desc in zip(patterns, descs, strict=True)}
-        return Slots(pd.with_sizes(given), arguments, executable)
-
-    def find(args: Arguments) -> Slots:
-        if args.__class__ is not dict:
-            check_mapping(args)
-        descs = []
-        for arg, desc in patterns:
-            memory = args.get(arg)
-            if memory.__class__ is not Memory:
-                raise no_memory(arg, desc, memory, args)
-            descs.append(memory.desc)
-        return made(tuple(descs))
-
-    return find
 
 
 def check_mapping(args: Arguments) -> None:

@@ -41,19 +41,8 @@ class Refusal:
 
 
 SIZES = -1
-"""The id of the argument with run-time sizes. It is the last argument of kernels that serve all
-sizes; the library fills it for each execution."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The contents of the argument `SIZES`, and how much can be done at the same time: the number
-    of threads that the work is enough for on a processor, and of work ``items`` of each phase on a
-    device."""
-
-    data: bytes
-    threads: int
-    items: tuple[int, ...]
+"""The id of the argument with the numbers of sizes that only executions know: the last one of
+kernels that have such, which the library fills for each execution."""
 
 
 class Arguments:

@@ -60,8 +60,7 @@ class Nest:
 
     ``copied`` is an input that the body stores to dst unchanged, if it does nothing else. ``steps``
     scales the estimate of the work of a point. Nothing is done if all elements of ``skip_if_zero``,
-    a dense s32 tensor, are zero. ``in_rows`` promises that operands are contiguous along the
-    reduced axis; nests of run-time sizes then omit code for other layouts.
+    a dense s32 tensor, are zero.
     """
 
     parallel: tuple[Axis, ...]
@@ -82,7 +81,6 @@ class Nest:
     uses_row_buffer: bool = False
     steps: int = 1
     skip_if_zero: Operand | None = None
-    in_rows: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:

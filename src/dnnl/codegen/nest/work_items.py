@@ -28,9 +28,6 @@ SHARES = 64
 """The number of items that suits nearly any number of threads, if each has a cost besides its
 work."""
 
-# The elements of a unit on a device: finding its place takes a few divisions.
-_OPEN_WORK = 64
-
 # Enough items for any number of threads.
 _MOST_ITEMS = 256
 
@@ -41,15 +38,6 @@ def target_items(isa: Isa, work: int, most: int = _MOST_ITEMS) -> int:
     if isa.many_items:
         return larger(1, work)
     return larger(1, smaller(most, work // LEAST_WORK))
-
-
-def open_units(isa: Isa, work: int) -> int:
-    """The number of units into which ``work`` elements of run-time sizes are divided, 1 if only one
-    thread should do them."""
-    if isa.many_items:
-        return max(1, work // _OPEN_WORK)
-    threads = work // LEAST_WORK
-    return min(SHARES, 2 * threads) if threads > 1 else 1
 
 
 def enough(loop: Loop) -> bool:

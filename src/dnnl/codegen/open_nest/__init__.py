@@ -1,1 +1,0 @@
-"""Nests with open sizes: extents and strides that are known at execution only."""
