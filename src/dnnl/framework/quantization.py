@@ -98,12 +98,6 @@ def converted(node: Node, graph: Graph) -> dict[str, Array] | None:
     return {node.output: np.clip(scaled + known.zero_point, limits.min, limits.max).astype(dtype)}
 
 
-def stored_type(node: Node, graph: Graph) -> np.dtype:
-    """The type of the integers of a QuantizeLinear or DequantizeLinear."""
-    value = node.output if node.op == QUANTIZE else node.inputs[0]
-    return graph.type_of(value).dtype
-
-
 def quantize(scope: Scope, x: Scalar, scale: Scalar | float, zero: Scalar | float = 0.0) -> Scalar:
     """round(x / scale) + zero; what stores it saturates, and rounds where ``zero`` is 0.
 

@@ -55,6 +55,6 @@ ROWS = (
         caches=Caches(l2=0, near=0, prefetches=False, non_temporal=False),
         most_lanes=1, mask_registers=False, many_items=True, thread_memory=False,
         carried_addresses=False,
-        device=Device("ptx", "ptx_kernel", _item, _items, text=True, private=4 * 2**10,
+        device=Device("ptx", "ptx_kernel", _item, _items, text=True,
                       groups=Groups(_block, _thread, _barrier))),
 )  # fmt: skip

@@ -44,10 +44,9 @@ class Device:
     ``target`` is the kind of the image: an object, or assembler ``text``. With ``own_process``,
     LLVM emits each image in a process of its own. ``convention`` is LLVM's calling convention of an
     entry point, ``memory`` the address space of tensors. ``item`` emits the index (i64) of the work
-    item that an invocation does, ``items`` how many are started. An invocation may have ``private``
-    bytes of memory for itself. ``annotate`` tells the driver's compiler what it should know of an
-    entry point with vectors of so many f32. ``fence`` emits a fence, if LLVM's is not enough.
-    ``groups`` are the work-groups, if kernels should use them.
+    item that an invocation does, ``items`` how many are started. ``annotate`` tells the driver's
+    compiler what it should know of an entry point with vectors of so many f32. ``fence`` emits a
+    fence, if LLVM's is not enough. ``groups`` are the work-groups, if kernels should use them.
     """
 
     target: str
@@ -57,7 +56,6 @@ class Device:
     text: bool = False
     own_process: bool = False
     memory: int = 1
-    private: int = 16 * 2**10
     annotate: Callable[[ir.Function, int], None] | None = field(default=None, repr=False)
     fence: Callable[[ir.IRBuilder], None] | None = field(default=None, repr=False)
     groups: Groups | None = None
@@ -221,11 +219,6 @@ class Isa:
     def target(self) -> str:
         """The kind of the images that this row's code is linked into."""
         return "cpu" if self.device is None else self.device.target
-
-    @property
-    def scratch_bytes(self) -> int:
-        """The bytes of scratch memory that blocks may fill."""
-        return self.caches.l2 if self.device is None else self.device.private
 
     @property
     def address_space(self) -> int:

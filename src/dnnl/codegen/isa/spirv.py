@@ -106,7 +106,7 @@ def _vectors(lanes: int, registers: int) -> Isa:
         registers=registers,
         caches=Caches(prefetches=False),
         many_items=False,
-        device=replace(_DRIVER, annotate=_hint, fence=_fence, private=128 * 2**10),
+        device=replace(_DRIVER, annotate=_hint, fence=_fence),
     )
 
 

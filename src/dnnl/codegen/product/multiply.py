@@ -66,11 +66,6 @@ class Multiply:
         return _SUMS[self.dot.accumulator]
 
     @property
-    def accumulator_bytes(self) -> int:
-        """The bytes of an accumulator element."""
-        return 8 if self.accumulator is F64 else 4
-
-    @property
     def span(self) -> int:
         """The registers of an accumulator vector."""
         return 2 if self.accumulator is F64 else 1

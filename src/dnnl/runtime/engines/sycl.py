@@ -48,10 +48,6 @@ class _Start(NamedTuple):
     items: list[int]
     group: list[int]
 
-    def with_ranges(self, items: list[int], group: list[int]) -> _Start:
-        """The same start with other ranges."""
-        return self._replace(items=items, group=group)
-
 
 class _Ready(NamedTuple):
     """A start with the arguments themselves."""
