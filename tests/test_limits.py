@@ -119,7 +119,7 @@ REFUSED: tuple[tuple[str, Callable[[], Any]], ...] = (
         "Sparse and grouped tensors are of known sizes",
         lambda: MemoryDesc.csr((ANY, 256), "f32", 100),
     ),
-    ("Refused**: dropout", lambda: plan(relu(ROWS), dropout(ROWS))),
+    ("masks of dropout", lambda: plan(relu(ROWS), dropout(ROWS))),
     (
         "post-ops with them are refused where a tensor is f64",
         lambda: plan(relu(rows("f64")), of_f64()),

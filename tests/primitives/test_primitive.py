@@ -420,13 +420,12 @@ class TestVerbose:
         assert "eltwise,nest,unsupported data type: s64" in line
 
     def test_refusals_of_run_time_sizes(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """Only who serves them is asked."""
         small = MemoryDesc((RUNTIME_DIM, 3), "s64")
         desc = EltwiseDesc.forward(FORWARD, "eltwise_relu", small, small)
         with config.override("verbose", "dispatch"), pytest.raises(Unimplemented):
             PrimitiveDesc(desc, ENGINE)
         (line,) = self.lines(capsys)
-        assert "eltwise,open,unsupported data type: s64" in line
+        assert "eltwise,nest,unsupported data type: s64" in line
 
     def test_any_and_attributes_are_shown(self) -> None:
         attr = PrimitiveAttr()

@@ -27,14 +27,6 @@ def check_backward(prop_kind: PropKind | str) -> None:
         raise InvalidArguments("prop_kind", str(prop_kind), rule, "the computation is forward()")
 
 
-def agree(dims: Sequence[int], expected: Sequence[int]) -> bool:
-    """Whether sizes are as expected where neither is RUNTIME_DIM."""
-    if len(dims) != len(expected):
-        return False
-    pairs = zip(dims, expected, strict=True)
-    return all(a == b or RUNTIME_DIM in (a, b) for a, b in pairs)
-
-
 def total(*factors: int) -> int:
     """The product of sizes; RUNTIME_DIM if one of them is open."""
     return RUNTIME_DIM if RUNTIME_DIM in factors else prod(factors)
@@ -43,8 +35,8 @@ def total(*factors: int) -> int:
 def check_dims(
     argument: str, desc: MemoryDesc, expected: Sequence[int], why: str, hint: str = ""
 ) -> None:
-    """Raise unless the dims are as expected, where neither is open."""
-    if not agree(desc.dims, expected):
+    """Raise unless the dims are as expected: what is open in one tensor is open in all."""
+    if desc.dims != tuple(expected):
         raise InvalidArguments(argument, desc.dims, f"expected {sizes_text(expected)}, {why}", hint)
 
 

@@ -221,7 +221,11 @@ def _refuse_host_scalars(attr: PrimitiveAttr, engine: Engine) -> Refusal | None:
 
 
 def _refuse_open_operands(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:
-    """A refusal of operands of post-ops whose sizes are open beside tensors whose are known."""
+    """A refusal of a mask of dropout of open sizes, and of operands of post-ops whose sizes are
+    open beside tensors whose are known."""
+    dropout = attr.dropout
+    if dropout is not None and dropout.mask_desc.has_runtime_values:
+        return Refusal(Reason.RUNTIME_DIM, "of the mask of a dropout")
     if desc.has_runtime_values:
         return None
     found = [name_of(argument) for argument in open_operands(attr.post_ops)]

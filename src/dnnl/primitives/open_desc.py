@@ -65,14 +65,15 @@ def opened(
         arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
         for arg, pattern in patterns.items()
     }
-    fields: dict[str, object] = {}
+    fields: dict[str, MemoryDesc | tuple[MemoryDesc, ...]] = {}
     for role in desc.operation.roles:
-        if not role.field or not desc.has(role):
-            continue
-        value = getattr(desc, role.field)
-        descs = value if role.many else (value,)
-        found = tuple(made.get(role.argument + n, own) for n, own in enumerate(descs))
-        fields[role.field] = found if role.many else found[0]
+        value = getattr(desc, role.field) if role.field else ()
+        if role.field and desc.has(role):
+            descs = value if role.many else (value,)
+            found = tuple(made.get(role.argument + n, own) for n, own in enumerate(descs))
+            fields[role.field] = found if role.many else found[0]
+        elif isinstance(value, MemoryDesc) and RUNTIME_DIM in value.dims:
+            fields.setdefault(role.field, MemoryDesc.zero())  # no tensor of this propagation
     post_ops = tuple(_operands(n, entry, made) for n, entry in enumerate(attr.post_ops))
     attr = attr.with_layouts(post_ops, attr.dropout)
     sized = desc.laid_out(**fields)  # type: ignore[arg-type]

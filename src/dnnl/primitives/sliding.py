@@ -12,7 +12,6 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.primitives import parameters
 from dnnl.primitives.checks import (
-    agree,
     check_dims,
     check_forward,
     spelled_size,
@@ -165,13 +164,13 @@ class SlidingDesc(WeightedDesc):
         groups, outputs, channels = self.channels
         weights = self.name_of("weights")
         taken, made = total(groups, channels), total(groups, outputs)
-        if not agree(self.src.dims[1:2], (taken,)):
+        if self.src.dims[1] != taken:
             rule = f"{weights} {self.weights.dims} take {taken} channels"
             raise InvalidArguments(self.field("src"), self.src.dims, rule, self._hint_of_groups())
-        if not agree(self.dst.dims[1:2], (made,)):
+        if self.dst.dims[1] != made:
             rule = f"{weights} {self.weights.dims} make {made} channels"
             raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
-        if not agree(self.dst.dims[:1], self.src.dims[:1]):
+        if self.dst.dims[0] != self.src.dims[0]:
             rule = f"the batch must be that of {self.name_of('src')}, which is {self.src.dims[0]}"
             raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
         if not self.bias.is_zero:

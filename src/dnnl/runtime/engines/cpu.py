@@ -57,9 +57,8 @@ class Engine(Backend):
         functions = [(address[phase.symbol], phase.count) for phase in image.phases]
         return LoadedProgram(functions, code, len(image.arguments), run, image.scratch)
 
-    def sized(self, executable: Executable, items: Sequence[int]) -> LoadedProgram:
-        assert isinstance(executable, LoadedProgram)
-        return executable.sized(items)
+    def sized(self, executable: Executable, items: Sequence[int]) -> Executable:
+        return executable.sized(items) if isinstance(executable, LoadedProgram) else executable
 
     def make_queue(self, in_order: bool, profiling: bool = False) -> Queue[LoadedProgram]:
         return CpuQueue()
