@@ -87,13 +87,6 @@ def examples() -> Iterator[tuple[str, str]]:
                 yield kind, line
 
 
-@pytest.mark.parametrize(("kind", "line"), list(examples()), ids=str)
-def test_examples(kind: str, line: str) -> None:
-    for trial in records.trials(kind, line):
-        pd = PrimitiveDesc(opened(trial.desc), ENGINE, trial.pd.attr)
-        executed(Primitive(pd), trial)
-
-
 @pytest.mark.parametrize("isa", ["avx512_core", "avx2"])
 def test_the_direct_algorithm_is_chosen(isa: str) -> None:
     """Winograd's refuses open sizes."""

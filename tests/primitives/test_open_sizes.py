@@ -64,14 +64,6 @@ def run_open(made: Trial) -> None:
     made.place()
 
 
-@pytest.mark.parametrize("line", [line for kind, line in records.LINES if kind in OPEN])
-def test_every_example_of_the_records(line: str) -> None:
-    """Of lines with many cases some: it is types and not sizes for which code is written."""
-    cases = [*trials(line)]
-    for made in cases[:: -(-len(cases) // 2) or 1]:
-        run_open(made)
-
-
 LINES = [
     "--eltwise --dir=FWD_I --dt=f32,bf16 --alg=swish --tag=abx,axb 1x1 5x0x3 7 3x5x7 2x3x33x35",
     "--eltwise --dir=FWD_I --inplace=true --attr-post-ops=sum:0.5+relu+mul:f32:per_oc 9x33 40x500",

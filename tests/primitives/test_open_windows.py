@@ -25,7 +25,7 @@ from dnnl.types.kinds import FormatKind
 from tests import test_records as records
 from tests.guard import RUNS, near
 from tests.primitives.harness import ENGINE, ISAS
-from tests.primitives.runtime_sizes import open_attr, open_desc, trials
+from tests.primitives.runtime_sizes import trials
 
 R = RUNTIME_DIM
 MOST_CASES = 4
@@ -46,20 +46,6 @@ def kernels(pd: PrimitiveDesc) -> int:
     """How many kernels executions have made."""
     assert pd.variants is not None
     return len(pd.variants.every)
-
-
-@pytest.mark.parametrize("kind", ["pooling", "lrn", "resampling"])
-def test_every_example_of_the_records(kind: str) -> None:
-    """Of lines with many cases some. Dims, strides and offsets are open. Beside that for typical
-    sizes there are kernels for another order of strides, for rows shorter than a vector and for 0
-    and 1; resampling has one for each size."""
-    for number, line in enumerate(records.lines(kind)):
-        cases = list(records.trials(kind, line))
-        for case in cases[number % 3 :: -(-len(cases) // MOST_CASES)]:
-            with config.override("max_cpu_isa", ISAS[number % len(ISAS)]):
-                pd = PrimitiveDesc(open_desc(case.desc), ENGINE, open_attr(case.pd.attr))
-                run(Primitive(pd), case)
-            assert kind == "resampling" or kernels(pd) <= 3
 
 
 def dims_opened(desc: Desc) -> Desc:

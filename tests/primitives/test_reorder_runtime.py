@@ -129,7 +129,7 @@ def test_types(types: tuple[str, str], isa: str) -> None:
     ("src", "dst", "isa"),
     [("nchw", "nhwc", "default"), ("nhwc", "nChw16c", "avx2"), ("part", "gaps", "sse41")],
 )
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES][::3])
 def test_attributes(name: str, src: str, dst: str, isa: str) -> None:
     dims = (2, 24, 3, 20)
     types = ("s8", "u8") if "zero" in name or name == "all" else ("f32", "s8")
