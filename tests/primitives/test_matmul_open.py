@@ -272,3 +272,24 @@ def test_what_is_refused() -> None:
 def replace_first(desc: MemoryDesc, size: int) -> MemoryDesc:
     """The descriptor with another size of its first dimension."""
     return MemoryDesc((size, *desc.dims[1:]), desc.data_type, desc.strides)
+
+
+@pytest.mark.parametrize("types", [("s8", "s8"), ("u8", "s8"), ("f32", "s4")])
+def test_scales_by_groups_of_a_long_k(types: tuple[str, str]) -> None:
+    """What is packed of one block of K fits into the memory of a thread."""
+    attr = PrimitiveAttr(fpmath_mode="any") if types[0] == "f32" else PrimitiveAttr()
+    attr.set_scales(Arg.WEIGHTS, 3, (32, 1))
+    pattern = MemoryDesc((R, R), types[0]), MemoryDesc((R, R), types[1]), MemoryDesc((R, R), "f32")
+    primitive = Primitive(PrimitiveDesc(MatmulDesc(*pattern), ENGINE, attr))
+    rng = np.random.default_rng(0)
+    for k in (64, 4096, 16384):
+        a, b = rng.integers(0, 4, (4, k)), rng.integers(-4, 4, (k, 64))
+        scales = rng.integers(1, 4, (k // 32, 64)).astype(np.float32)
+        memories: dict[int, Memory] = {Arg.DST: Memory(MemoryDesc((4, 64), "f32"), ENGINE)}
+        for arg, array, kind in ((Arg.SRC, a, types[0]), (Arg.WEIGHTS, b, types[1])):
+            memories[arg] = Memory(MemoryDesc(array.shape, kind), ENGINE)
+            memories[arg].fill(array)
+        memories[Arg.SCALES | Arg.WEIGHTS] = Memory.from_numpy(scales)
+        primitive.execute(Stream(ENGINE, 2), memories)
+        want = a @ (b * np.repeat(scales, 32, 0)).astype(np.float64)
+        np.testing.assert_array_equal(memories[Arg.DST].numpy(), want)

@@ -13,12 +13,14 @@ import pytest
 from dnnl import (
     RUNTIME_DIM,
     Arg,
+    ConcatDesc,
     InvalidArguments,
     LrnDesc,
     Memory,
     MemoryDesc,
     Primitive,
     PrimitiveDesc,
+    RuntimeDim,
     Stream,
     config,
 )
@@ -192,3 +194,33 @@ def test_strides_of_blocks_are_looked_at_where_there_are_several() -> None:
         assert_right(primitive, tensor(channels, gap))
     apart = MemoryDesc((3, 48, 5), "f32", (960, 160, 16), inner_blocks=[(1, 16)])
     assert_right(primitive, apart)
+
+
+def test_kernels_from_disk_are_not_those_of_a_promise(tmp_path: Path) -> None:
+    """A promise leaves out code for what never happens."""
+    with config.override("cache_dir", tmp_path):
+        for channels in (RuntimeDim(min=40), R):
+            desc = MemoryDesc((R, channels, R), "f32", "abc")
+            primitive = Primitive(PrimitiveDesc(described(desc), ENGINE))
+            assert_right(primitive, MemoryDesc((2, 50, 3), "f32"))
+            forget()
+        for size in (2, 3, 4):
+            assert_right(primitive, MemoryDesc((2, size, 3), "f32"))
+
+
+def test_promises_hold_for_sizes_that_are_new() -> None:
+    """Also where a size follows from others, and after a kernel is there."""
+    parts = MemoryDesc((R, 3), "f32"), MemoryDesc((RuntimeDim(multiple=4), 3), "f32")
+    dst = MemoryDesc((RuntimeDim(max=100), 3), "f32")
+    primitive = Primitive(PrimitiveDesc(ConcatDesc(0, parts, dst), ENGINE))
+
+    def execute(first: int, second: int) -> None:
+        args = {Arg.MULTIPLE_SRC: first, Arg.MULTIPLE_SRC + 1: second, Arg.DST: first + second}
+        memories = {arg: Memory(MemoryDesc((n, 3), "f32"), ENGINE) for arg, n in args.items()}
+        primitive.execute(STREAM, memories)
+
+    execute(50, 20)
+    execute(60, 40)
+    for first, second, rule in ((70, 40, "at most 100"), (20, 30, "a multiple of 4")):
+        with pytest.raises(InvalidArguments, match=rule):
+            execute(first, second)

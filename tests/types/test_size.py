@@ -85,7 +85,11 @@ def test_random_formulas(seed: int) -> None:
         formulas = random_formulas(rng, symbols)
         steps = steps_of(formulas)
         for trial in range(4):
-            own = [rng.randint(2, 40) for _ in range(3)] if trial else list(symbols.typical)
+            own = (
+                [rng.randint(2, 40) for _ in range(3)]
+                if trial
+                else [own for own, _, _ in symbols.ranges]
+            )
             numbers = [step * number for step, number in zip(steps, own, strict=True)]
             names = {f"s{number}": value for number, value in enumerate(own)}
             for size, compute in formulas:

@@ -67,6 +67,9 @@ class DeconvolutionDesc(SlidingDesc):
         """src has a pixel for each place of the kernel in the padded dst."""
         images, kernel, outs = self._spatial
         for dim, (size, taps, out) in enumerate(zip(images, kernel, outs, strict=True)):
+            if taps != RUNTIME_DIM and (size == RUNTIME_DIM) != (out == RUNTIME_DIM):
+                rule = f"spatial dimension {dim} is RUNTIME_DIM in both images or in none"
+                raise InvalidArguments(self.field("dst"), self.dst.dims, rule)
             if RUNTIME_DIM in (size, taps, out):
                 continue
             stride, padding = self.strides[dim], self.padding_l[dim] + self.padding_r[dim]

@@ -113,6 +113,13 @@ class _Making:
             self.numbers += map(str, pattern.layout_numbers)
             self._dims[argument] = given.dims
             return given
+        for dim, size in enumerate(pattern.dims):
+            if isinstance(size, RuntimeDim):
+                low, high, multiple = size.promise
+                number = f"n[{self._begin + dim}]"
+                self.ranges.append(f"{low}<={number}<={high}")
+                if multiple > 1:
+                    self.ranges.append(f"{number}%{multiple}==0")
         places = range(self._begin, self._begin + 3 * ndims + 1)
         self.numbers += (f"n[{place}]" for place in places)
         dims = [

@@ -58,7 +58,9 @@ class Variant:
         made = self._made
         names = [f"s{number}" for number in range(len(made.sources))]
         same = f"n==({''.join(f'{number},' for number in made.numbers)})"
-        conditions = " and ".join((same, *made.ranges, *unknowns.conditions))
+        # Those of this plan, and those of its code, which may come from the disk.
+        guards = dict.fromkeys((*map(str, made.symbols.guards), *unknowns.conditions))
+        conditions = " and ".join((same, *made.ranges, *guards))
         counts = "".join(f"{count}," for count in unknowns.counts)
         scratchpad = self.plan.scratchpad
         nbytes = str(scratchpad) if is_known(scratchpad) else text(scratchpad)

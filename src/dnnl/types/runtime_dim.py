@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import lcm
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import RUNTIME_DIM
@@ -86,5 +87,7 @@ def joined(first: int, second: int) -> int:
     if len(given) < 2:
         return given[0] if given else first
     a, b = given
-    multiple = a.multiple if a.multiple % b.multiple == 0 else b.multiple
-    return RuntimeDim(max(a.min, b.min), min(a.max, b.max), multiple)
+    least, most, multiple = max(a.min, b.min), min(a.max, b.max), lcm(a.multiple, b.multiple)
+    if -(-least // multiple) * multiple > most:
+        return RUNTIME_DIM  # they are no one size
+    return RuntimeDim(least, most, multiple)

@@ -60,11 +60,6 @@ class Symbols:
         """What all comparisons so far rely on."""
         return tuple(self._guards.values())
 
-    @property
-    def typical(self) -> tuple[int, ...]:
-        """The typical numbers of the symbols."""
-        return tuple(atom.typical for atom in self.atoms if not atom.operation)
-
     def size(self, typical: int, low: int = LEAST, high: float = inf, multiple: int = 1) -> int:
         """A new symbol times ``multiple``, in all at least ``low`` and at most ``high``."""
         least = -(-low // multiple)
@@ -73,6 +68,11 @@ class Symbols:
         self.atoms.append(atom)
         self._places[atom.number] = len(self._places)
         return Size(self, {(atom.number,): multiple})
+
+    @property
+    def ranges(self) -> tuple[tuple[int, float, float], ...]:
+        """The typical number of each symbol, the least and the largest."""
+        return tuple((a.typical, a.low, a.high) for a in self.atoms if not a.operation)
 
     def place(self, atom: Atom) -> int:
         """The number of a symbol among all symbols."""
@@ -84,12 +84,12 @@ class Symbols:
         key = operation, *(x.key if isinstance(x, Size) else x for x in operands)
         atom = self._derived.get(key)
         if atom is None:
+            if operation == "//" and operands[1] < 1:  # which is a guard, unless it is known
+                return int(operands[0]) // int(operands[1])
             (low, high), ends = map(bounds, operands)
             first, second = map(typical, operands)
             value = _OPERATIONS[operation](first, second)
             if operation == "//":
-                if operands[1] < 1:  # which is a guard, unless it is known
-                    return int(operands[0]) // int(operands[1])
                 low, high = quotient_bounds(low, high, max(1, ends[0]), ends[1])
             else:
                 choose = min if operation == "min" else max
@@ -257,7 +257,7 @@ class Size(_Number):
     def __gt__(self, other: object) -> bool:
         if isinstance(other, int | Size):
             return _ask(other - self, "<")
-        return not _compared(self, other)
+        return _compared(self, other, above=True)
 
     def __le__(self, other: object) -> bool:
         return not self > other
@@ -276,14 +276,16 @@ class Size(_Number):
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(self.key)  # never that of a number, which a set would compare it with
+        # Never that of a number, which a set would compare it with.
+        return hash((self.key, id(self.symbols)))
 
     def __bool__(self) -> bool:
         return self != 0
 
     def __index__(self) -> int:
         """The typical number, which a guard makes the only one."""
-        assert self == self.typical
+        if self != self.typical:  # never, but it is what adds the guard
+            raise AssertionError(f"{self!r} has typical numbers that its bounds exclude")
         return self.typical
 
     __int__ = __index__
@@ -461,9 +463,9 @@ def _ask(difference: int, relation: str) -> bool:
     return difference < 0 if relation == "<" else difference == 0
 
 
-def _compared(size: Size, other: Any) -> bool:
-    """The comparison with a number that is no integer, which fixes the size unless the number is
-    infinite."""
+def _compared(size: Size, other: Any, *, above: bool = False) -> bool:
+    """Whether a size is below a number that is no integer, or ``above`` it, which fixes the size
+    unless the number is infinite."""
     if other in (inf, -inf):
-        return bool(other > 0)
-    return bool(int(size) < other)
+        return bool((other < 0) if above else (other > 0))
+    return bool(int(size) > other if above else int(size) < other)

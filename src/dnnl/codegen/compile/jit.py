@@ -129,7 +129,7 @@ def key(recipe: Recipe) -> str:
     """The name under which a recipe's image is kept on disk."""
     build = f"{recipe.build.__module__}.{recipe.build.__qualname__}"
     target = f"{recipe.isa!r} {_triple(recipe.isa)}"
-    known = [] if recipe.symbols is None else [repr(recipe.symbols.typical)]
+    known = [] if recipe.symbols is None else [repr(recipe.symbols.ranges)]
     parts = [_generator_version(), build, repr(recipe.conf), target, *known]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

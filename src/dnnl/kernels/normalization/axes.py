@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -83,7 +83,7 @@ class NormalizationAxes:
         return NormalizationAxes((1,), 1)
 
     @staticmethod
-    @cache
+    @lru_cache(64)
     def of_groups(groups: int, channels: int) -> NormalizationAxes:
         """A row is a group of channels of one image."""
         if groups == channels:

@@ -42,7 +42,7 @@ class KBlocks:
         assert not (wanted and problem.cut), "sums are cut along axes, or in steps"
         if not wanted:
             return whole
-        steps, count = max(1, wanted // whole.k_groups_per_step), _steps_of(line[0], axes)
+        steps, count = max(1, wanted // whole.k_groups_per_step), _steps_of(line, axes)
         k_groups = (
             1 if problem.packing is None else problem.packing.least_k_groups(problem.multiply)
         )
@@ -112,8 +112,12 @@ class KBlocks:
         return begin, whole if self.single else e.b.select(last, whole, following)
 
 
-def _steps_of(level: Level, axes: Sequence[Axis]) -> int:
-    """The steps of the outermost level of a line; only those of a single axis may be unknown."""
-    if level.count is not None or len(axes) != 1:
-        return level.count or 0
-    return axes[0].extent
+def _steps_of(line: Sequence[Level], axes: Sequence[Axis]) -> int:
+    """The steps of the outermost level of a line. Those of several axes, as of segments of sums,
+    are numbers: a kernel serves one K."""
+    if line[0].count is not None:
+        return line[0].count
+    if len(axes) == 1:
+        return axes[0].extent
+    steps = [int(axis.extent) for axis in axes]
+    return prod(steps) if len(line) == 1 else steps[0]
