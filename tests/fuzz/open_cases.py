@@ -22,8 +22,8 @@ def with_open_sizes_of(draw: st.DrawFn, case: Case) -> Case:
     masks = st.integers(1, 15).map(str)
     dims = draw(st.one_of(names, names, masks))
     *options, problem = case.repro.split(" ")
-    kept = [option for option in options if not option.startswith(_WITHOUT)]
-    (made,) = Interpreter().cases([*kept, f"--open={dims}", f"--sizes={_COUNT}", problem])
+    others = [option for option in options if not option.startswith(_WITHOUT)]
+    (made,) = Interpreter().cases([*others, f"--open={dims}", f"--sizes={_COUNT}", problem])
     return made
 
 

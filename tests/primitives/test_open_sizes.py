@@ -370,8 +370,8 @@ def test_groups_are_shuffled(group: int) -> None:
         src = near(random_memory(MemoryDesc((2, rows * group, 7), "f32"), ENGINE))
         dst = near(poisoned_memory(src.desc, ENGINE))
         primitive.execute(STREAM, {Arg.SRC: src, Arg.DST: dst})
-        turned = logical(src).reshape(2, rows, group, 7).swapaxes(1, 2)
-        check(dst, turned.reshape(src.desc.dims), 0.0)
+        exchanged = logical(src).reshape(2, rows, group, 7).swapaxes(1, 2)
+        check(dst, exchanged.reshape(src.desc.dims), 0.0)
     odd = Memory(MemoryDesc((2, group + 1, 7), "f32"), ENGINE)
     with pytest.raises(InvalidArguments, match=f"group_size = {group}"):
         primitive.execute(STREAM, {Arg.SRC: odd, Arg.DST: Memory(odd.desc, ENGINE)})
