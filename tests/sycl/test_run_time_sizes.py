@@ -27,7 +27,7 @@ def device() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("line", nests.LINES)
+@pytest.mark.parametrize("line", nests.LINES[::3])
 def test_nests(line: str) -> None:
     every = [*trials(line)]
     nests.run_open(every[len(every) // 2])
@@ -44,13 +44,13 @@ def test_any_strides(kind: str, layout: str) -> None:
     nests.test_any_strides(kind, layout)
 
 
-@pytest.mark.parametrize("line", reductions.SHORT)
+@pytest.mark.parametrize("line", reductions.SHORT[::2])
 def test_reductions(line: str) -> None:
     for made in trials(line):
         reductions.run_open(made)
 
 
-@pytest.mark.parametrize("case", reductions.PARTS[::4])
+@pytest.mark.parametrize("case", reductions.PARTS[::8])
 def test_results_of_parts(case: tuple[reductions.Shape, reductions.Shape, str]) -> None:
     reductions.test_results_of_parts(*case)
 
