@@ -23,6 +23,7 @@ from dnnl.tools.measure import Contender, Effort
 OPEN = "open"
 GOAL = 0.85
 _PRODUCTS = ("1x768:768x3072", "37x768:768x768", "128x768:768x3072", "512x3072:3072x768")
+_IMAGES = ("8x64x56x56", "4x60x33x35", "16x3x112x112")
 _NHWC = ("--dir=FWD_I", "--stag=axb", "--dtag=axb", "--mb=1")
 SUBJECTS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "ResNet-50, batch, height, width": (
@@ -34,6 +35,10 @@ SUBJECTS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "matmul f32, rows": ("matmul", ("--wtag=any", *_PRODUCTS), "batch"),
     "matmul bf16, rows": ("matmul", ("--dt=bf16", "--wtag=any", *_PRODUCTS), "batch"),
     "matmul u8 s8, rows": ("matmul", ("--dt=u8:s8:f32", "--wtag=any", *_PRODUCTS), "batch"),
+    "matmul f32, all sizes": ("matmul", ("--wtag=ab", *_PRODUCTS), "all"),
+    "matmul bf16, all sizes": ("matmul", ("--dt=bf16", "--wtag=ab", *_PRODUCTS), "all"),
+    "matmul u8 s8, all sizes": ("matmul", ("--dt=u8:s8:f32", "--wtag=ab", *_PRODUCTS), "all"),
+    "reorder": ("reorder", ("--stag=abx,axb,aBx16b", "--dtag=abx,axb,aBx16b", *_IMAGES), "all"),
     **{
         path.name: (path.name, (f"--batch={path}",), "all")
         for path in sorted(LISTS.iterdir())

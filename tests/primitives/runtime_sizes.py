@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dnnl import RUNTIME_DIM, MemoryDesc, PrimitiveAttr
+from dnnl import (
+    RUNTIME_DIM,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    Stream,
+)
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
@@ -14,6 +22,8 @@ from dnnl.types.kinds import FormatKind
 from dnnl.types.post_ops import PostOpBinary, PostOpFunction
 from dnnl.types.tag import MAX_NDIMS
 from tests import test_records as records
+from tests.guard import RUNS, near
+from tests.primitives import late
 
 ALL = 2**MAX_NDIMS - 1
 """The mask of all dimensions."""
@@ -68,3 +78,24 @@ def trials(line: str) -> Iterator[Trial]:
     for case in Interpreter().cases(line.split()):
         kind = next(k for k, made in OPERATIONS.items() if made.operation.driver is case.driver)
         yield records.trial(case, OPERATIONS[kind])
+
+
+def judged(primitive: Primitive, made: Trial, *others: Mapping[int, Memory]) -> None:
+    """Execute a case between guard pages, on one thread and on several, and judge the results, and
+    those of ``others``."""
+    results: list[Mapping[int, Memory]] = []
+    for threads, at in RUNS:
+        placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
+        primitive.execute(Stream(primitive.pd.engine, threads), placed)
+        results.append(placed)
+    records.judge(made, [*results, *others])
+    made.place()
+
+
+def run_open(made: Trial, desc: Desc | None = None) -> None:
+    """Execute a case on a primitive that knows no sizes, or those of ``desc``, and judge that."""
+    opened = open_desc(made.desc) if desc is None else desc
+    pd = PrimitiveDesc(opened, made.pd.engine, open_attr(made.pd.attr))
+    assert pd.variants is not None
+    late_results = [late.execute(pd.desc, pd.attr, made.memories)] if late.drawn() else []
+    judged(Primitive(pd), made, *late_results)

@@ -50,12 +50,11 @@ from tests.codegen.emulation import emulated
 from tests.device import FAR
 from tests.primitives import late
 from tests.primitives import test_matmul_open as open_products
-from tests.primitives import test_open_sizes as open_nests
 from tests.primitives import test_reorder_attributes as attributes
 from tests.primitives import test_reorder_runtime as open_reorders
 from tests.primitives.harness import ENGINE, describe, execute, source, typed_source, vector
 from tests.primitives.products import Window, attr_of, convolution_desc, lay_out, verify
-from tests.primitives.runtime_sizes import trials
+from tests.primitives.runtime_sizes import run_open, trials
 from tests.primitives.test_convolution_types import typed
 from tests.primitives.test_matmul_types import matmul
 from tests.qemu.engine import QEMU, missing
@@ -250,13 +249,13 @@ def test_matmul_of_types(layout: str, types: tuple[str, str, str]) -> None:
 @pytest.mark.parametrize("line", OPEN_NESTS)
 def test_sizes_that_only_the_execution_knows(line: str) -> None:
     for made in trials(line):
-        open_nests.run_open(made)
+        run_open(made)
 
 
 @pytest.mark.parametrize("line", OPEN_PRODUCTS)
 def test_matmul_of_such_sizes(line: str) -> None:
     for made in trials(f"--matmul {line}"):
-        open_products.run(made, open_products.with_neighbours(made.desc))
+        run_open(made, open_products.with_neighbours(made.desc))
 
 
 @pytest.mark.parametrize("types", [("f32", "s8"), ("u8", "s4"), ("f4_e2m1", "bf16")], ids=">".join)

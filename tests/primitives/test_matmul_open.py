@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import cycle
 
 import numpy as np
@@ -23,14 +22,13 @@ from dnnl import (
     config,
 )
 from dnnl.primitives.desc import Desc
-from dnnl.tools.bench.trial import Trial
 from dnnl.tools.bench.verbose_line import case_tokens
 from tests import test_records as records
 from tests.check import check, logical, poisoned_memory, random_memory
 from tests.guard import RUNS, near
 from tests.primitives.harness import ENGINE, execute_all
 from tests.primitives.products import some_rows
-from tests.primitives.runtime_sizes import open_attr, open_desc, opened, trials
+from tests.primitives.runtime_sizes import open_desc, opened, run_open, trials
 from tests.processor import ISAS
 
 R = RUNTIME_DIM
@@ -51,20 +49,6 @@ def with_neighbours(desc: Desc) -> Desc:
     assert isinstance(desc, MatmulDesc)
     fields = desc.src_desc, desc.weights_desc, desc.dst_desc, desc.bias_desc
     return MatmulDesc(*map(some, fields))
-
-
-def run(made: Trial, desc: Desc) -> None:
-    """Execute a case on a primitive of ``desc``, between guard pages, and judge that."""
-    pd = PrimitiveDesc(desc, ENGINE, open_attr(made.pd.attr))
-    primitive = Primitive(pd)
-    assert pd.variants is not None
-    results: list[Mapping[int, Memory]] = []
-    for threads, at in RUNS:
-        placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
-        primitive.execute(Stream(ENGINE, threads), placed)
-        results.append(placed)
-    records.judge(made, results)
-    made.place()
 
 
 ROWS = "--stag=ab --wtag=ab --dtag=ab"
@@ -93,7 +77,7 @@ def test_sizes_with_tails(line: str) -> None:
     opening = cycle((with_neighbours, open_desc, with_neighbours))
     for isa, made, how in zip(cycle(ISAS), trials(f"--matmul {line}"), opening, strict=False):
         with config.override("max_cpu_isa", isa):
-            run(made, how(made.desc))
+            run_open(made, how(made.desc))
 
 
 @some_rows

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from dnnl import RUNTIME_DIM, MemoryDesc, Primitive, PrimitiveDesc, Stream, config
+from dnnl import RUNTIME_DIM, MemoryDesc, Primitive, PrimitiveDesc, config
 from dnnl.primitives.desc import Desc
-from dnnl.tools.bench.trial import Trial
 from dnnl.types.kinds import FormatKind
-from tests import test_records as records
-from tests.guard import RUNS, near
 from tests.primitives.harness import ENGINE
-from tests.primitives.runtime_sizes import trials
+from tests.primitives.runtime_sizes import judged, trials
 
 SIZES = (
     *((2, 9, 11), (1, 9, 11), (3, 14, 7), (2, 2, 2), (2, 9, 30)),
@@ -67,26 +63,6 @@ def _opened(tensor: MemoryDesc) -> MemoryDesc:
     return MemoryDesc(dims, tensor.data_type, tensor.tag)
 
 
-def executed(primitive: Primitive, trial: Trial) -> None:
-    """Execute on the memories of a trial, on as many threads as there are ways of placing these,
-    and judge what is written."""
-    results = []
-    for threads, at in RUNS:
-        placed = {argument: near(memory, at) for argument, memory in trial.memories.items()}
-        primitive.execute(Stream(ENGINE, threads), placed)
-        results.append(placed)
-    records.judge(trial, results)
-    trial.place()
-
-
-def examples() -> Iterator[tuple[str, str]]:
-    """The examples of both records that have a kernel for open sizes, and weights as they are."""
-    for kind in ("convolution", "deconvolution"):
-        for line in records.lines(kind):
-            if "dw:" not in line and "AUTO" not in line:
-                yield kind, line
-
-
 @pytest.mark.parametrize("isa", ["avx512_core", "avx2"])
 def test_the_direct_algorithm_is_chosen(isa: str) -> None:
     """Winograd's refuses open sizes."""
@@ -94,7 +70,7 @@ def test_the_direct_algorithm_is_chosen(isa: str) -> None:
         (trial,) = trials("--conv --alg=AUTO --stag=axb --dtag=axb --wtag=hwio ic64ih40oc64kh3ph1")
         pd = PrimitiveDesc(opened(trial.desc), ENGINE)
         assert pd.impl_info.startswith("brgemm")
-        executed(Primitive(pd), trial)
+        judged(Primitive(pd), trial)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +87,6 @@ def test_ten_sizes(layer: str, isa: str) -> None:
             if made is None:
                 pd = PrimitiveDesc(opened(trial.desc), ENGINE, trial.pd.attr)
                 made = Primitive(pd)
-            executed(made, trial)
+            judged(made, trial)
         assert pd.variants is not None
         assert len(pd.variants.every) <= most

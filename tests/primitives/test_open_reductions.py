@@ -25,12 +25,10 @@ from dnnl import (
     config,
 )
 from dnnl.primitives.desc import Desc
-from dnnl.tools.bench.trial import Trial
-from tests import test_records as records
 from tests.check import check, logical, poisoned_memory, random_memory
 from tests.guard import RUNS, near
 from tests.primitives.harness import ENGINE, ISAS, every_isa
-from tests.primitives.runtime_sizes import open_attr, open_desc, trials
+from tests.primitives.runtime_sizes import run_open, trials
 
 R = RUNTIME_DIM
 Shape = tuple[int, ...]
@@ -38,18 +36,6 @@ KINDS = (
     "softmax", "reduction", "layer_normalization", "batch_normalization", "group_normalization",
 )  # fmt: skip
 MOST_CASES = 6
-
-
-def run_open(made: Trial) -> None:
-    """Execute a case on a primitive that knows no sizes, between guard pages, and judge that."""
-    primitive = Primitive(PrimitiveDesc(open_desc(made.desc), ENGINE, open_attr(made.pd.attr)))
-    results = []
-    for threads, at in RUNS:
-        placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
-        primitive.execute(Stream(ENGINE, threads), placed)
-        results.append(placed)
-    records.judge(made, results)
-    made.place()
 
 
 LINES = [

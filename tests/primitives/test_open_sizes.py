@@ -34,34 +34,16 @@ from dnnl import (
 )
 from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
-from dnnl.tools.bench.trial import Trial
-from tests import test_records as records
 from tests.check import check, logical, poisoned_memory, random_memory
-from tests.guard import RUNS, near
-from tests.primitives import late
+from tests.guard import near
 from tests.primitives.harness import ENGINE, ISAS, LAYOUTS, describe, every_isa, execute_all
-from tests.primitives.runtime_sizes import open_attr, open_desc, trials
+from tests.primitives.runtime_sizes import open_desc, run_open, trials
 from tests.small_caches import small_is_large
 
 R = RUNTIME_DIM
 MOST_CASES = 6
 STREAM = Stream(ENGINE, 1)
 OPEN = ("eltwise", "binary", "prelu", "sum", "concat", "gather", "shuffle")
-
-
-def run_open(made: Trial) -> None:
-    """Execute a case on a primitive that knows no sizes, between guard pages, and judge that."""
-    pd = PrimitiveDesc(open_desc(made.desc), ENGINE, open_attr(made.pd.attr))
-    primitive = Primitive(pd)
-    results: list[Mapping[int, Memory]] = []
-    for threads, at in RUNS:
-        placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
-        primitive.execute(Stream(ENGINE, threads), placed)
-        results.append(placed)
-    if late.drawn():
-        results.append(late.execute(pd.desc, pd.attr, made.memories))
-    records.judge(made, results)
-    made.place()
 
 
 LINES = [

@@ -20,26 +20,12 @@ from dnnl import (
     config,
 )
 from dnnl.primitives.desc import Desc
-from dnnl.tools.bench.trial import Trial
 from dnnl.types.kinds import FormatKind
-from tests import test_records as records
-from tests.guard import RUNS, near
 from tests.primitives.harness import ENGINE, ISAS
-from tests.primitives.runtime_sizes import trials
+from tests.primitives.runtime_sizes import judged, trials
 
 R = RUNTIME_DIM
 MOST_CASES = 4
-
-
-def run(primitive: Primitive, made: Trial) -> None:
-    """Execute a case between guard pages and judge it."""
-    results = []
-    for threads, at in RUNS:
-        placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
-        primitive.execute(Stream(ENGINE, threads), placed)
-        results.append(placed)
-    records.judge(made, results)
-    made.place()
 
 
 def kernels(pd: PrimitiveDesc) -> int:
@@ -103,7 +89,7 @@ def kernels_for(line: str) -> int:
     pd = PrimitiveDesc(dims_opened(cases[0].desc), ENGINE)
     primitive = Primitive(pd)
     for case in cases:
-        run(primitive, case)
+        judged(primitive, case)
     return kernels(pd)
 
 

@@ -14,7 +14,7 @@ from tests.primitives import test_open_reductions as reductions
 from tests.primitives import test_open_sizes as nests
 from tests.primitives import test_reorder_attributes as attributes
 from tests.primitives import test_reorder_runtime as reorders
-from tests.primitives.runtime_sizes import open_desc, trials
+from tests.primitives.runtime_sizes import open_desc, run_open, trials
 from tests.qemu.instead import instead
 
 LAYOUTS = [("nchw", "nhwc"), ("nhwc", "nchw"), ("nChw8c", "nChw16c"), ("part", "dcba")]
@@ -30,7 +30,7 @@ def device() -> Iterator[None]:
 @pytest.mark.parametrize("line", nests.LINES[::3])
 def test_nests(line: str) -> None:
     every = [*trials(line)]
-    nests.run_open(every[len(every) // 2])
+    run_open(every[len(every) // 2])
 
 
 @pytest.mark.parametrize("kind", ["eltwise", "concat"])
@@ -47,7 +47,7 @@ def test_any_strides(kind: str, layout: str) -> None:
 @pytest.mark.parametrize("line", reductions.SHORT[::2])
 def test_reductions(line: str) -> None:
     for made in trials(line):
-        reductions.run_open(made)
+        run_open(made)
 
 
 @pytest.mark.parametrize("case", reductions.PARTS[::8])
@@ -60,7 +60,7 @@ def test_products(line: str) -> None:
     every = [*trials(f"--matmul {line}")]
     made = every[len(every) // 2]
     opened = (products.with_neighbours, open_desc)[len(line) % 2]
-    products.run(made, opened(made.desc))
+    run_open(made, opened(made.desc))
 
 
 @pytest.mark.parametrize("types", ["f32", "u8:s8:f32"])

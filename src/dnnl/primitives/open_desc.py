@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.sizes import fields_of
 from dnnl.types.arg import GRADIENT, Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
@@ -65,18 +66,9 @@ def opened(
         arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
         for arg, pattern in patterns.items()
     }
-    fields: dict[str, MemoryDesc | tuple[MemoryDesc, ...]] = {}
-    for role in desc.operation.roles:
-        value = getattr(desc, role.field) if role.field else ()
-        if role.field and desc.has(role):
-            descs = value if role.many else (value,)
-            found = tuple(made.get(role.argument + n, own) for n, own in enumerate(descs))
-            fields[role.field] = found if role.many else found[0]
-        elif isinstance(value, MemoryDesc) and RUNTIME_DIM in value.dims:
-            fields.setdefault(role.field, MemoryDesc.zero())  # no tensor of this propagation
     post_ops = tuple(_operands(n, entry, made) for n, entry in enumerate(attr.post_ops))
     attr = attr.with_layouts(post_ops, attr.dropout)
-    sized = desc.laid_out(**fields)  # type: ignore[arg-type]
+    sized = desc.laid_out(**fields_of(desc, made))
     return Opened(
         making.symbols,
         sized,

@@ -27,7 +27,7 @@ def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
             rule = f"a {desc.kind} has no such tensor whose sizes an execution decides on"
             raise InvalidArguments(f"given[{name_of(argument)}]", str(found), rule)
         check_match(argument, patterns[argument], found)
-    return check_rules(desc.laid_out(**_fields(desc, given)), desc)
+    return check_rules(desc.laid_out(**fields_of(desc, given)), desc)
 
 
 def check_rules(sized: Desc, pattern: Desc) -> Desc:
@@ -39,7 +39,7 @@ def check_rules(sized: Desc, pattern: Desc) -> Desc:
     return made
 
 
-def _fields(desc: Desc, given: Mapping[int, MemoryDesc]) -> dict[str, Any]:
+def fields_of(desc: Desc, given: Mapping[int, MemoryDesc]) -> dict[str, Any]:
     """The fields of the description that hold the descriptors ``given``; those that follow from
     others have none, and what no argument is anyway is left out."""
     fields: dict[str, Any] = {}

@@ -84,8 +84,7 @@ def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, .
     try:
         if isinstance(values, str | bytes):
             raise TypeError
-        numbers: tuple[Any, ...] = tuple(values)  # type: ignore[arg-type]
-        return tuple(map(_integer, numbers))
+        return tuple(map(_integer, values))  # type: ignore[call-overload]
     except TypeError:
         raise InvalidArguments(argument, values, "expected a sequence of integers", hint) from None
 

@@ -172,9 +172,9 @@ class MemoryDesc(EncodedDesc, DescText):
         if strides and not _ONE.isdisjoint(padded):
             pairs = zip(padded, strides, strict=True)
             meant = tuple(0 if size == 1 else stride for size, stride in pairs)
-        key = (data_type, kind, dims, padded, meant, inner, offset0, compensation, encoding)
-        if RUNTIME_DIM in dims:
-            key = *key, promises_of(dims)  # type: ignore[assignment]
+        promises = promises_of(dims) if RUNTIME_DIM in dims else ()
+        numbers = dims, padded, meant, inner, offset0, promises
+        key = (data_type, kind, *numbers, compensation, encoding)
         put = object.__setattr__
         put(made, "dims", dims)
         put(made, "ndims", len(dims))

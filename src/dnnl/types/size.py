@@ -344,6 +344,11 @@ def surely_divides(divisor: int, value: int) -> bool:
     return surely_equal(value % divisor, 0)
 
 
+def separates(size: int, limit: int) -> bool:
+    """Whether a size is below a limit; if only an execution knows, each case has its kernels."""
+    return size < limit
+
+
 def smaller(a: int, b: int) -> int:
     """min(a, b), where neither must be known."""
     if surely_at_most(a, b):

@@ -40,7 +40,7 @@ from dnnl.codegen.nest.vectorize import (
     interleave_factor,
     vectorize,
 )
-from dnnl.types.size import is_known, surely_at_most, surely_divides, typical
+from dnnl.types.size import is_known, separates, surely_at_most, surely_divides, typical
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +241,7 @@ def _classify(space: Space) -> None:
     that fill them are others, or do not go along them."""
     for axis in space.inner:
         if any(stride(access, axis) == 1 for access in space.reads):
-            bool(axis.extent < _SHORT_ROW)  # which so becomes a condition
+            separates(axis.extent, _SHORT_ROW)
 
 
 def _unroll(space: Space, lanes: int, registers: int, count: int, caches: Caches) -> int:

@@ -19,6 +19,7 @@ from dnnl.tools.bench.creation import Created, describe, skipped
 from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.open_sizes import laid_out_tensors
 from dnnl.tools.bench.quantization import make_attr
+from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 31, 37, 61, 67, 127, 131, 257, 521)
@@ -62,15 +63,18 @@ def _matching(case: Case, kind: type[Desc], created: Created) -> Created | None:
         forward = created.forward
         if forward is not None:
             forward = describe(case, kind, forward.propagation)
+        pd = created.pd
+        given = laid_out_tensors(pd, desc, attr.post_ops)
+        for argument, own in given.items():
+            pairs = zip(pd.patterns[argument].dims, own.dims, strict=True)
+            if any(wanted not in (size, RUNTIME_DIM) for wanted, size in pairs):
+                return None
+        known = pd.with_sizes(given)
+        for argument in attr.scales:  # groups of which may not divide a size
+            known.arg_desc(Arg.SCALES | argument)
     except (BadValue, Error):
         return None
-    pd = created.pd
-    given = laid_out_tensors(pd, desc, attr.post_ops)
-    for argument, own in given.items():
-        pairs = zip(pd.patterns[argument].dims, own.dims, strict=True)
-        if any(wanted not in (size, RUNTIME_DIM) for wanted, size in pairs):
-            return None
-    return created._replace(attr=attr, forward=forward, known=pd.with_sizes(given))
+    return created._replace(attr=attr, forward=forward, known=known)
 
 
 def _affordable(problem: Problem, own: Problem) -> bool:

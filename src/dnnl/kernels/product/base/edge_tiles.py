@@ -35,7 +35,7 @@ class EdgeTiles:
 
     @property
     def overhangs(self) -> range:
-        """What that may be, where it matters."""
+        """What `overhang` may be; it is limited to what more than all taps would be."""
         low, high = (int(max(0, min(bound, self.w.kernel * 8))) for bound in bounds(self.overhang))
         return range(low, high + 1)
 
