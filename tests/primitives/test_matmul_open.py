@@ -122,7 +122,8 @@ def test_one_primitive_for_many_sizes() -> None:
             primitive.execute(STREAM, {Arg.SRC: src, Arg.WEIGHTS: weights, Arg.DST: dst})
             check(dst, logical(src) @ logical(weights), 0)
     assert pd.variants is not None
-    assert len(pd.variants.every) <= 5  # empty, of one row, of few, of whole vectors
+    # Empty, of one row, of few, of whole vectors, and weights that the small caches of tests hold.
+    assert len(pd.variants.every) <= 8
 
 
 def test_one_kernel_for_any_number_of_rows() -> None:

@@ -24,7 +24,7 @@ LAYERS = {
     "depthwise": (f"{DENSE} --wtag=gihwo g48ic48oc48kh3kw3ph1pw1", 4),
     "depthwise stride 2": (f"{DENSE} --wtag=hwigo g40ic40oc40kh3kw3sh2sw2ph1pw1", 6),
     "depthwise 5x5": (f"{DENSE} --wtag=hwigo g40ic40oc40kh5kw5ph2pw2", 4),
-    "depthwise, blocked": (f"{BLOCKED} --wtag=hwigo g40ic40oc40kh3kw3ph1pw1", 4),
+    "depthwise, blocked": (f"{BLOCKED} --wtag=hwigo g40ic40oc40kh3kw3ph1pw1", 5),
     "depthwise, added": (
         f"{DENSE} --wtag=hwigo --attr-post-ops=sum+relu g40ic40oc40kh3kw3ph1pw1",
         4,

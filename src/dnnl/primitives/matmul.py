@@ -127,6 +127,10 @@ class MatmulDesc(Matrices):
         ]
         return f"runtime_dims_masks:{masks[0]}:{masks[1]}" if any(masks) else ""
 
+    def size_name(self, argument: int, dim: int, letter: str) -> str:
+        """The n of a product is no batch."""
+        return "columns" if letter == "n" else letter
+
     @property
     def problem(self) -> str:
         """The dims of src, and of weights, or those of one group."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from string import ascii_uppercase
 
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.sizes import fields_of
@@ -22,12 +23,14 @@ from dnnl.types.post_ops import PostOp
 from dnnl.types.runtime_dim import RuntimeDim, joined
 from dnnl.types.size import LEAST, Symbols, surely_equal, text, typical
 
-# Numbers that heuristics decide by where nothing is known: no multiple of anything, no two alike.
+# Numbers that heuristics decide by where nothing is known: no multiples of 2, no two alike. Images
+# of floats stay in caches, so that the kernel which a description starts with serves small ones.
 _TYPICAL = {
     "n": 7, "c": 67, "i": 67, "o": 97, "d": 11, "h": 53, "w": 59, "m": 211, "k": 257,
-    "g": 2, "kd": 3, "kh": 3, "kw": 3,
+    "g": 2, "kd": 3, "kh": 3, "kw": 3, "columns": 193,
 }  # fmt: skip
 _OTHERS = (61, 131, 101, 103, 37, 41, 43, 31, 29, 23, 19, 17)
+_IMAGES = (7, 61, 51, 53)
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,11 +268,12 @@ def _is_grouped(patterns: Mapping[int, MemoryDesc]) -> bool:
 
 
 def dimension_letters(letters: str, ndims: int) -> Iterator[str]:
-    """The letters of the dimensions of a tensor (`Role.letters`)."""
+    """The letters of the dimensions of a tensor (`Role.letters`), A, B, ... where they have no
+    meaning."""
     known = letters.replace("*", "")
     missing = ndims - len(known)
     if letters.startswith("*"):
-        yield from (chr(ord("a") + n) for n in range(missing))
+        yield from ascii_uppercase[:missing]
         yield from known
     else:
         yield from known
@@ -287,7 +291,8 @@ def typical_tensors(
     def typical_size(argument: int, dim: int) -> int:
         name = names[argument][dim]
         derived = desc.derived_size(argument, dim, dims)
-        return _typical(name, promises[name]) if derived is None else derived
+        ndims = max(len(own) for own in names.values() if name in own)
+        return _typical(name, ndims, promises[name]) if derived is None else derived
 
     for argument, pattern in patterns.items():
         dims[argument] = [
@@ -298,9 +303,9 @@ def typical_tensors(
     return {arg: laid_out(patterns[arg], own) for arg, own in dims.items()}
 
 
-def _typical(name: str, promise: int) -> int:
-    other = _OTHERS[(ord(name[-1]) - ord("a")) % len(_OTHERS)]
-    size = _TYPICAL.get(name, other)
+def _typical(name: str, ndims: int, promise: int) -> int:
+    others = _IMAGES if ndims == len(_IMAGES) else _OTHERS
+    size = _TYPICAL.get(name, others[ascii_uppercase.index(name[-1].upper()) % len(others)])
     return promise.near(size) if isinstance(promise, RuntimeDim) else size
 
 

@@ -346,14 +346,8 @@ def _can_stream(
     loops: list[Loop],
     caches: Caches,
 ) -> bool:
-    tensors, dst = {operand.slot: operand.desc for operand in space.accesses}, space.dst
-    # Of sub-tensors, only the part that is touched.
-    sizes = ((desc.data_type, typical(desc.nelems(padded=True))) for desc in tensors.values())
-    nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
-    if nbytes < min(caches.streamed, caches.streamed_rows) or dst.offset is None:
-        return False
-    few = _rows_written(space, vectors, squares, loops) <= caches.prefetch_streams
-    if nbytes < (caches.streamed_rows if few else caches.streamed):
+    dst = space.dst
+    if dst.offset is None:
         return False
     innermost = loops[-1].axis if loops else None
     if vectors.reduced:
@@ -362,7 +356,14 @@ def _can_stream(
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
     # If a fold stores to dst, all its rows are between a vector and the next.
     neighbours = neighbours and (vectors.reduced or space.invariant(dst))
-    return neighbours or fills_lines(dst, vectors, interleave_factor(space, dst, vectors.lane))
+    if not neighbours and not fills_lines(dst, vectors, interleave_factor(space, dst, vectors.lane)):
+        return False
+    few = _rows_written(space, vectors, squares, loops) <= caches.prefetch_streams
+    tensors = {operand.slot: operand.desc for operand in space.accesses}
+    # Of sub-tensors, only the part that is touched.
+    sizes = ((desc.data_type, desc.nelems(padded=True)) for desc in tensors.values())
+    nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
+    return not separates(nbytes, caches.streamed_rows if few else caches.streamed)
 
 
 def _rows_written(
