@@ -440,16 +440,16 @@ def _quotient_of_sizes(a: Size, b: Size) -> int:
     """a // b; exact where a is a multiple of b that can be seen."""
     if a.key == b.key:
         return 1
-    if a.bounds[1] <= 0:  # rounded up: equal quotients are one atom, of at least 1 for a part
-        above = -a + b - 1
-        if not isinstance(above, Size):
-            return -(above // b)
-        return -a.symbols.derived("//", above, b, least=int(a.bounds[1] < 0))
     if len(b.terms) == 1:
         ((key, factor),) = b.terms.items()
         cut = {_without(other, key): f for other, f in a.terms.items()}
         if None not in cut and all(f % factor == 0 for f in a.terms.values()):
             return _made(a.symbols, {k: f // factor for k, f in cut.items() if k is not None})
+    if a.bounds[1] <= 0:  # rounded up: equal quotients are one atom, of at least 1 for a part
+        above = -a + b - 1
+        if not isinstance(above, Size):
+            return -(above // b)
+        return -a.symbols.derived("//", above, b, least=int(a.bounds[1] < 0))
     return a.symbols.derived("//", a, b)
 
 

@@ -47,21 +47,29 @@ class Writer:
         if surely_equal(items.chunk, 1):
             self._item(item, items)
             return
-        loops = self._loops[: items.whole]
-        whole = prod(loop.count for loop in loops)
+        *outer, loop = self._loops[: items.whole]
+        count = self.e.number(loop.count)
+        whole = self.e.number(loop.count * prod(loop.count for loop in outer))
         first = self.e.mul(item, items.chunk)
-        last = self.e.smaller(self.e.add(first, self.e.number(items.chunk)), self.e.number(whole))
+        last = self.e.smaller(self.e.add(first, self.e.number(items.chunk)), whole)
 
-        def one(_: ir.Value, *place: ir.Value) -> Values:
-            steps = zip(loops, place, strict=True)
-            self._walk(
-                {loop.axis: self.e.mul(at, loop.step) for loop, at in steps},
-                list(self._loops[items.whole :]),
-            )
-            return self._next(loops, place)
+        def row(number: ir.Value, *place: ir.Value) -> Values:
+            """The iterations of one row of the innermost loop that are in the chunk."""
+            steps = zip(outer, place, strict=True)
+            env = {loop.axis: self.e.mul(at, loop.step) for loop, at in steps}
+            before = self.e.b.mul(number, count)
+            begin = self.e.larger(self.e.b.sub(first, before), i64(0))
+            end = self.e.smaller(self.e.b.sub(last, before), count)
+            self._walk(env, list(self._loops[items.whole - 1 :]), (begin, end))
+            return self._next(outer, place)
 
-        place = tuple(at for _, at in self._decoded(first, loops))[::-1]
-        self.e.loop(first, last, one, place, unroll=False, name="chunk")
+        if not outer:
+            self._walk({}, list(self._loops), (first, last))
+            return
+        number = self.e.b.udiv(first, count)
+        rows = self.e.b.udiv(self.e.add(last, self.e.add(count, i64(-1))), count)
+        place = tuple(at for _, at in self._decoded(number, outer))[::-1]
+        self.e.loop(number, rows, row, place, unroll=False, name="row")
 
     def _decoded(self, number: ir.Value, loops: Sequence[Loop]) -> Iterator[tuple[Loop, ir.Value]]:
         """The iteration of each loop in iteration ``number`` of all, innermost first."""
@@ -122,13 +130,48 @@ class Writer:
             return
         loop = loops[0]
         begin, end = chunk if chunk else (i64(0), self._trips(env, loop))
+        for part in self._parts(loop, loops[1:], cuts):
+            rest = tuple(cut for cut in cuts if part is None or cut[0] is not loop.axis)
+            self._loop(env, loops, (begin, end), part, rest, known)
+
+    def _parts(
+        self, loop: Loop, inner: Sequence[Loop], cuts: _Cuts
+    ) -> tuple[Range, ...] | tuple[None]:
+        """The ranges of the axis of a loop that have loops of their own: those whose ends only the
+        execution knows, if no other loop walks the axis. LLVM splits loops at constants alone."""
+        ranges = next((own for axis, own in cuts if axis is loop.axis), ())
+        alone = loop.step == 1 and all(other.axis is not loop.axis for other in inner)
+        return ranges if ranges and alone and not _are_known(ranges) else (None,)
+
+    def _loop(
+        self,
+        env: Env,
+        loops: list[Loop],
+        ends: tuple[ir.Value, ir.Value],
+        part: Range | None,
+        cuts: _Cuts,
+        known: dict[Bound, bool],
+    ) -> None:
+        """Emit the first loop, in ``part`` of it."""
+        loop, (begin, end) = loops[0], ends
+        start = env[loop.axis] if loop.within else i64(0)
+        if part is not None:
+            if not surely_equal(part.begin, 0):
+                begin = self.e.larger(begin, self._behind(start, part.begin))
+            if not surely_equal(part.end, loop.axis.extent):
+                end = self.e.smaller(end, self._behind(start, part.end))
+            known = {**known, **part.known}
 
         def body(index: ir.Value) -> None:
-            start = env[loop.axis] if loop.within else i64(0)
             here = self.e.add(start, self.e.mul(index, loop.step))
             self._walk({**env, loop.axis: here}, loops[1:], None, cuts, known)
 
         self.e.loop(begin, end, body, name=loop.axis.name)
+
+    def _behind(self, start: ir.Value, place: int) -> ir.Value:
+        """How far a place of an axis is behind ``start``."""
+        number = self.e.number(place)
+        return number if isinstance(start, ir.Constant) else self.e.b.sub(number, start)
 
     def _trips(self, env: Env, loop: Loop) -> ir.Value:
         """The trip count of a loop, which may be smaller in the last block of its axis."""

@@ -7,7 +7,7 @@ from llvmlite import ir
 
 from dnnl.codegen.conversion import nibbles
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import i64
+from dnnl.codegen.ir.builder import Values, i64
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Access, Bound, Env, Operand
 from dnnl.codegen.nest.point import Body, Point
@@ -44,12 +44,36 @@ class SquareWriter:
                 {**env, squares.pieces: i64(piece), squares.tile: i64(column)}
             )
             columns = {operand: rows[k] for operand, rows in loaded.items()}
-            point = Point(self._site, here, masked, columns, known)
+            self._column(here, masked, columns, known)
+
+    def _column(
+        self, env: Env, masked: bool, columns: dict[Operand, ir.Value], known: Known
+    ) -> None:
+        """Emit the body for one column, unless all of it is past the end of an axis."""
+        plan, lane = self._plan, self._plan.vectors.lane
+        assert lane is not None
+        gates = [
+            bound
+            for bound in (*plan.space.exists, *plan.space.domain)
+            if bound.needed and not bound.form.stride(lane)
+        ]
+        first = Point(self._site, {**env, lane: i64(0)}, masked, {}, known)
+        exists = first.conditions(gates)
+
+        def store(known: Known) -> Values:
+            point = Point(self._site, env, masked, columns, known)
             self._prefetch_dst(point)
             if self._pairs is None:
                 self._body(point)
             else:
                 point.store_pairs(self._dst.operand, columns[self._pairs.operand])
+            return ()
+
+        if exists is None or isinstance(exists, ir.Constant):
+            store(known)
+        else:
+            inside = {**known, **dict.fromkeys(gates, True)}
+            self.e.branch(exists, lambda: store(inside), lambda: ())
 
     def _load(self, env: Env, access: Access, masked: bool, known: Known) -> list[ir.Value]:
         """Load a row along the tile axis for each lane, and transpose."""
