@@ -147,9 +147,9 @@ DESCRIPTIONS: dict[str, tuple[Callable[[MemoryDesc], Desc], str]] = {
     ),
 }  # fmt: skip
 """What is described, and the layout."""
-MOST_KERNELS = 6
-"""A batch of 1 or 0, rows below 48 elements, few rows and rows that no cache holds have kernels of
-their own."""
+MOST_KERNELS = 8
+"""A batch of 1 or 0, rows below 48 elements, few rows, rows that no cache holds, and large tensors
+whose rows are whole vectors have kernels of their own."""
 SIZES: list[Shape] = [
     (7, 64, 9, 11), (16, 64, 28, 28), (3, 8, 5, 70), (2, 128, 14, 14), (1, 64, 12, 12),
     (5, 4, 3, 2), (0, 16, 4, 4), (33, 68, 60, 7), (9, 12, 100, 64), (2, 64, 31, 97),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from string import ascii_uppercase
 
 from dnnl.primitives.desc import Desc
@@ -23,10 +23,11 @@ from dnnl.types.post_ops import PostOp
 from dnnl.types.runtime_dim import RuntimeDim, joined
 from dnnl.types.size import LEAST, Symbols, surely_equal, text, typical
 
-# Numbers that heuristics decide by where nothing is known: no multiples of 2, no two alike. Images
-# of floats stay in caches, so that the kernel which a description starts with serves small ones.
+# Numbers that heuristics decide by where nothing is known: no two alike, and most of them multiples
+# of nothing. Images of floats stay in caches, so that the kernel which a description starts with
+# serves small ones.
 _TYPICAL = {
-    "n": 7, "c": 67, "i": 67, "o": 97, "d": 11, "h": 53, "w": 59, "m": 211, "k": 257,
+    "n": 7, "c": 67, "i": 67, "o": 97, "d": 11, "h": 53, "w": 59, "m": 211, "k": 260,
     "g": 2, "kd": 3, "kh": 3, "kw": 3, "columns": 193,
 }  # fmt: skip
 _OTHERS = (61, 131, 101, 103, 37, 41, 43, 31, 29, 23, 19, 17)
@@ -47,6 +48,11 @@ class Opened:
     numbers: tuple[str, ...]
     ranges: tuple[str, ...]
 
+    @property
+    def settled(self) -> tuple[str, ...]:
+        """The sources of the symbols that guards allow one number."""
+        return tuple(self.sources[number] for number in self.symbols.settled)
+
 
 def numbers_of(descs: Sequence[MemoryDesc]) -> tuple[int, ...]:
     """All numbers of the layouts of tensors, one after the other."""
@@ -60,11 +66,12 @@ def opened(
     given: Mapping[int, MemoryDesc],
     *,
     fixed: bool = False,
+    constants: Collection[str] = (),
 ) -> Opened:
     """The description ``desc`` of patterns with a symbol for each size that it leaves open, or
     ``fixed`` to the given sizes. ``given`` are the tensors of an execution: their numbers are the
-    typical ones. Sizes of 0 and 1 are constants."""
-    making = _Making(desc, attr, patterns)
+    typical ones. Sizes of 0 and 1 are constants, and so are those with ``constants`` as sources."""
+    making = _Making(desc, attr, patterns, constants)
     made = {
         arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
         for arg, pattern in patterns.items()
@@ -90,8 +97,14 @@ def _operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> Pos
 class _Making:
     """The symbols of one description while its tensors are opened."""
 
-    def __init__(self, desc: Desc, attr: PrimitiveAttr, patterns: Mapping[int, MemoryDesc]) -> None:
-        self.symbols = Symbols()
+    def __init__(
+        self,
+        desc: Desc,
+        attr: PrimitiveAttr,
+        patterns: Mapping[int, MemoryDesc],
+        constants: Collection[str],
+    ) -> None:
+        self.symbols, self._constants = Symbols(), constants
         self.sources: list[str] = []
         self.numbers: list[str] = []
         self.ranges: list[str] = []
@@ -179,21 +192,23 @@ class _Making:
         where = self._begin + place
         known = self._sizes.get((name, given)) if name else None
         least = self._desc.shortest_row if name in self._rows else LEAST
+        promise = self._promises.get(name, wanted)
+        promised: tuple[int, float, int] | None = None
+        if isinstance(promise, RuntimeDim) and promise.allows(given):
+            promised = promise.promise
+        low, high, multiple = promised or (LEAST, inf, 1)
+        source = f"n[{where}]//{multiple}" if multiple > 1 else f"n[{where}]"
         if wanted != RUNTIME_DIM or given < least:
             known = given
+        elif known is None and source in self._constants:
+            known = self._sizes[name, given] = given
         if known is not None:
             self.numbers[where] = text(known)
             return known
-        promise = self._promises.get(name, wanted)
-        if isinstance(promise, RuntimeDim) and promise.allows(given):
-            low, high, multiple = promise.promise
-            low = max(low, least)
-            size = self.symbols.size(given, low, high, multiple)
-            self.ranges.append(f"{low}<=n[{where}]<={high}")
-        else:
-            size, multiple = self.symbols.size(given, least), 1
-            self.ranges.append(f"n[{where}]>={least}")
-        self.sources.append(f"n[{where}]//{multiple}" if multiple > 1 else f"n[{where}]")
+        low = max(low, least)
+        size = self.symbols.size(given, low, high, multiple)
+        self.ranges.append(f"{low}<=n[{where}]<={high}" if promised else f"n[{where}]>={low}")
+        self.sources.append(source)
         self.numbers[where] = text(size)
         if name:
             self._sizes[name, given] = size

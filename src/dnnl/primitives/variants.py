@@ -7,7 +7,7 @@ another one is made for the first execution that none of those there are serves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -154,15 +154,24 @@ class Variants:
             return made, found
 
     def _made(self, descs: Mapping[int, MemoryDesc]) -> Variant | Refusal:
-        made = opened(self._desc, self._attr, self._patterns, descs)
-        check_rules(made.desc, self._desc)  # which so become conditions
-        plan = self._configure(made.desc, made.attr)
+        made, plan = self._planned(descs, ())
+        constants = made.settled
+        if constants:  # a plan that takes one number has shorter code for a constant
+            made, plan = self._planned(descs, constants)
         if self._fixes and isinstance(plan, Refusal) and plan.reason is Reason.RUNTIME_DIM:
             made = opened(self._desc, self._attr, self._patterns, descs, fixed=True)
             plan = self._configure(made.desc, made.attr)
         if isinstance(plan, Refusal) and self._every:
             plan = self._instead(made.desc, made.attr)
         return plan if isinstance(plan, Refusal) else Variant(made, plan)
+
+
+    def _planned(
+        self, descs: Mapping[int, MemoryDesc], constants: Collection[str]
+    ) -> tuple[Opened, Plan | Refusal]:
+        made = opened(self._desc, self._attr, self._patterns, descs, constants=constants)
+        check_rules(made.desc, self._desc)  # which so become conditions
+        return made, self._configure(made.desc, made.attr)
 
 
 def _decided(desc: Desc, planned: Desc) -> Desc:

@@ -74,6 +74,14 @@ class Symbols:
         """The typical number of each symbol, the least and the largest."""
         return tuple((a.typical, a.low, a.high) for a in self.atoms if not a.operation)
 
+    @property
+    def settled(self) -> tuple[int, ...]:
+        """The symbols that guards allow one number, by their places."""
+        fixed = (guard.size for guard in self._guards.values() if guard.relation == "==")
+        alone = ([key for key in size.terms if key] for size in fixed)
+        numbers = (keys[0][0] for keys in alone if len(keys) == 1 and len(keys[0]) == 1)
+        return tuple(self._places[number] for number in numbers if number in self._places)
+
     def place(self, atom: Atom) -> int:
         """The number of a symbol among all symbols."""
         return self._places[atom.number]

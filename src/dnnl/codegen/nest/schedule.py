@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
@@ -35,7 +35,7 @@ from dnnl.codegen.nest.vectorize import (
     Squares,
     Vectors,
     aligned,
-    fills_lines,
+    has_whole_lines,
     in_rows,
     interleave_factor,
     vectorize,
@@ -335,8 +335,22 @@ def _streamed(
     """The first output and those in the same buffer, if the tensors are large together and each
     whole vector fills cache lines, alone or with the next one."""
     parts, factor = space.parts_of_dst, interleave_factor(space, space.dst, vectors.lane)
-    every = all(aligned(space.accesses[output], vectors, factor) for output in parts)
-    return parts if every and _can_stream(space, vectors, squares, loops, caches) else ()
+
+    def all_aligned(divides: Callable[[int, int], bool]) -> bool:
+        return all(aligned(space.accesses[output], vectors, factor, divides) for output in parts)
+
+    # Only for large tensors it matters what divides their sizes.
+    large = all_aligned(_may_divide) and _can_stream(space, vectors, squares, loops, caches)
+    return parts if large and all_aligned(_divides) else ()
+
+
+def _may_divide(divisor: int, value: int) -> bool:
+    return not is_known(value) or value % divisor == 0
+
+
+def _divides(divisor: int, value: int) -> bool:
+    """Whether a number is a multiple; if only an execution knows, each case has its kernels."""
+    return value % divisor == 0
 
 
 def _can_stream(
@@ -356,7 +370,8 @@ def _can_stream(
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
     # If a fold stores to dst, all its rows are between a vector and the next.
     neighbours = neighbours and (vectors.reduced or space.invariant(dst))
-    if not neighbours and not fills_lines(dst, vectors, interleave_factor(space, dst, vectors.lane)):
+    factor = interleave_factor(space, dst, vectors.lane)
+    if not neighbours and not has_whole_lines(dst, vectors, factor):
         return False
     few = _rows_written(space, vectors, squares, loops) <= caches.prefetch_streams
     tensors = {operand.slot: operand.desc for operand in space.accesses}

@@ -49,14 +49,12 @@ class SquareWriter:
     def _column(
         self, env: Env, masked: bool, columns: dict[Operand, ir.Value], known: Known
     ) -> None:
-        """Emit the body for one column, unless all of it is past the end of an axis."""
-        plan, lane = self._plan, self._plan.vectors.lane
+        """Emit the body for one column, unless nothing of it is stored."""
+        space, lane = self._plan.space, self._plan.vectors.lane
         assert lane is not None
-        gates = [
-            bound
-            for bound in (*plan.space.exists, *plan.space.domain)
-            if bound.needed and not bound.form.stride(lane)
-        ]
+        windows = [space.accesses[output].window for output in space.outputs]
+        every = [bound for bound in windows[0] if all(bound in window for window in windows)]
+        gates = [bound for bound in (*space.exists, *every) if bound.form.within(env)]
         first = Point(self._site, {**env, lane: i64(0)}, masked, {}, known)
         exists = first.conditions(gates)
 

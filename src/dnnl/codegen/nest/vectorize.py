@@ -8,6 +8,7 @@ joined with the axis around it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log2, prod
 
@@ -17,7 +18,7 @@ from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import NEAR
 from dnnl.codegen.nest.loop_order import Square
 from dnnl.codegen.nest.space import Space, stride
-from dnnl.types.size import is_known, surely_below, surely_divides, surely_equal
+from dnnl.types.size import is_known, surely_below, surely_divides, surely_equal, typical
 
 # Costs in vector loads: a lane of a gather, a lane of a scatter, a step of a horizontal reduction.
 _GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
@@ -254,18 +255,29 @@ def _rows(access: Access, lanes: int) -> int:
 
 def fills_lines(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
     """Whether each whole vector, or ``factor`` interleaved ones, is stored to whole cache lines."""
-    nbits = factor * vectors.lanes * dst.operand.desc.data_type.bits
-    return aligned(dst, vectors, factor) and nbits % (8 * LINE) == 0
+    return aligned(dst, vectors, factor) and has_whole_lines(dst, vectors, factor)
 
 
-def aligned(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
+def has_whole_lines(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
+    """Whether a whole vector, or ``factor`` interleaved ones, has the size of some cache lines."""
+    return factor * vectors.lanes * dst.operand.desc.data_type.bits % (8 * LINE) == 0
+
+
+def aligned(
+    dst: Access,
+    vectors: Vectors,
+    factor: int = 1,
+    divides: Callable[[int, int], bool] = surely_divides,
+) -> bool:
     """Whether each whole vector, or ``factor`` interleaved ones, is stored to a multiple of its
-    size."""
+    size; ``divides(lanes, step)`` says that of the distance between two."""
     if dst.offset is None or vectors.lane is None or dst.offset.stride(vectors.lane) != factor:
         return False
-    apart = dst.offset.without(vectors.lane).strides.values()
-    first = surely_below(dst.offset.const % vectors.lanes, factor)
-    return first and all(surely_divides(vectors.lanes, step) for step in apart)
+    first, apart = dst.offset.const, [*dst.offset.without(vectors.lane).strides.values()]
+    if not surely_below(first % vectors.lanes, factor):
+        apart.append(first)
+    # The least is asked first: the others are multiples of it in dense tensors.
+    return all(divides(vectors.lanes, step) for step in sorted(apart, key=typical))
 
 
 def round_up_power(value: int) -> int:

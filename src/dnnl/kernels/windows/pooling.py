@@ -25,11 +25,13 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import surely_divides
+from dnnl.types.size import is_known, typical
 
 # With many taps several registers are filled together, as the taps of one form a chain of dependent
 # operations.
 _MANY_TAPS, _SIDE_BY_SIDE = 16, 4
+# Vectors of a row of channels, of which a rest at its end is a small part.
+_MANY_VECTORS = 4
 # Numbers of taps are computed as floats.
 _MOST_NUMBERED = 2**24
 # The initial maximum: the least number of any type, after conversion.
@@ -149,11 +151,15 @@ def build(conf: PoolingConf, isa: Isa) -> Kernel:
 
 def _registers(conf: PoolingConf, kernel: tuple[int, ...], isa: Isa) -> int:
     """The number of registers as `registers` says; twice as many for a single result if that
-    divides the channels, so that more lines of each row of channels are read at a time."""
-    count = registers(kernel)
+    divides the channels, or if typical ones have many such vectors, so that more lines of each row
+    of channels are read at a time."""
+    count, channels = registers(kernel), conf.dst.dims[1]
     if count == 1 or conf.workspace is not None:
         return count
-    return 2 * count if surely_divides(2 * count * isa.lanes, conf.dst.dims[1]) else count
+    vector = 2 * count * isa.lanes
+    if is_known(channels):
+        return 2 * count if channels % vector == 0 else count
+    return 2 * count if typical(channels) >= _MANY_VECTORS * vector else count
 
 
 def registers(kernel: tuple[int, ...]) -> int:

@@ -88,7 +88,7 @@ def configure(
     attributes: Attributes,
 ) -> ResamplingConf | Refusal:
     """Accept any two layouts of supported types; those of gradients are floats."""
-    longest = max(*src.dims[2:], *dst.dims[2:])
+    longest = max(map(int, (*src.dims[2:], *dst.dims[2:])))
     if longest > _LONGEST:
         rule = f"at most {_LONGEST}, as the positions of all elements are part of the code"
         return Refusal(Reason.SHAPE, f"{longest} elements along an axis; {rule}")
