@@ -165,7 +165,6 @@ class Variants:
             plan = self._instead(made.desc, made.attr)
         return plan if isinstance(plan, Refusal) else Variant(made, plan)
 
-
     def _planned(
         self, descs: Mapping[int, MemoryDesc], constants: Collection[str]
     ) -> tuple[Opened, Plan | Refusal]:
