@@ -9,6 +9,7 @@ from dataclasses import replace
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import FUNCTION, Array, Graph, ModelError, Node, PostOp
 from dnnl.framework.shapes import Scope
+from dnnl.framework.sizes import same_shape
 from dnnl.types.scalar import Scalar, replayed, trace
 
 Parameters = tuple[str, float, float]
@@ -127,7 +128,7 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
         return None
     if node.op in ELTWISE:
         return PostOp("eltwise", *ELTWISE[node.op](Scope(node, graph)))
-    if len(node.inputs) != 2 or graph.shape_of(node.output) != graph.shape_of(value):
+    if len(node.inputs) != 2 or not same_shape(graph.shape_of(node.output), graph.shape_of(value)):
         return None
     first = node.inputs[0] == value
     other = node.inputs[1] if first else node.inputs[0]
@@ -143,7 +144,7 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
 
 def _function_of(value: str, node: Node, graph: Graph) -> PostOp | None:
     """A traced function whose first parameter is ``value``."""
-    if graph.shape_of(node.output) != graph.shape_of(value):
+    if not same_shape(graph.shape_of(node.output), graph.shape_of(value)):
         return None
     function, place = node.attrs["function"], node.inputs.index(value)
     operands = (*node.inputs[:place], *node.inputs[place + 1 :])

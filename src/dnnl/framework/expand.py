@@ -23,6 +23,7 @@ from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
 from dnnl.framework.operators import row_name
 from dnnl.framework.shapes import Scope, pooling_window
 from dnnl.framework.shapes_reduction import REDUCTIONS
+from dnnl.framework.sizes import broadcast, same_shape
 from dnnl.framework.writer import Writer
 from dnnl.primitives.overhang import padded_shares
 
@@ -202,7 +203,7 @@ def _power_of_floats(writer: Writer) -> bool:
     base, exponent = node.inputs
     shape, own = graph.shape_of(node.output), [graph.shape_of(value) for value in node.inputs]
     known = graph.constants.get(exponent)
-    if known is not None and known.size == 1 and own[0] == shape:
+    if known is not None and known.size == 1 and same_shape(own[0], shape):
         return False
     if is_whole(graph.type_of(exponent).dtype):
         if known is not None:
@@ -245,7 +246,7 @@ def _matmul(writer: Writer) -> bool:
     if len(columns) == 1:
         columns = (*columns, 1)
         b = writer.reshape(b, columns)
-    batch = np.broadcast_shapes(rows[:-2], columns[:-2])
+    batch = broadcast([rows[:-2], columns[:-2]])
     result = writer.add("MatMul", (a, b), (*batch, rows[-2], columns[-1]))
     writer.reshape(result, graph.shape_of(node.output))
     return True

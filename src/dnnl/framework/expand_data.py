@@ -12,6 +12,7 @@ from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_data import around, padding, slices
 from dnnl.framework.writer import Writer
 from dnnl.runtime.storage import check_capacity
+from dnnl.types.size import surely_equal
 
 _TRUTH = np.dtype(np.bool_)
 _INDEX = np.dtype(np.int64)
@@ -28,7 +29,7 @@ def slices_of(writer: Writer) -> bool:
         return False
     value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
     for part in found:
-        whole = part.count == shape[part.axis] and part.step == 1
+        whole = surely_equal(part.count, shape[part.axis]) and part.step == 1
         shape = _with(shape, part.axis, part.count)
         if part.step < 0:
             check_capacity(prod(shape) * writer.dtype.itemsize + part.count * _INDEX.itemsize)
@@ -48,7 +49,7 @@ def tile(writer: Writer) -> bool:
     out = graph.shape_of(node.output)
     check_capacity(prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
     for axis, size in enumerate(out):
-        if size != shape[axis]:
+        if not surely_equal(size, shape[axis]):
             places = np.arange(size) % max(1, shape[axis])
             shape = _with(shape, axis, size)
             value = gathered(writer, value, shape, axis, places)

@@ -10,6 +10,7 @@ from onnx.helper import np_dtype_to_tensor_dtype
 from dnnl.framework.graph import Shape
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_normalization import PER_CHANNEL
+from dnnl.framework.sizes import same_shape
 from dnnl.framework.writer import Writer
 
 _MOST_DIMENSIONS = 5
@@ -52,7 +53,7 @@ def _statistics(writer: Writer, source: str, shape: Shape, epsilon: float) -> No
         return writer.add(op, inputs, shape, attrs, _F32)
 
     def mean(value: str) -> str:
-        return value if shape == rows else add("ReduceMean", (value,), rows, axes=(1,))
+        return value if same_shape(shape, rows) else add("ReduceMean", (value,), rows, axes=(1,))
 
     if writer.dtype != _F32:
         source = add("Cast", (source,), shape, to=np_dtype_to_tensor_dtype(_F32))
@@ -85,7 +86,7 @@ def _per_place(writer: Writer, value: str, row: Shape) -> str:
 
 
 def _seen(writer: Writer, value: str, shape: Shape, seen: Shape) -> str:
-    return value if shape == seen else writer.reshape(value, seen)
+    return value if same_shape(shape, seen) else writer.reshape(value, seen)
 
 
 def group(writer: Writer) -> bool:

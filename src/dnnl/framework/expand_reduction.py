@@ -11,6 +11,7 @@ from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Shape
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_reduction import reduced_axes
+from dnnl.framework.sizes import same_shape
 from dnnl.framework.writer import Writer
 from dnnl.runtime.storage import check_capacity
 from dnnl.types.dtype import DataType
@@ -39,7 +40,7 @@ def reduction(writer: Writer) -> bool:
         return True
     axes = reduced_axes(Scope(node, graph))
     left = tuple(1 if d in axes else n for d, n in enumerate(shape))
-    if left == shape:
+    if same_shape(left, shape):
         result = _of_one(writer, shape)
     else:
         result = _composed(writer, shape, tuple(d for d in axes if shape[d] != 1), left)

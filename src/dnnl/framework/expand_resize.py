@@ -4,6 +4,7 @@ are gathered."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -22,9 +23,10 @@ from dnnl.framework.interpolation import (
     taps,
 )
 from dnnl.framework.shapes import Scope
-from dnnl.framework.shapes_resize import axes_of, rule_of
+from dnnl.framework.shapes_resize import axes_of, rule_of, whole_factors
 from dnnl.framework.writer import Writer
 from dnnl.runtime.storage import check_capacity
+from dnnl.types.size import typical
 from dnnl.types.taps import Taps
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
@@ -37,7 +39,10 @@ _PASS = 8  # an element that is stored and read again takes as long as so many t
 def resize(writer: Writer) -> bool:
     """Nothing where each element is itself, else resamplings, or some nodes for each axis."""
     scope = Scope(writer.node, writer.graph)
-    rule, axes = rule_of(scope), axes_of(scope)
+    rule = rule_of(scope)
+    if _enlarged(writer, rule):
+        return True
+    axes = axes_of(scope)
     source, dst = writer.node.inputs[0], tuple(axis.new for axis in axes)
     if is_whole(writer.dtype) and rule.mode != "nearest":
         raise Unimplemented(f"{rule.mode} interpolation of {writer.dtype}; Cast makes floats of it")
@@ -55,6 +60,25 @@ def resize(writer: Writer) -> bool:
         _gathered(writer, rule, axes, changed)
     else:
         _resampled(writer, rule, axes, changed)
+    return True
+
+
+def _enlarged(writer: Writer, rule: Rule) -> bool:
+    """One resampling by whole factors along axes of which only a run knows the sizes."""
+    scope = Scope(writer.node, writer.graph)
+    factors, shape = whole_factors(scope), scope.shape()
+    if factors is None or is_whole(writer.dtype) or len(shape) > 2 + _MOST_SPATIAL:
+        return False
+    usual = [typical(n) for n in shape]
+    axes = [
+        InterpolatedAxis(n, n * times, Fraction(times), Fraction(n * times))
+        for n, times in zip(usual, factors, strict=True)
+    ]
+    if not all(is_resampling(rule, axis) for axis in axes) or set(factors[:2]) != {1}:
+        return False
+    mode = "nearest" if rule.mode == "nearest" else "linear"
+    dst = writer.graph.shape_of(writer.node.output)
+    writer.add("Resize", (writer.node.inputs[0],), dst, {"mode": mode, "taps": ()})
     return True
 
 

@@ -19,6 +19,7 @@ from dnnl.framework.exact import COMPARISONS, is_whole
 from dnnl.framework.graph import FUNCTION, REAL, Array, Graph, Node, blamed_on
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, dequantize, quantize
 from dnnl.framework.shapes import Scope
+from dnnl.framework.sizes import same_shape
 from dnnl.types.algorithms import ELTWISE as ELTWISE_ALGORITHMS
 from dnnl.types.expression import Expression, Function
 from dnnl.types.kinds import Alg
@@ -111,7 +112,9 @@ def fuse_functions(graph: Graph) -> Graph:
             written[node.name] = function_of(node.inputs[:1], (node,), graph)
         elif _is_power_of_values(node, graph):
             whole = graph.shape_of(node.output)
-            first = sorted(node.inputs, key=lambda value: graph.shape_of(value) != whole)
+            first = sorted(
+                node.inputs, key=lambda value: not same_shape(graph.shape_of(value), whole)
+            )
             written[node.name] = function_of(tuple(first), (node,), graph)
     nodes = [
         written.get(node.name, node)
@@ -152,7 +155,7 @@ class _Finder:
             return None
         (root,) = roots
         kind = self.graph.type_of(root)
-        fits = kind.dtype in REAL and self.graph.shape_of(node.output) == kind.sizes
+        fits = kind.dtype in REAL and same_shape(self.graph.shape_of(node.output), kind.sizes)
         region = _Region(root).joined(before, node)
         if fits and len(region.nodes) > MOST_NODES:
             region = _Region(sources[0], (node,))

@@ -60,7 +60,7 @@ class TensorType:
 
         Raises InvalidArguments where a dimension is still a name.
         """
-        sizes = tuple(n for n in self.shape if isinstance(n, int))
+        sizes = tuple(n for n in self.shape if not isinstance(n, str))
         if len(sizes) != len(self.shape):
             raise InvalidArguments("shape", self.shape, "every dimension must be known here")
         return sizes
@@ -143,7 +143,8 @@ class Graph:
         """Type of a value of any kind."""
         constant = self.constants.get(value)
         if constant is not None:
-            return TensorType(constant.dtype, constant.shape)
+            dtype = constant.dtype if constant.dtype != object else np.dtype(np.int64)
+            return TensorType(dtype, constant.shape)
         return self.types[value] if value in self.types else self.inputs[value]
 
     def shape_of(self, value: str) -> Shape:

@@ -18,6 +18,7 @@ from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.functions import MOST_NODES, function_of, is_traceable
 from dnnl.framework.fusion import fuse_post_ops
 from dnnl.framework.graph import REAL, Graph, Node
+from dnnl.framework.sizes import same_shape
 from dnnl.types.post_ops import MAX_OPERANDS
 
 _KINDS = (*REAL, np.bool_)
@@ -85,7 +86,7 @@ class Regions(ABC):
                 if node is None or node.name in region or node.name not in self.parts:
                     continue
                 inside = value not in self.results and self._is_within(value, region)
-                if inside and self.graph.shape_of(value) == shape:
+                if inside and same_shape(self.graph.shape_of(value), shape):
                     region[node.name] = node
                     unseen.append(node)
         return sorted(region.values(), key=self._place)
@@ -103,7 +104,9 @@ class Regions(ABC):
         read = dict.fromkeys(value for node in region for value in self.sources(node))
         shape, results = shape_of(region[-1].output), {node.output for node in region}
         sources = [value for value in read if value not in results]
-        return sorted(sources, key=lambda value: (shape_of(value) != shape, value in known))
+        return sorted(
+            sources, key=lambda value: (not same_shape(shape_of(value), shape), value in known)
+        )
 
     def _is_within(self, value: str, region: Container[str]) -> bool:
         return all(reader.name in region for reader in self.readers[value])
@@ -127,7 +130,7 @@ class _Functions(Regions):
         shape = graph.shape_of(region[-1].output)
         kinds = {graph.type_of(value).dtype for value in (*sources, region[-1].output)}
         size = sum(1 + len(node.fused) for node in region)
-        fits = kinds <= REAL and graph.shape_of(sources[0]) == shape
+        fits = kinds <= REAL and same_shape(graph.shape_of(sources[0]), shape)
         if not fits or len(sources) > 1 + MAX_OPERANDS or not 1 < size <= MOST_NODES:
             return None
         joined = function_of(tuple(sources), tuple(region), graph)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node
-from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
+from dnnl.framework.lowering import FORWARD, Lowering, Source, amount
 from dnnl.framework.shaped_buffer import unblocked
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.matmul import MatmulDesc
@@ -44,7 +44,7 @@ def gemm(lowering: Lowering, node: Node) -> None:
     args[Arg.WEIGHTS] = weights
     if bias:
         args[Arg.BIAS] = bias
-    flops = 2.0 * rows * columns * depth
+    flops = 2.0 * amount((rows, columns, depth))
     lowering.define(node.output, lowering.emit(node, desc, args, flops))
 
 
@@ -64,7 +64,7 @@ def matmul(lowering: Lowering, node: Node) -> None:
     out = lowering.graph.shape_of(node.output)
     desc = MatmulDesc(source.desc, wanted, lowering.ordered(node.output))
     args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: weights}
-    flops = 2.0 * volume(out) * shapes[0][-1]
+    flops = 2.0 * amount((*out, shapes[0][-1]))
     lowering.define(node.output, lowering.emit(node, desc, args, flops))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dnnl.framework.graph import Node
-from dnnl.framework.lowering import FORWARD, Factors, Lowering, Source, volume
+from dnnl.framework.lowering import FORWARD, Factors, Lowering, Source, amount, volume
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.types.arg import Arg
@@ -55,7 +55,7 @@ def matmul(lowering: Lowering, node: Node) -> None:
     desc = MatmulDesc(src.desc, wanted, lowering.ordered(node.output), bias)
     masks = 1 << (rank - 2), 1 << (rank - 1)
     factors = quantization_of(lowering, node, sources, masks)
-    flops = 2.0 * volume(graph.shape_of(node.output)) * src.desc.dims[-1]
+    flops = 2.0 * amount((*graph.shape_of(node.output), src.desc.dims[-1]))
     lowering.define(node.output, lowering.emit(node, desc, args, flops, factors))
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from dnnl.framework.graph import Node, Shape
 from dnnl.framework.lower_quantized import quantization_of
-from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
+from dnnl.framework.lowering import FORWARD, Lowering, Source, amount
 from dnnl.framework.shapes import (
     Scope,
     convolution_window,
@@ -20,8 +20,10 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.reduction import ReductionDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import NormFlags
+from dnnl.types.size import is_known
 
 
 def convolution(lowering: Lowering, node: Node) -> None:
@@ -31,7 +33,7 @@ def convolution(lowering: Lowering, node: Node) -> None:
     grouped = shape if group == 1 else (group, shape[0] // group, *shape[1:])
     weights = lowering.source(node.inputs[1], grouped)
     describe = partial(ConvolutionDesc.forward, FORWARD, "convolution_direct")
-    flops = 2.0 * volume(lowering.graph.shape_of(node.output)) * volume(shape[1:])
+    flops = 2.0 * amount(lowering.graph.shape_of(node.output)) * amount(shape[1:])
     _slide(lowering, node, describe, convolution_window(scope), weights, flops)
 
 
@@ -45,7 +47,7 @@ def deconvolution(lowering: Lowering, node: Node) -> None:
     order = (1, 0, *taps) if group == 1 else (0, 2, 1, *taps)
     weights = lowering.source(node.inputs[1], grouped, order)
     describe = partial(DeconvolutionDesc.forward, FORWARD, "deconvolution_direct")
-    flops = 2.0 * volume(scope.shape()) * volume(shape[1:])
+    flops = 2.0 * amount(scope.shape()) * amount(shape[1:])
     _slide(lowering, node, describe, deconvolution_window(scope), weights, flops)
 
 
@@ -83,6 +85,9 @@ def _slide(
 def pooling(lowering: Lowering, node: Node) -> None:
     """Maximum or average over a window; the layout of the source stays."""
     scope = Scope(node, lowering.graph)
+    if node.op.startswith("Global") and not all(map(is_known, scope.shape()[2:])):
+        _reduced(lowering, node)
+        return
     window = pooling_window(scope)
     source = lowering.source(node.inputs[0])
     alg = "pooling_max"
@@ -101,6 +106,16 @@ def pooling(lowering: Lowering, node: Node) -> None:
         window.padding_r,
         _dilations(window),
     )
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
+
+
+def _reduced(lowering: Lowering, node: Node) -> None:
+    """A pooling of whole images of which only a run knows the size: no primitive has such a
+    window."""
+    source = lowering.source(node.inputs[0])
+    alg = "reduction_max" if node.op == "GlobalMaxPool" else "reduction_mean"
+    dst = (*source.desc.dims[:2], *(1 for _ in source.desc.dims[2:]))
+    desc = ReductionDesc(alg, source.desc, lowering.result(node, dst))
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
 

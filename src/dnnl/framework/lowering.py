@@ -16,8 +16,10 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.graph import Graph, Node, Shape
+from dnnl.framework.open_steps import Described, describe
 from dnnl.framework.shaped_buffer import ShapedLayout, same_places
 from dnnl.framework.shapes import Scope, transposition
+from dnnl.framework.sizes import same_shape
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
@@ -27,6 +29,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpFunction
+from dnnl.types.size import Symbols, is_known, symbols_of, typical
 from dnnl.types.tag import FormatTag
 
 FORWARD = "forward_inference"
@@ -124,12 +127,15 @@ class Lowering:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     prepared: dict[Prepared, int] = field(default_factory=dict)
+    symbols: Symbols | None = None
     _moved: dict[tuple[int, MemoryDesc, MemoryDesc], int] = field(default_factory=dict)
     _last_use: dict[str, int] = field(default_factory=dict)
     _readers: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))
     _time: int = 0
 
     def __post_init__(self) -> None:
+        sizes = [size for kind in self.graph.inputs.values() for size in kind.sizes]
+        self.symbols = None if all(map(is_known, sizes)) else symbols_of(*sizes)
         for time, node in enumerate(self.graph.nodes):
             self._last_use.update(dict.fromkeys(node.reads, time))
             for value in node.reads:
@@ -159,7 +165,7 @@ class Lowering:
         A reorder is inserted where the shape cannot be seen in the present layout.
         """
         tensor = self.tensor(value)
-        if shape is not None and shape != tensor.layout.shape:
+        if shape is not None and not same_shape(shape, tensor.layout.shape):
             tensor = self._reshaped(tensor, shape, value)
         return _seen(tensor, permutation)
 
@@ -195,7 +201,7 @@ class Lowering:
         layout = ShapedLayout.of(source.desc)
         tensor = Tensor(layout, source.storage, source.constant, source.held)
         shape = self.graph.shape_of(value)
-        if source.desc.dims != shape:
+        if not same_shape(source.desc.dims, shape):
             tensor = self._reshaped(tensor, shape, value)
         self.tensors[value] = tensor
 
@@ -235,7 +241,7 @@ class Lowering:
             layout = tensor.layout.part(axis, first, count, step)
         assert layout is not None, "a plain tensor has views of its slices"
         tensor, shape = replace(tensor, layout=layout), self.graph.shape_of(value)
-        same = layout.shape == shape
+        same = same_shape(layout.shape, shape)
         self.tensors[value] = tensor if same else self._reshaped(tensor, shape, value)
 
     def emit(
@@ -255,26 +261,31 @@ class Lowering:
             for index, post_op in enumerate(node.post_ops)
         }
         sum_index = self._sum_index(node, operands, sources, dst.dims)
-        pd = self._describe(node, desc, operands, sum_index, factors)
-        if sum_index is not None and not same_places(pd.dst_desc, operands[sum_index][0].desc):
+        made, dims = self._describe(node, desc, operands, sum_index, factors), dst.dims
+        result = made.wanted(Arg.DST, dims)
+        if sum_index is not None and not same_places(result, operands[sum_index][0].desc):
             sum_index = None
-            pd = self._describe(node, desc, operands, None, factors)
+            made = self._describe(node, desc, operands, None, factors)
+            result = made.wanted(Arg.DST, dims)
         wanted = {**sources, **{f.flag | f.argument: f.values for f in factors}}
         for index, values in operands.items():
             if index != sum_index:
                 for place, operand in enumerate(values):
                     wanted[Arg.post_op(index) | (Arg.SRC_1 + place)] = operand
-        args = {arg: self._bring(node, arg, s, pd.arg_desc(arg)) for arg, s in wanted.items()}
-        storage = self._overwritten(pd, args)
+        args = {
+            arg: self._bring(node, arg, s, made.wanted(arg, s.desc.dims))
+            for arg, s in wanted.items()
+        }
+        storage = self._overwritten(made.pd, result, args)
         if sum_index is not None:
             storage = operands[sum_index][0].storage
         if storage is None:
-            storage = self._storage(pd.dst_desc)
+            storage = self._storage(result)
         else:
             self._forget(storage)
-        args[Arg.DST] = Ref(pd.dst_desc, storage)
-        self.steps.append(Step(node.name, desc.kind, pd, args, flops, node.fused))
-        return Source(pd.dst_desc, storage)
+        args[Arg.DST] = Ref(result, storage)
+        self.steps.append(Step(node.name, desc.kind, made.pd, args, flops, node.fused))
+        return Source(result, storage)
 
     def check_indices(self, extent: int) -> None:
         """A run refuses indices of the last step outside of ``extent`` elements."""
@@ -290,7 +301,7 @@ class Lowering:
         place = (source.storage, source.stored, wanted)
         if place not in self._moved:
             self._moved[place] = storage = self._storage(wanted)
-            pd = self._describe(None, ReorderDesc(source.stored, wanted), {}, None)
+            pd = self._describe(None, ReorderDesc(source.stored, wanted), {}, None).pd
             args = {
                 int(Arg.FROM): Ref(source.stored, source.storage),
                 int(Arg.TO): Ref(wanted, storage),
@@ -337,7 +348,7 @@ class Lowering:
             (operand,) = operands[index]
             others = read.union(o.storage for i in operands if i != index for o in operands[i])
             if (
-                operand.desc.dims == dims
+                same_shape(operand.desc.dims, dims)
                 and operand.held is None
                 and operand.storage not in self.prepared.values()
                 and not operand.constant
@@ -347,11 +358,13 @@ class Lowering:
                 return index
         return None
 
-    def _overwritten(self, pd: PrimitiveDesc, args: Mapping[int, Ref]) -> int | None:
+    def _overwritten(
+        self, pd: PrimitiveDesc, dst: MemoryDesc, args: Mapping[int, Ref]
+    ) -> int | None:
         """The storage of a source that nothing needs any more and that dst may take over."""
         for _, arg in pd.desc.operation.in_place:
             ref = args.get(arg)
-            if ref is None or ref.desc != pd.dst_desc or ref.storage in self.prepared.values():
+            if ref is None or ref.desc != dst or ref.storage in self.prepared.values():
                 continue
             shared = [r for r in args.values() if r.storage == ref.storage]
             if len(shared) == 1 and self._is_last_use(ref.storage):
@@ -369,8 +382,8 @@ class Lowering:
         operands: Operands,
         sum_index: int | None,
         factors: Sequence[Factors] = (),
-    ) -> PrimitiveDesc:
-        attr = PrimitiveAttr(scratchpad_mode="user")
+    ) -> Described:
+        attr = PrimitiveAttr(scratchpad_mode="user" if self.symbols is None else "library")
         for each in factors:
             each.set(attr)
         for index, post_op in enumerate(node.post_ops if node else ()):
@@ -383,7 +396,7 @@ class Lowering:
                 attr.post_ops.append(PostOpFunction(post_op.function, descs))
             else:
                 attr.post_ops.append_eltwise(post_op.alg, post_op.alpha, post_op.beta)
-        return PrimitiveDesc(desc, self.engine, attr)
+        return describe(desc, self.engine, attr)
 
     def _storage(self, desc: MemoryDesc) -> int:
         storage = len(self.sizes)
@@ -418,6 +431,11 @@ _ARGUMENTS = {Arg.SRC: "src", Arg.WEIGHTS: "weights", Arg.BIAS: "bias"}
 def argument_name(arg: int) -> str:
     """A short name of an execution argument for the table of layers."""
     return next((name for key, name in _ARGUMENTS.items() if key == arg), "src1")
+
+
+def amount(dims: Sequence[int]) -> int:
+    """The number of elements of typical sizes, for tables."""
+    return typical(math.prod(dims))
 
 
 def volume(dims: Sequence[int]) -> int:

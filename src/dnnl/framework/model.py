@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 import onnx
 
 from dnnl.errors import InvalidArguments
+from dnnl.framework.calls import Sessions
 from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
 from dnnl.framework.onnx_check import refusal
 from dnnl.framework.onnx_model import graph_from_proto, graph_to_proto, read_model
@@ -25,9 +26,6 @@ from dnnl.types.dtype import DataType
 
 PRECISIONS = ("f32", "bf16", "f16")
 """What a model of f32 may be computed in."""
-
-KEPT_SESSIONS = 4
-"""Sessions that a called model caches, one for each of the latest shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,25 +121,19 @@ class Model:
         """Run on arrays in the order of ``inputs``, or on one mapping from their names, which may
         have some of ``defaults`` as well.
 
-        The result is an array, or a dict of them where there are several outputs. Every new set of
-        shapes is compiled, and the sessions of the last few are cached: where shapes are known,
-        :meth:`compile` once and call the session.
+        The result is an array, or a dict of them where there are several outputs. The first shapes
+        are compiled as :meth:`compile` does. Those that come later share plans in which the sizes
+        that the model leaves open stay open, so that a new size is not compiled again.
         """
         given = named(arrays, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
         feeds = arrays_of(given, {**self.inputs, **optional})
         shapes = {name: array.shape for name, array in feeds.items()}
-        return self._session(tuple(shapes.items()))(feeds)
+        return self._sessions.find(tuple(shapes.items()))(feeds)
 
     @cached_property
-    def _session(self) -> Callable[[tuple[tuple[str, Shape], ...]], Session]:
-        graph = self.graph  # with self, sessions would wait for the collector of cycles
-
-        def compiled(shapes: tuple[tuple[str, Shape], ...]) -> Session:
-            optional = [name for name, _ in shapes if name in graph.defaults]
-            return Model(specialize(with_inputs(graph, optional), dict(shapes))).compile()
-
-        return lru_cache(KEPT_SESSIONS)(compiled)
+    def _sessions(self) -> Sessions:
+        return Sessions(self.graph, lambda graph: Session(graph, first_cpu()))
 
     def __reduce__(self) -> tuple[type[Model], tuple[Graph]]:
         return type(self), (self.graph,)  # without sessions

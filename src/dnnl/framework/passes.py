@@ -11,6 +11,7 @@ import numpy.typing as npt
 from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, blamed_on
+from dnnl.framework.sizes import broadcast, same_shape
 from dnnl.types.dtype import DataType
 
 Pass = Callable[[Graph], Graph]
@@ -61,8 +62,8 @@ def split_variadic(graph: Graph) -> Graph:
             last = index == len(node.inputs) - 2
             result = node.output if last else f"{node.output}{JOINT}{index}"
             if not last:
-                shape = np.broadcast_shapes(
-                    *(types[v].sizes if v in types else graph.shape_of(v) for v in (left, right))
+                shape = broadcast(
+                    [types[v].sizes if v in types else graph.shape_of(v) for v in (left, right)]
                 )
                 types[result] = replace(types[node.output], shape=shape)
             name = node.name if last else f"{node.name}{JOINT}{index}"
@@ -133,7 +134,7 @@ def _affine(node: Node, source: str, graph: Graph) -> ScaleShift | None:
     if other is None or (not first and node.op in ("Sub", "Div")):
         return None
     vector = _per_channel(other, graph.shape_of(source))
-    if vector is None or graph.shape_of(node.output) != graph.shape_of(source):
+    if vector is None or not same_shape(graph.shape_of(node.output), graph.shape_of(source)):
         return None
     one, zero = np.ones_like(vector), np.zeros_like(vector)
     if node.op in ("Mul", "Div"):

@@ -18,6 +18,7 @@ from dnnl.framework.functions import MOST_NODES, function_of, is_traceable
 from dnnl.framework.graph import JOINT, Graph, Node, blamed_on
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, aligned_shape, parameters
 from dnnl.framework.quantized import is_quantized
+from dnnl.framework.sizes import same_shape
 from dnnl.types.post_ops import MAX_OPERANDS
 
 _CONVERSIONS = (DEQUANTIZE, QUANTIZE)
@@ -113,7 +114,9 @@ class _Finder:
                     continue
                 if node.op == DEQUANTIZE:
                     region[node.name] = node
-                elif self._is_part(node, value, region) and self.graph.shape_of(value) == shape:
+                elif self._is_part(node, value, region) and same_shape(
+                    self.graph.shape_of(value), shape
+                ):
                     region[node.name] = node
                     stack.append(node)
         return sorted(region.values(), key=lambda n: self.place[n.name])
@@ -125,8 +128,17 @@ class _Finder:
         read = dict.fromkeys(value for node in region for value in self._sources(node))
         sources = [value for value in read if value not in results]
         shape = graph.shape_of(last.output)
-        sources.sort(key=lambda value: (graph.shape_of(value) != shape, value in graph.constants))
-        if not sources or graph.shape_of(sources[0]) != shape or len(sources) > 1 + MAX_OPERANDS:
+        sources.sort(
+            key=lambda value: (
+                not same_shape(graph.shape_of(value), shape),
+                value in graph.constants,
+            )
+        )
+        if (
+            not sources
+            or not same_shape(graph.shape_of(sources[0]), shape)
+            or len(sources) > 1 + MAX_OPERANDS
+        ):
             return None
         return function_of(tuple(sources), tuple(region), graph)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter_ns
 from typing import Any, Never
 
@@ -12,14 +11,15 @@ import numpy as np
 
 from dnnl import config, forks
 from dnnl.errors import InvalidArguments
+from dnnl.framework.bound import Binder, Bound
 from dnnl.framework.exact_chains import join_exact, join_integers
 from dnnl.framework.expand import expand
+from dnnl.framework.expressions import Numbers, conditions, symbols_in
 from dnnl.framework.functions import fuse_functions
 from dnnl.framework.fusion import fuse_post_ops
-from dnnl.framework.graph import Array, Graph, TensorType, blamed_on
+from dnnl.framework.graph import Array, Graph, Shape, TensorType, blamed_on
 from dnnl.framework.joined import join_functions
-from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step, Tensor
-from dnnl.framework.memory_plan import Arena, lifetimes, place
+from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step
 from dnnl.framework.operators import operator_of
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.precision import fuse_conversions, in_precision, rounding_of, within_range
@@ -40,7 +40,7 @@ from dnnl.runtime.stream import Stream
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import Size, is_known
 
 PASSES: tuple[Pass, ...] = (
     drop_identities,
@@ -63,6 +63,10 @@ PASSES: tuple[Pass, ...] = (
     fuse_conversions,
 )
 """What happens to a specialized graph before it is lowered, in this order."""
+
+
+_MOST_BOUND = 64
+"""Sets of sizes whose memory is laid out at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,44 +149,38 @@ class Session:
         optimized = optimize(graph, kind)
         self.rounding = rounding_of(optimized)
         lowering = lower(optimized, engine, layout)
-        self._arena = _arena(lowering)
-        self.nbytes = self._arena.size + sum(key.desc.size for key in lowering.prepared)
-        check_capacity(self.nbytes)
-        self._activations = Memory(MemoryDesc((self._arena.size,), "u8"), engine)
+        self._serves = None if lowering.symbols is None else conditions(lowering.symbols)
+        self._constant_nbytes = sum(key.desc.size for key in lowering.prepared)
+        check_capacity(self._constant_nbytes)
         preparations = {key: _preparation(key, engine) for key in lowering.prepared}
         constants = [(key.value, pd) for key, pd in preparations.items() if pd is not None]
         kernels = [*constants, *((step.name, step.pd) for step in lowering.steps)]
         self._progress.expect(kernels)
         self._images = build_ahead((pd for _, pd in kernels), self._progress.ready)
-        self._constants: dict[int, Memory] = {}
+        constants_by_storage: dict[int, Memory] = {}
         for key, storage in lowering.prepared.items():
             constant = optimized.constants[key.value]
-            self._constants[storage] = self._prepare(key, preparations[key], constant)
-        most = max((step.pd.scratchpad_desc.size for step in lowering.steps), default=0)
-        self._scratchpad = Memory(MemoryDesc((most,), "u8"), engine)
+            constants_by_storage[storage] = self._prepare(key, preparations[key], constant)
         self.layers = tuple(_layer(step) for step in lowering.steps)
-        self._calls = [self._bind(step) for step in lowering.steps]
+        primitives = [self._primitive(step.pd) for step in lowering.steps]
         self._images, self._progress = {}, Progress(None)
-        self._feeds = {
-            name: _filler(self._buffer(lowering.tensors[name]).view()) for name in graph.inputs
-        }
-        self._results = {
-            public: optimized.constants[value]
-            if value in optimized.constants
-            else self._buffer(lowering.tensors[value])
-            for public, value in optimized.outputs.items()
-        }
+        self.outputs = tuple(optimized.outputs)
+        self._binder = Binder(lowering, primitives, constants_by_storage, self._stream)
+        self._bound: dict[Numbers, Bound] = {}
+        self._places = symbols_in(self.inputs)
         self._lock = forks.Lock()
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The names of the results."""
-        return tuple(self._results)
+        if lowering.symbols is None:
+            self._bind(())
 
     @property
     def activation_nbytes(self) -> int:
         """The memory of what is computed, in bytes; values that are not needed at once share it."""
-        return self._arena.size
+        return self._binder.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of activations and constants, in bytes."""
+        return self._binder.nbytes + self._constant_nbytes
 
     @property
     def num_threads(self) -> int:
@@ -206,11 +204,11 @@ class Session:
         """
         arrays = self._checked(feeds)
         with self._lock.own:
-            self._load(arrays)
-            for call in self._calls:
+            bound = self._loaded(arrays)
+            for call in bound.calls:
                 call()
             self._stream.wait()
-            return self._copied()
+            return _copied(bound)
 
     @allocating
     def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
@@ -218,13 +216,13 @@ class Session:
         arrays = self._checked(feeds)
         spans = []
         with self._lock.own:
-            self._load(arrays)
-            for call in self._calls:
+            bound = self._loaded(arrays)
+            for call in bound.calls:
                 start = perf_counter_ns()
                 call()
                 self._stream.wait()
                 spans.append(Span(start, perf_counter_ns()))
-            return self._copied(), spans
+            return _copied(bound), spans
 
     def __reduce__(self) -> Never:
         rule = "a Session holds machine code and cannot be copied or pickled"
@@ -236,37 +234,40 @@ class Session:
             check_input(name, arrays[name], expected)
         return arrays
 
-    def _load(self, feeds: Mapping[str, Array]) -> None:
-        for name, fill in self._feeds.items():
-            fill(feeds[name])
+    @property
+    def is_open(self) -> bool:
+        """Whether inputs may have several sizes."""
+        return self._serves is not None
 
-    def _copied(self) -> dict[str, Array]:
-        return {
-            name: np.array(result.numpy() if isinstance(result, ShapedBuffer) else result)
-            for name, result in self._results.items()
-        }
+    def numbers(self, shapes: Mapping[str, Shape]) -> Numbers | None:
+        """What inputs of these shapes say of the sizes that are open; None if the session does not
+        serve them."""
+        for name, kind in self.inputs.items():
+            if len(shapes[name]) != len(kind.shape):
+                return None
+        numbers = tuple(shapes[name][dim] for _, (name, dim) in sorted(self._places.items()))
+        for name, kind in self.inputs.items():
+            for size, given in zip(kind.sizes, shapes[name], strict=True):
+                wanted = numbers[_symbol(size)] if isinstance(size, Size) else size
+                if wanted != given:
+                    return None
+        return numbers if self._serves is None or self._serves(*numbers) else None
 
-    def _bind(self, step: Step) -> Callable[[], object]:
-        args: dict[int, Memory] = {
-            arg: self._memory(ref.storage, ref.desc) for arg, ref in step.args.items()
-        }
-        scratchpad = step.pd.scratchpad_desc
-        if scratchpad.size:
-            args[Arg.SCRATCHPAD] = self._scratchpad.part(scratchpad)
-        call = self._primitive(step.pd).bind(self._stream, args)
-        if step.indexed is None:
-            return call
-        return _checked_call(step.name, args[Arg.SRC_1], step.indexed, call)
+    def _loaded(self, arrays: Mapping[str, Array]) -> Bound:
+        """What a run does, with its inputs in place."""
+        numbers = self.numbers({name: array.shape for name, array in arrays.items()})
+        assert numbers is not None, "checked before"
+        bound = self._bound.get(numbers) or self._bind(numbers)
+        for name, fill in bound.feeds.items():
+            fill(arrays[name])
+        return bound
 
-    def _memory(self, storage: int, desc: MemoryDesc) -> Memory:
-        if storage in self._constants:
-            whole = self._constants[storage]
-            return whole if whole.desc == desc else whole.part(desc)
-        return self._activations.part(desc, self._arena.offsets[storage])
-
-    def _buffer(self, tensor: Tensor) -> ShapedBuffer:
-        memory = self._memory(tensor.storage, tensor.layout.desc)
-        return ShapedBuffer(memory, tensor.layout.permutation)
+    def _bind(self, numbers: Numbers) -> Bound:
+        bound, grows = self._binder.bind(numbers)
+        if grows or len(self._bound) >= _MOST_BOUND:
+            self._bound.clear()
+        self._bound[numbers] = bound
+        return bound
 
     def _prepare(self, key: Prepared, pd: PrimitiveDesc | None, array: Array) -> Memory:
         """A constant in the layout that its readers want."""
@@ -287,6 +288,19 @@ class Session:
         primitive = Primitive(pd, images=self._images)
         self._progress.ready(pd)
         return primitive
+
+
+def _symbol(size: Size) -> int:
+    """The number of the symbol that a size is."""
+    (key,) = size.terms
+    return size.symbols.place(size.symbols.atoms[key[0]])
+
+
+def _copied(bound: Bound) -> dict[str, Array]:
+    return {
+        name: np.array(result.numpy() if isinstance(result, ShapedBuffer) else result)
+        for name, result in bound.results.items()
+    }
 
 
 def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[str, ArrayLike]:
@@ -338,30 +352,11 @@ def check_input(name: str, array: np.ndarray, expected: TensorType) -> None:
         rule = f"wrong data type: the model expects {expected}"
         hint = f"array.astype({expected.dtype.name!r}) converts it"
         raise InvalidArguments(f"input {name!r}", str(given), rule, hint)
-    if given.shape != expected.shape:
+    sizes = zip(given.sizes, expected.sizes, strict=False)
+    known = all(not is_known(wanted) or size == wanted for size, wanted in sizes)
+    if len(given.shape) != len(expected.shape) or not known:
         rule = f"wrong shape: the model expects {expected}"
         raise InvalidArguments(f"input {name!r}", str(given), rule)
-
-
-def _filler(memory: Memory) -> Callable[[Array], None]:
-    """What writes an array into a memory, prepared once."""
-    return partial(np.copyto, memory.numpy()) if memory.engine.host_memory else memory.fill
-
-
-def _checked_call(
-    name: str, indices: Memory, extent: int, call: Callable[[], object]
-) -> Callable[[], None]:
-    """A call that refuses indices outside of ``-extent..extent - 1``."""
-
-    def run() -> None:
-        numbers = indices.numpy()
-        outside = numbers[(numbers < -extent) | (numbers >= extent)]
-        if outside.size:
-            rule = f"must be in {-extent}..{extent - 1}"
-            raise InvalidArguments(f"indices of node {name!r}", int(outside[0]), rule)
-        call()
-
-    return run
 
 
 def _preparation(key: Prepared, engine: Engine) -> PrimitiveDesc | None:
@@ -369,17 +364,6 @@ def _preparation(key: Prepared, engine: Engine) -> PrimitiveDesc | None:
     if same_places(key.source, key.desc):
         return None
     return PrimitiveDesc(ReorderDesc(key.source, key.desc), engine)
-
-
-def _arena(lowering: Lowering) -> Arena:
-    """The storage of each activation: outputs stay until the end of a run."""
-    constant = set(lowering.prepared.values())
-    sizes = {s: size for s, size in lowering.sizes.items() if s not in constant}
-    steps = [[ref.storage for ref in step.args.values()] for step in lowering.steps]
-    graph = lowering.graph
-    before = [lowering.tensors[name].storage for name in graph.inputs]
-    after = [lowering.tensors[v].storage for v in graph.outputs.values() if v in lowering.tensors]
-    return place(lifetimes(sizes, steps, before, after))
 
 
 def _layer(step: Step) -> Layer:
@@ -395,4 +379,5 @@ def _layer(step: Step) -> Layer:
 def layout_name(ref: Ref) -> str:
     """The tag of a memory's layout, or its strides where no tag spells it."""
     tag = ref.desc.tag
-    return str(tag) if tag is not None else "x".join(map(str, ref.desc.strides))
+    strides = (str(n) if is_known(n) else "*" for n in ref.desc.strides)
+    return str(tag) if tag is not None else "x".join(strides)

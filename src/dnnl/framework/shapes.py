@@ -12,6 +12,7 @@ import onnx
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import REAL, Array, Graph, ModelError, Node, Shape, TensorType
+from dnnl.framework.sizes import broadcast, known_int
 from dnnl.framework.window import Window
 
 Infer = Callable[["Scope"], list[TensorType]]
@@ -61,7 +62,7 @@ class Scope:
         if name in self.node.attrs:
             return tuple(self.node.attrs[name])
         values = self.constant(index)
-        return None if values is None else tuple(int(v) for v in np.ravel(values))
+        return None if values is None else tuple(known_int(v) for v in np.ravel(values))
 
     def result(self, shape: Sequence[int]) -> list[TensorType]:
         """One result of the first input's data type."""
@@ -73,14 +74,6 @@ def normal_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < max(rank, 1):
         raise ModelError(f"axis {axis} is outside of {rank} dimensions")
     return axis + rank if axis < 0 else axis
-
-
-def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """The shape that NumPy broadcasting gives; raises ModelError where it does not exist."""
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError as error:
-        raise ModelError(f"shapes {', '.join(map(str, shapes))} do not broadcast") from error
 
 
 def same(scope: Scope) -> list[TensorType]:
@@ -232,9 +225,12 @@ def concat(scope: Scope) -> list[TensorType]:
     """Sources that agree outside ``axis``, one after the other along it."""
     shapes = [scope.shape(i) for i in range(len(scope.node.inputs))]
     axis = scope.axis(0)
-    if len({(*s[:axis], *s[axis + 1 :]) for s in shapes}) != 1:
+    others = [(*shape[:axis], 1, *shape[axis + 1 :]) for shape in shapes]
+    if any(len(own) != len(others[0]) or own != others[0] for own in others[1:]):
         raise ModelError(f"shapes {', '.join(map(str, shapes))} differ outside axis {axis}")
-    return scope.result((*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]))
+    joined = list(broadcast(others))
+    joined[axis] = sum(shape[axis] for shape in shapes)
+    return scope.result(joined)
 
 
 def reshape(scope: Scope) -> list[TensorType]:
@@ -253,7 +249,7 @@ def reshape(scope: Scope) -> list[TensorType]:
         if not rest:
             raise ModelError(f"new shape {target} of {shape}: -1 may be any size next to a 0")
         sizes[sizes.index(-1)] = math.prod(shape) // rest
-    if math.prod(sizes) != math.prod(shape) or min(sizes, default=0) < 0:
+    if math.prod(sizes) != math.prod(shape) or any(size < 0 for size in sizes):
         raise ModelError(f"new shape {target} does not hold the elements of {shape}")
     return scope.result(sizes)
 

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, TensorType
-from dnnl.framework.shapes import Scope, broadcast, normal_axis
+from dnnl.framework.shapes import Scope, normal_axis
+from dnnl.framework.sizes import broadcast
+from dnnl.types.size import is_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,29 @@ def slices(scope: Scope) -> list[Range]:
         raise ModelError(f"axes {axes} name one twice")
     found = []
     for axis, start, end, step in zip(places, starts, ends, steps, strict=True):
-        taken = range(shape[axis])[start:end:step]
-        found.append(Range(axis, taken.start if taken else 0, len(taken), step))
+        if is_known(shape[axis]) and is_known(start) and is_known(end):
+            taken = range(shape[axis])[start:end:step]
+            found.append(Range(axis, taken.start if taken else 0, len(taken), step))
+        else:
+            found.append(_taken(axis, shape[axis], start, end, step))
     return found
+
+
+def _taken(axis: int, extent: int, start: int, end: int, step: int) -> Range:
+    """The same of numbers of which only a run knows some."""
+    if step < 0:
+        start, extent, end = int(start), int(extent), int(end)
+        taken = range(extent)[start:end:step]
+        return Range(axis, taken.start if taken else 0, len(taken), step)
+    first, last = (_inside(place, extent) for place in (start, end))
+    return Range(axis, first, -(-(last - first) // step) if first < last else 0, step)
+
+
+def _inside(place: int, extent: int) -> int:
+    place = place + extent if place < 0 else place
+    if place < 0:
+        return 0
+    return place if place < extent else extent
 
 
 def split(scope: Scope) -> list[TensorType]:
@@ -120,7 +142,7 @@ def parts_of(scope: Scope) -> list[Range]:
             raise ModelError(f"num_outputs = {number} of {count} results, {shape[axis]} slices")
         each = -(-shape[axis] // count)
         sizes = tuple(max(0, min(each, shape[axis] - each * place)) for place in range(count))
-    if len(sizes) != count or min(sizes) < 0 or sum(sizes) != shape[axis]:
+    if len(sizes) != count or any(size < 0 for size in sizes) or sum(sizes) != shape[axis]:
         raise ModelError(f"split {sizes} does not make {count} parts of {shape[axis]} slices")
     starts = np.cumsum((0, *sizes[:-1]))
     return [Range(axis, int(first), size) for first, size in zip(starts, sizes, strict=True)]
@@ -129,7 +151,7 @@ def parts_of(scope: Scope) -> list[Range]:
 def expanded(scope: Scope) -> list[TensorType]:
     """The source broadcast with a constant shape."""
     target = scope.listed("shape", 1)
-    if target is None or min(target, default=0) < 0:
+    if target is None or any(size < 0 for size in target):
         raise ModelError(f"shape {target} is no list of sizes")
     return scope.result(broadcast([scope.shape(), target]))
 
@@ -147,7 +169,7 @@ def padded(scope: Scope) -> list[TensorType]:
     shape = list(scope.shape())
     for axis, before, behind in padding(scope):
         shape[axis] += before + behind
-    if min(shape, default=0) < 0:
+    if any(size < 0 for size in shape):
         raise ModelError(f"the padding takes more away than {scope.shape()} has")
     return scope.result(shape)
 

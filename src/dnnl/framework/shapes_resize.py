@@ -18,9 +18,12 @@ from dnnl.framework.interpolation import (
     ratio,
 )
 from dnnl.framework.shapes import Scope, normal_axis
+from dnnl.types.size import is_known
 
 _MODES = ("nearest", "linear", "cubic")
 _POLICIES = ("stretch", "not_larger", "not_smaller")
+_WITHOUT_SIZES = frozenset({"asymmetric", "half_pixel", "pytorch_half_pixel"})
+"""The coordinates for which a factor decides how far elements are apart."""
 _MOST = 2**31
 _FIRST = 10
 """The last operator set with scales alone, which divide the coordinates."""
@@ -29,7 +32,25 @@ _FIRST = 10
 def resize(scope: Scope) -> list[TensorType]:
     """The source's type with the new sizes."""
     rule_of(scope)
+    factors = whole_factors(scope)
+    if factors is not None:
+        return scope.result([n * times for n, times in zip(scope.shape(), factors, strict=True)])
     return scope.result([axis.new for axis in axes_of(scope)])
+
+
+def whole_factors(scope: Scope) -> tuple[int, ...] | None:
+    """How many times each axis gets as long, where this alone decides what becomes of the axes of
+    which only a run knows the size; None where numbers are needed, or where all are known."""
+    shape = scope.shape()
+    resized = [normal_axis(axis, len(shape)) for axis in scope.attr("axes", range(len(shape)))]
+    scales = None if all(map(is_known, shape)) else _scales(scope, len(resized))
+    rule = rule_of(scope)
+    if scales is None or rule.coordinates not in _WITHOUT_SIZES or rule.antialias:
+        return None
+    if not all(scale.is_integer() for scale in scales):
+        return None
+    factors = dict(zip(resized, map(int, scales), strict=True))
+    return tuple(factors.get(d, 1) for d in range(len(shape)))
 
 
 def rule_of(scope: Scope) -> Rule:
@@ -70,7 +91,7 @@ def axes_of(scope: Scope) -> tuple[InterpolatedAxis, ...]:
 
     Raises ModelError for scales, sizes and regions that do not fit the source.
     """
-    shape = scope.shape()
+    shape = tuple(map(int, scope.shape()))  # the places of all elements are needed
     resized = [normal_axis(axis, len(shape)) for axis in scope.attr("axes", range(len(shape)))]
     if len(set(resized)) != len(resized):
         raise ModelError(f"axes {scope.attr('axes')} name one twice")

@@ -31,13 +31,25 @@ from dnnl.framework.operators import OPERATORS, check_form, row_name
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_quantized import check_parameters
+from dnnl.framework.sizes import array_of, computed, fixed, is_open, known_int
 from dnnl.runtime.storage import check_capacity
 from dnnl.types.layout_input import read_sequence
+from dnnl.types.size import Size
 
 _AS_FILES_HAVE_THEM = frozenset(
     {"Add", "Cast", "Div", "Equal", "Expand", "Gather", "Mul", "Not", "Or"}
 )
 """Operators that passes write with the attributes and sources that files give them."""
+
+_OPEN: Mapping[str, tuple[int, ...]] = {
+    "Expand": (1,),
+    "Reshape": (1,),
+    "Slice": (1, 2),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Unsqueeze": (1,),
+}
+"""The sources that may be sizes which only a run knows, where others are data."""
 
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
@@ -92,11 +104,19 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
             check_form(node)
             folded = constant_results(node, known)
             if folded is None:
+                _settle_sizes(node, known, constants)
                 nodes.append(node)
                 types.update(_infer(node, known))
             else:
                 constants.update(folded)
     return replace(known, nodes=tuple(nodes)).pruned()
+
+
+def _settle_sizes(node: Node, graph: Graph, constants: dict[str, Array]) -> None:
+    """Take the typical numbers where sizes are data of a node."""
+    for place, value in enumerate(node.inputs):
+        if place not in _OPEN.get(node.op, ()) and is_open(graph.constants.get(value)):
+            constants[value] = fixed(constants[value])
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -198,7 +218,8 @@ def _bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dic
             sizes[name] = tuple(named.get(n, n) if isinstance(n, str) else n for n in kind.shape)
             check_shape(name, kind, sizes[name], inputs)
     return {
-        name: TensorType(kind.dtype, tuple(map(int, sizes[name]))) for name, kind in inputs.items()
+        name: TensorType(kind.dtype, tuple(map(known_int, sizes[name])))
+        for name, kind in inputs.items()
     }
 
 
@@ -215,7 +236,7 @@ def _named_sizes(
         for size, value in zip(declared, given, strict=declared != UNRANKED):
             if isinstance(size, int) or declared == UNRANKED:
                 continue
-            before, where = named.setdefault(size, (int(value), name))
+            before, where = named.setdefault(size, (known_int(value), name))
             if before != value:
                 found = f"it is {before} in input {where!r} and {value} here"
                 rule = f"{size} of {inputs[name]} must be one size: {found}"
@@ -237,7 +258,7 @@ def check_shape(
         if not any(map(_needs_shape, opened.values())):
             hint += ", or compile(batch=1)"
         raise InvalidArguments(argument, sizes, rule, hint)
-    if not all(_is_size(size) and int(size) >= 0 for size in sizes):
+    if not all(_is_size(size) and known_int(size) >= 0 for size in sizes):
         raise InvalidArguments(argument, sizes, "sizes must be integers of at least 0")
     fits = len(sizes) == len(kind.shape) and all(
         isinstance(n, str) or n == size for n, size in zip(kind.shape, sizes, strict=True)
@@ -256,7 +277,7 @@ def _needs_shape(kind: TensorType) -> bool:
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(value, int | np.integer | Size) and not isinstance(value, bool)
 
 
 def check_operators(graph: Graph) -> None:
@@ -286,11 +307,19 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     if node.op == "Shape" and node.inputs[0] not in graph.constants:
         rank = len(graph.shape_of(node.inputs[0]))
         part = slice(node.attrs.get("start", 0), node.attrs.get("end", rank))
-        return {node.output: np.array(graph.shape_of(node.inputs[0])[part], np.int64)}
+        return {node.output: array_of(graph.shape_of(node.inputs[0])[part])}
     if node.op in _RANDOM or any(value not in graph.constants for value in node.reads):
         return None
     if node.domain:
         return None
+    if any(is_open(graph.constants[value]) for value in node.reads):
+        if node.op in _OPEN and not is_open(graph.constants[node.inputs[0]]):
+            return None  # its contents are known, and how much there is of them is not
+        found = computed(node, graph)
+        if found is not None:
+            return {node.output: found}
+        known = {value: fixed(graph.constants[value]) for value in node.reads}
+        graph = replace(graph, constants=known)
     if node.op in (QUANTIZE, DEQUANTIZE):
         check_parameters(Scope(node, graph))
         return converted(node, graph)

@@ -14,6 +14,7 @@ from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import JOINT, Graph, Node, Shape, TensorType
 from dnnl.framework.operators import operator_of
 from dnnl.framework.shapes import Scope, transposition
+from dnnl.framework.sizes import same_shape
 
 _MOST_FACTOR = 2.0**8
 """Products without larger or smaller factors than this leave the range of f32 where only numbers
@@ -155,7 +156,9 @@ def _factor(node: Node | None, graph: Graph) -> tuple[str, float] | None:
         return None
     scalars = [scalar_of(graph.constants.get(value)) for value in node.inputs]
     place = next((p for p, s in enumerate(scalars) if s is not None), None)
-    if place is None or graph.shape_of(node.inputs[1 - place]) != graph.shape_of(node.output):
+    if place is None or not same_shape(
+        graph.shape_of(node.inputs[1 - place]), graph.shape_of(node.output)
+    ):
         return None
     number = scalars[place]
     if number is None or not 1 / _MOST_FACTOR <= abs(number) <= _MOST_FACTOR:

@@ -40,7 +40,7 @@ class Window:
             for d, (size, extent, stride) in enumerate(zip(spatial, extents, strides, strict=True))
         ]
         padding_l, padding_r, out, overhang = zip(*sides, strict=True) if sides else ((),) * 4
-        if min(out, default=1) < 1:
+        if any(size < 1 for size in out):
             raise ModelError(f"window {extents} does not fit into {spatial} with padding {pads}")
         return cls(kernel, strides, dilations, padding_l, padding_r, out, overhang)
 
@@ -69,7 +69,7 @@ class Window:
             padding_l = pads[:rank]
             sides = zip(reach, more, padding_l, pads[rank:], strict=True)
             out = tuple(r + m - left - right for r, m, left, right in sides)
-        if min(out, default=1) < 1:
+        if any(size < 1 for size in out):
             raise ModelError(f"padding {pads} leaves nothing of {reach}: the result has {out}")
         cut = zip(reach, padding_l, out, strict=True)
         padding_r = tuple(r - left - size for r, left, size in cut)
@@ -94,7 +94,7 @@ def _read(
 ) -> tuple[Shape, Shape, Shape, Shape, bytes]:
     """Strides, dilations, how far each dimension of the kernel reaches, pads and auto_pad."""
     rank = len(spatial)
-    if len(kernel) != rank or min(kernel, default=1) < 1:
+    if len(kernel) != rank or any(size < 1 for size in kernel):
         raise ModelError(f"kernel_shape {kernel} is no window over {spatial}")
     strides = _steps(attrs, "strides", rank)
     dilations = _steps(attrs, "dilations", rank)

@@ -341,7 +341,8 @@ def laid_out(pattern: MemoryDesc, dims: Sequence[int]) -> MemoryDesc:
     strides, stride = [0] * len(dims), prod(blocks)
     for dim in reversed(order):
         strides[dim] = known.get(dim, stride)
-        stride = max(stride, strides[dim] * (padded[dim] // blocks[dim] or 1))
+        extent = strides[dim] * (padded[dim] // blocks[dim] or 1)
+        stride = max(stride, extent) if dim in known else extent
     offset = 0 if pattern.offset0 == RUNTIME_DIM else pattern.offset0
     layout = Layout(tuple(dims), padded, tuple(strides), pattern.inner_blocks, offset)
     return MemoryDesc.of_layout(pattern, layout)

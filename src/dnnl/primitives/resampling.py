@@ -161,7 +161,7 @@ class ResamplingDesc(Desc):
             if old.dims[dim] == RUNTIME_DIM and taps is not None:
                 dims[src][dim] = max(dims[src][dim], taps.beyond)
             if new.dims[dim] == RUNTIME_DIM:
-                dims[dst][dim] = 2 * dims[src][dim] + 1 if taps is None else taps.elements
+                dims[dst][dim] = 2 * dims[src][dim] if taps is None else taps.elements
 
     @property
     def problem(self) -> str:

@@ -31,7 +31,7 @@ from dnnl.types.layout_input import (
     read_strides,
 )
 from dnnl.types.runtime_dim import promises_of
-from dnnl.types.size import typical
+from dnnl.types.size import surely_equal, typical
 from dnnl.types.tag import FormatTag
 
 _INT64_MAX = 2**63 - 1
@@ -171,7 +171,7 @@ class MemoryDesc(EncodedDesc, DescText):
         meant = strides  # those that lead anywhere
         if strides and not _ONE.isdisjoint(padded):
             pairs = zip(padded, strides, strict=True)
-            meant = tuple(0 if size == 1 else stride for size, stride in pairs)
+            meant = tuple(0 if surely_equal(size, 1) else stride for size, stride in pairs)
         promises = promises_of(dims) if RUNTIME_DIM in dims else ()
         numbers = dims, padded, meant, inner, offset0, promises
         key = (data_type, kind, *numbers, compensation, encoding)

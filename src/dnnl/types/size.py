@@ -18,7 +18,7 @@ those executions whose numbers satisfy the guards, and code that asks nothing se
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, inf, prod
@@ -76,11 +76,21 @@ class Symbols:
 
     @property
     def settled(self) -> tuple[int, ...]:
-        """The symbols that guards allow one number, by their places."""
+        """The symbols that guards allow one number, or few, by their places: those of a term that
+        equals a number."""
         fixed = (guard.size for guard in self._guards.values() if guard.relation == "==")
         alone = ([key for key in size.terms if key] for size in fixed)
-        numbers = (keys[0][0] for keys in alone if len(keys) == 1 and len(keys[0]) == 1)
-        return tuple(self._places[number] for number in numbers if number in self._places)
+        terms = [keys[0] for keys in alone if len(keys) == 1]
+        return tuple({place for key in terms for number in key for place in self._within(number)})
+
+    def _within(self, number: int) -> Iterator[int]:
+        """The places of the symbols of an atom."""
+        if number in self._places:
+            yield self._places[number]
+        for operand in self.atoms[number].operands:
+            for key in operand.terms if isinstance(operand, Size) else ():
+                for other in key:
+                    yield from self._within(other)
 
     def place(self, atom: Atom) -> int:
         """The number of a symbol among all symbols."""

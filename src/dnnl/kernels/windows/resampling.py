@@ -29,6 +29,7 @@ from dnnl.kernels.windows.resampling_taps import Side, Table, usual
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known, typical
 from dnnl.types.taps import Taps
 
 # Registers that share the table lookups of a pixel.
@@ -72,6 +73,20 @@ class ResamplingConf:
             return tuple(Table.backward(*each, n) for each, n in zip(found, old, strict=True))
         return tuple(Table.forward(*each) for each in found)
 
+    @cached_property
+    def times(self) -> tuple[int, ...]:
+        """How often the elements of each spatial dimension are repeated, where that is all that
+        happens and only an execution knows how many there are: no table is needed."""
+        pairs = list(zip(self.src.dims[2:], self.dst.dims[2:], strict=True))
+        known = all(is_known(old) and is_known(new) for old, new in pairs)
+        if known or self.linear or self.taps or self.gradient:
+            return ()
+        found = [divmod(typical(new), max(1, typical(old))) for old, new in pairs]
+        whole = all(not rest for _, rest in found)
+        times = tuple(factor for factor, _ in found)
+        same = whole and all(old * n == new for n, (old, new) in zip(times, pairs, strict=True))
+        return times if same else ()
+
     @property
     def copies(self) -> bool:
         """Whether elements are copied unchanged."""
@@ -88,7 +103,9 @@ def configure(
     attributes: Attributes,
 ) -> ResamplingConf | Refusal:
     """Accept any two layouts of supported types; those of gradients are floats."""
-    longest = max(map(int, (*src.dims[2:], *dst.dims[2:])))
+    conf = ResamplingConf(linear, taps, gradient, src, dst, attributes)
+    repeats = bool(conf.times)
+    longest = 0 if repeats else max(map(int, (*src.dims[2:], *dst.dims[2:])))
     if longest > _LONGEST:
         rule = f"at most {_LONGEST}, as the positions of all elements are part of the code"
         return Refusal(Reason.SHAPE, f"{longest} elements along an axis; {rule}")
@@ -100,7 +117,7 @@ def configure(
         refusal = refuse_types(src, dst, allowed=WIDE_FLOATS)
     else:
         refusal = refuse_forward({Arg.SRC: src}, dst, attributes) or _refuse_masks(attributes)
-    return refusal or ResamplingConf(linear, taps, gradient, src, dst, attributes)
+    return refusal or conf
 
 
 def _refuse_masks(attributes: Attributes) -> Refusal | None:
@@ -116,6 +133,8 @@ def _refuse_masks(attributes: Attributes) -> Refusal | None:
 def build(conf: ResamplingConf, isa: Isa) -> Kernel:
     """One nest that sums the taps of each element: along rows by registers of consecutive elements
     if possible, else element by element."""
+    if conf.times:
+        return _repeated(conf, isa)
     core, axes = _core(conf), letters(conf.dst.dims)
     nest, ids = _nest(conf, core, axes, None)
     # Elements that are copied are extended to 32 bits, the unit of permutations.
@@ -128,6 +147,41 @@ def build(conf: ResamplingConf, isa: Isa) -> Kernel:
     module = Module("resampling", isa)
     entry = symbol("resampling", [conf.src, conf.dst], isa)
     return Kernel(module, (emit_nest(module, entry, nest),), ids)
+
+
+def _repeated(conf: ResamplingConf, isa: Isa) -> Kernel:
+    """Each element of src, as often as it is repeated along each dimension."""
+    arguments, outer = Arguments(), letters(conf.src.dims)
+    inner = [Axis(times, f"k{number}") for number, times in enumerate(conf.times)]
+    index = [Affine.of(axis) for axis in outer]
+    places = [
+        form * axis.extent + Affine.of(axis) for form, axis in zip(index[2:], inner, strict=True)
+    ]
+    src = Operand(arguments.slot(Arg.SRC), conf.src, tuple(index))
+    dst = Operand(arguments.slot(Arg.DST), conf.dst, (*index[:2], *places))
+    given = Sources(conf.attributes, {Arg.SRC: src}, arguments)
+    result = Result(conf.attributes, dst, arguments)
+    copies = conf.src.data_type is conf.dst.data_type and conf.attributes.plain
+
+    def body(point: Point) -> None:
+        if copies:
+            point.store_stored(dst, point.load_stored(src))
+        else:
+            result.store(point, given.load(point, Arg.SRC))
+
+    bare = bare_core(conf.src.data_type, conf.dst.data_type)
+    nest = Nest(
+        (*outer, *inner),
+        (),
+        (*given.operands, *result.inputs),
+        result.outputs,
+        body,
+        reads_dst=result.reads_dst,
+        core=bare if copies else core_of(conf.src, conf.dst),
+    )
+    module = Module("resampling", isa)
+    entry = symbol("resampling", [conf.src, conf.dst], isa)
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 
 def _nest(

@@ -1,0 +1,167 @@
+"""Models that are called with inputs of changing sizes: few plans, and the results of ONNX
+Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dnnl
+from dnnl.framework.model import Model
+from tests.framework.models import graph_of, make_model, node, run_peer
+
+Array = np.ndarray
+RNG = np.random.default_rng(36)
+
+
+def weights(*shape: int) -> Array:
+    return (RNG.standard_normal(shape) * 0.2).astype(np.float32)
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+def convolutions() -> Any:
+    """Convolutions, a pooling, a residual, an upsampling, and weights of channels."""
+    nodes = [
+        node("Conv", ["x", "w1", "b1"], "c1", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], "r1"),
+        node("MaxPool", ["r1"], "p1", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p1", "w2"], "c2", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("GlobalAveragePool", ["c2"], "g"),
+        node("Sigmoid", ["g"], "s"),
+        node("Mul", ["c2", "s"], "m"),
+        node("Add", ["m", "p1"], "a"),
+        node("Resize", ["a", "", "scales"], "u", mode="nearest", nearest_mode="floor",
+             coordinate_transformation_mode="asymmetric"),
+        node("Concat", ["u", "u"], "cc", axis=1),
+        node("HardSigmoid", ["cc"], "y"),
+    ]  # fmt: skip
+    constants = {
+        "w1": weights(24, 3, 3, 3), "b1": weights(24), "w2": weights(24, 24, 3, 3),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+    }  # fmt: skip
+    return make_model(nodes, {"x": ("n", 3, "h", "w")}, ["y"], constants)
+
+
+def attention() -> Any:
+    """Two heads, with shapes that the model computes, and places that it slices."""
+    nodes, constants = [], {
+        "table": weights(50, 32), "places": weights(64, 32), "one": np.array(1, np.int64),
+        "zero": np.array(0, np.int64), "axis": ints(0), "first": ints(0), "heads": ints(2, 16),
+        "whole": ints(0, 0, 32), "scale": np.array(4.0, np.float32), "g": weights(32),
+    }  # fmt: skip
+    nodes += [
+        node("Gather", ["table", "ids"], "e"),
+        node("Shape", ["ids"], "shape"),
+        node("Gather", ["shape", "one"], "length"),
+        node("Unsqueeze", ["length", "axis"], "lengths"),
+        node("Slice", ["places", "first", "lengths", "axis"], "p"),
+        node("Add", ["e", "p"], "x"),
+    ]
+    for name in "qkv":
+        constants |= {f"{name}w": weights(32, 32), f"{name}b": weights(32)}
+        order = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
+        nodes += [
+            node("MatMul", ["x", f"{name}w"], f"{name}1"),
+            node("Add", [f"{name}1", f"{name}b"], f"{name}2"),
+            node("Shape", [f"{name}2"], f"{name}s"),
+            node("Gather", [f"{name}s", "zero"], f"{name}n"),
+            node("Gather", [f"{name}s", "one"], f"{name}l"),
+            node("Unsqueeze", [f"{name}n", "axis"], f"{name}n1"),
+            node("Unsqueeze", [f"{name}l", "axis"], f"{name}l1"),
+            node("Concat", [f"{name}n1", f"{name}l1", "heads"], f"{name}t", axis=0),
+            node("Reshape", [f"{name}2", f"{name}t"], f"{name}3"),
+            node("Transpose", [f"{name}3"], f"{name}4", perm=order),
+        ]
+    nodes += [
+        node("MatMul", ["q4", "k4"], "scores"),
+        node("Div", ["scores", "scale"], "scaled"),
+        node("Softmax", ["scaled"], "parts", axis=-1),
+        node("MatMul", ["parts", "v4"], "mixed"),
+        node("Transpose", ["mixed"], "back", perm=[0, 2, 1, 3]),
+        node("Reshape", ["back", "whole"], "joined"),
+        node("Add", ["joined", "x"], "sum"),
+        node("LayerNormalization", ["sum", "g"], "y", axis=-1),
+    ]
+    kinds = {"ids": np.int64}
+    return make_model(nodes, {"ids": ("n", "l")}, ["y"], constants, kinds=kinds)
+
+
+IMAGES = [(2, 3, 20, 24), (3, 3, 33, 46), (2, 3, 30, 64), (5, 3, 8, 9), (4, 3, 64, 30),
+          (1, 3, 20, 24), (1, 3, 40, 18), (2, 3, 2, 2)]  # fmt: skip
+TEXTS = [(2, 9), (3, 17), (2, 16), (5, 32), (1, 40), (1, 7), (4, 33), (6, 2), (2, 1), (0, 5)]
+MODELS: Mapping[str, tuple[Any, str, Sequence[tuple[int, ...]], int]] = {
+    "convolutions": (convolutions(), "x", IMAGES, 4),
+    "attention": (attention(), "ids", TEXTS, 5),
+}
+
+
+def feed(name: str, shape: Sequence[int]) -> dict[str, Array]:
+    if name == "ids":
+        return {name: RNG.integers(0, 50, shape)}
+    return {name: RNG.standard_normal(shape).astype(np.float32)}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_calls_of_many_sizes(kind: str) -> None:
+    """Sizes that follow the first share plans; 0 and 1 have plans of their own."""
+    proto, name, shapes, most = MODELS[kind]
+    model = Model(graph_of(proto))
+    for _ in range(2):
+        for shape in shapes:
+            feeds = feed(name, shape)
+            got, want = model(feeds), run_peer(proto, feeds)["y"]
+            assert isinstance(got, np.ndarray)
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, 1e-4, 1e-4)
+    sessions = model._sessions
+    assert len(sessions._known) + len(sessions._open) <= most
+
+
+def test_memory_is_that_of_the_largest_sizes() -> None:
+    proto, name, _, _ = MODELS["convolutions"]
+    model = Model(graph_of(proto))
+    for shape in ((2, 3, 8, 8), (2, 3, 60, 62), (3, 3, 20, 30)):
+        model(feed(name, shape))
+    ((_, session),) = model._sessions._open
+    largest = session.activation_nbytes
+    for height in range(6, 60, 7):
+        model(feed(name, (2, 3, height, 31)))
+    assert session.activation_nbytes == largest
+
+
+def test_what_one_size_does_not_allow_is_said_of_it() -> None:
+    """Conditions of a plan are no promises of others."""
+    nodes = [
+        node("MaxPool", ["x"], "p", kernel_shape=[2], strides=[2]),
+        node("Resize", ["p", "", "scales"], "u", mode="nearest"),
+        node("Add", ["u", "x"], "y"),
+    ]
+    constants = {"scales": np.array([1, 1, 2], np.float32)}
+    proto = make_model(nodes, {"x": (1, 2, "w")}, ["y"], constants)
+    model = Model(graph_of(proto))
+    for width in (8, 10, 12):
+        feeds = feed("x", (1, 2, width))
+        np.testing.assert_allclose(model(feeds), run_peer(proto, feeds)["y"], 1e-5)
+    with pytest.raises(dnnl.Error, match=r"\(1, 2, 10\), \(1, 2, 11\) do not broadcast"):
+        model(feed("x", (1, 2, 11)))
+    feeds = feed("x", (1, 2, 14))
+    np.testing.assert_allclose(model(feeds), run_peer(proto, feeds)["y"], 1e-5)
+
+
+def test_indices_are_checked_in_every_size() -> None:
+    nodes = [node("Gather", ["x", "i"], "y", axis=0)]
+    proto = make_model(nodes, {"x": ("n", 4), "i": ("m",)}, ["y"], kinds={"i": np.int64})
+    model = Model(graph_of(proto))
+    for rows, count in ((3, 2), (5, 4), (7, 3)):
+        x = RNG.standard_normal((rows, 4)).astype(np.float32)
+        indices = RNG.integers(0, rows, count)
+        np.testing.assert_array_equal(model(x, indices), x[indices])
+        indices[0] = rows
+        with pytest.raises(dnnl.InvalidArguments, match=rf"{rows}: must be in -{rows}..{rows - 1}"):
+            model(x, indices)
