@@ -92,6 +92,38 @@ def attention() -> Any:
     return make_model(nodes, {"ids": ("n", "l")}, ["y"], constants, kinds=kinds)
 
 
+def cached() -> Any:
+    """One head of a decoder, whose places and masks follow from the length of its cache."""
+    nodes = [
+        node("Shape", ["ids"], "shape"),
+        node("Gather", ["shape", "one"], "new"),
+        node("Shape", ["past"], "past_shape"),
+        node("Gather", ["past_shape", "one"], "old"),
+        node("Add", ["old", "new"], "all"),
+        node("Range", ["old", "all", "one"], "numbers"),
+        node("Gather", ["places", "numbers"], "p"),
+        node("Gather", ["table", "ids"], "e"),
+        node("Add", ["e", "p"], "x"),
+        node("Concat", ["past", "x"], "keys", axis=1),
+        node("Transpose", ["keys"], "turned", perm=[0, 2, 1]),
+        node("MatMul", ["x", "turned"], "scores"),
+        node("Unsqueeze", ["old", "axis"], "from"),
+        node("Unsqueeze", ["all", "axis"], "to"),
+        node("Slice", ["triangle", "from", "to", "axis"], "rows"),
+        node("Slice", ["rows", "first", "to", "second"], "mask"),
+        node("Where", ["mask", "scores", "less"], "masked"),
+        node("Softmax", ["masked"], "parts", axis=-1),
+        node("MatMul", ["parts", "keys"], "y"),
+    ]
+    constants = {
+        "table": weights(50, 16), "places": weights(64, 16), "one": np.array(1, np.int64),
+        "axis": ints(0), "first": ints(0), "second": ints(1), "less": np.array(-1e4, np.float32),
+        "triangle": np.tril(np.ones((64, 64), np.bool_)),
+    }  # fmt: skip
+    inputs = {"ids": ("n", "l"), "past": ("n", "p", 16)}
+    return make_model(nodes, inputs, ["y", "keys"], constants, kinds={"ids": np.int64})
+
+
 IMAGES = [(2, 3, 20, 24), (3, 3, 33, 46), (2, 3, 30, 64), (5, 3, 8, 9), (4, 3, 64, 30),
           (1, 3, 20, 24), (1, 3, 40, 18), (2, 3, 2, 2)]  # fmt: skip
 TEXTS = [(2, 9), (3, 17), (2, 16), (5, 32), (1, 40), (1, 7), (4, 33), (6, 2), (2, 1), (0, 5)]
@@ -121,6 +153,21 @@ def test_calls_of_many_sizes(kind: str) -> None:
             np.testing.assert_allclose(got, want, 1e-4, 1e-4)
     sessions = model._sessions
     assert len(sessions._known) + len(sessions._open) <= most
+
+
+def test_a_cache_that_grows() -> None:
+    """One plan for the first tokens, and one for all that follow one by one."""
+    proto = cached()
+    model = Model(graph_of(proto))
+    past = np.zeros((2, 0, 16), np.float32)
+    for length in (5, *[1] * 12):
+        feeds = {"ids": RNG.integers(0, 50, (2, length)), "past": past}
+        got, want = model(feeds), run_peer(proto, feeds)
+        assert isinstance(got, dict)
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, 1e-4, 1e-4)
+        past = got["keys"]
+    assert (len(model._sessions._known), len(model._sessions._open)) == (1, 1)
 
 
 def test_memory_is_that_of_the_largest_sizes() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,8 @@ from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
+Call = Callable[[], object]
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -29,8 +31,16 @@ class Bound:
     ``results`` has each output."""
 
     feeds: Mapping[str, Callable[[Array], object]]
-    calls: Sequence[Callable[[], object]]
+    calls: Sequence[Call]
     results: Mapping[str, ShapedBuffer | Array]
+
+
+_Place = tuple[Numbers, int]
+"""The numbers of a descriptor, and the offset of its storage."""
+_MOST_CALLS = 64
+"""Calls of a step that are held, for the sizes and places that it had."""
+_STEPS_OF_SIZES = 8
+"""Storages get sizes up to an eighth larger, so that similar runs have one layout of memory."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,7 @@ class _SizedStep:
     primitive: Primitive
     args: Sequence[tuple[int, SizedDesc, int]]
     indexed: int | str | None
+    calls: dict[tuple[object, ...], Call] = field(default_factory=dict)
 
 
 class Binder:
@@ -58,10 +69,14 @@ class Binder:
             _SizedStep(
                 step.name,
                 primitive,
-                [(arg, SizedDesc(ref.desc, made), ref.storage) for arg, ref in step.args.items()],
+                [(arg, made.sized(ref.desc), ref.storage) for arg, ref in step.args.items()],
                 None if step.indexed is None else made.place(step.indexed),
             )
             for step, primitive in zip(lowering.steps, primitives, strict=True)
+        ]
+        self._counted = [
+            (made.sized(own.ref.desc), own.ref.storage, made.place(own.first), own.step)
+            for own in lowering.counted
         ]
         held = set(lowering.prepared.values())
         self._sizes = {s: made.place(size) for s, size in lowering.sizes.items() if s not in held}
@@ -70,7 +85,7 @@ class Binder:
         self._graph_constants = graph.constants
         values = {*graph.inputs, *graph.outputs.values()}
         self._tensors = {
-            value: (SizedDesc(tensor.layout.desc, made), tensor.layout.permutation, tensor.storage)
+            value: (made.sized(tensor.layout.desc), tensor.layout.permutation, tensor.storage)
             for value, tensor in lowering.tensors.items()
             if value in values
         }
@@ -78,6 +93,7 @@ class Binder:
         most = max(given, default=0)
         self._scratchpad = Memory(MemoryDesc((most,), "u8"), stream.engine)
         self._activations = Memory(MemoryDesc((0,), "u8"), stream.engine)
+        self._arenas: dict[tuple[int, ...], Arena] = {}
 
     @property
     def nbytes(self) -> int:
@@ -93,7 +109,10 @@ class Binder:
         if grows:
             check_capacity(arena.size)
             self._activations = Memory(MemoryDesc((arena.size,), "u8"), self._stream.engine)
-        calls = [self._call(step, arena, values) for step in self._steps]
+            for step in self._steps:
+                step.calls.clear()
+        calls = [self._count(own, arena, values) for own in self._counted]
+        calls += [self._call(step, arena, values) for step in self._steps]
         feeds = {name: _filler(self._buffer(name, arena, values).view()) for name in self._inputs}
         constants = self._graph_constants
         results: dict[str, ShapedBuffer | Array] = {
@@ -104,24 +123,65 @@ class Binder:
 
     def _arena(self, values: Mapping[str, int]) -> Arena:
         """The storage of each activation: outputs stay until the end of a run."""
-        sizes = {s: values[n] if isinstance(n, str) else n for s, n in self._sizes.items()}
-        before = [self._tensors[name][2] for name in self._inputs]
-        after = [self._tensors[v][2] for v in self._outputs.values() if v in self._tensors]
-        return place(lifetimes(sizes, self._touched, before, after))
+        known = not values
+        sizes = {
+            storage: size if isinstance(size, int) else _rounded(values[size])
+            for storage, size in self._sizes.items()
+        }
+        key = () if known else tuple(sizes.values())
+        arena = self._arenas.get(key)
+        if arena is None:
+            before = [self._tensors[name][2] for name in self._inputs]
+            before += [storage for _, storage, _, _ in self._counted]
+            after = [self._tensors[v][2] for v in self._outputs.values() if v in self._tensors]
+            arena = place(lifetimes(sizes, self._touched, before, after))
+            if len(self._arenas) >= _MOST_CALLS:
+                self._arenas.clear()
+            self._arenas[key] = arena
+        return arena
 
-    def _call(
-        self, step: _SizedStep, arena: Arena, values: Mapping[str, int]
-    ) -> Callable[[], object]:
+    def _count(
+        self,
+        counted: tuple[SizedDesc, int, int | str, int],
+        arena: Arena,
+        values: Mapping[str, int],
+    ) -> Call:
+        """What writes numbers at equal distances."""
+        desc, storage, start, step = counted
+        memory = self._memory(storage, desc.of(desc.numbers(values)), arena)
+        first = values[start] if isinstance(start, str) else start
+        numbers = first + step * np.arange(memory.desc.dims[0])
+        return partial(_filler(memory), numbers.astype(memory.desc.data_type.numpy))
+
+    def _call(self, step: _SizedStep, arena: Arena, values: Mapping[str, int]) -> Call:
+        """One execution of a step, which was bound before where its sizes and places are those of
+        another run."""
+        places = [
+            (desc.numbers(values), arena.offsets.get(storage, 0)) for _, desc, storage in step.args
+        ]
+        indexed = step.indexed
+        extent = values[indexed] if isinstance(indexed, str) else indexed
+        key = (*places, extent)
+        found = step.calls.get(key)
+        if found is None:
+            if len(step.calls) >= _MOST_CALLS:
+                step.calls.clear()
+            step.calls[key] = found = self._bound(step, arena, places, extent)
+        return found
+
+    def _bound(
+        self, step: _SizedStep, arena: Arena, places: Sequence[_Place], extent: int | None
+    ) -> Call:
         args = {
-            arg: self._memory(storage, desc.of(values), arena) for arg, desc, storage in step.args
+            arg: self._memory(storage, desc.of(numbers), arena)
+            for (arg, desc, storage), (numbers, _) in zip(step.args, places, strict=True)
         }
         scratchpad = step.primitive.pd.scratchpad_desc
         if _is_given(step.primitive.pd) and scratchpad.size:
             args[Arg.SCRATCHPAD] = self._scratchpad.part(scratchpad)
         call = step.primitive.bind(self._stream, args)
-        if step.indexed is None:
+        if extent is None:
             return call
-        extent = values[step.indexed] if isinstance(step.indexed, str) else step.indexed
         return _checked_call(step.name, args[Arg.SRC_1], extent, call)
 
     def _memory(self, storage: int, desc: MemoryDesc, arena: Arena) -> Memory:
@@ -132,7 +192,15 @@ class Binder:
 
     def _buffer(self, value: str, arena: Arena, values: Mapping[str, int]) -> ShapedBuffer:
         desc, permutation, storage = self._tensors[value]
-        return ShapedBuffer(self._memory(storage, desc.of(values), arena), permutation)
+        return ShapedBuffer(
+            self._memory(storage, desc.of(desc.numbers(values)), arena), permutation
+        )
+
+
+def _rounded(nbytes: int) -> int:
+    """A size at least as large, of which there are few."""
+    step = max(1, 1 << max(0, nbytes.bit_length() - 1)) // _STEPS_OF_SIZES
+    return -(-nbytes // step) * step if step else nbytes
 
 
 def _is_given(pd: PrimitiveDesc) -> bool:

@@ -35,7 +35,15 @@ class Expressions:
     def __init__(self, symbols: Symbols | None) -> None:
         self._symbols = symbols
         self._places: dict[str, int] = {}
+        self._descs: dict[MemoryDesc, SizedDesc] = {}
         self._compute: Callable[..., Sequence[int]] | None = None
+
+    def sized(self, desc: MemoryDesc) -> SizedDesc:
+        """A descriptor, which is one object for all steps that have it."""
+        found = self._descs.get(desc)
+        if found is None:
+            self._descs[desc] = found = SizedDesc(desc, self)
+        return found
 
     def place(self, size: int) -> int | str:
         """A number, or what `value` finds it by."""
@@ -78,13 +86,21 @@ class SizedDesc:
         self._desc = desc
         self._numbers = tuple(map(expressions.place, desc.layout_numbers))
         self._known = all(map(is_known, desc.layout_numbers))
+        self._latest: tuple[Numbers, MemoryDesc] = (), desc
 
-    def of(self, values: Mapping[str, int]) -> MemoryDesc:
-        """The descriptor in a run."""
-        desc, count = self._desc, self._desc.ndims
+    def numbers(self, values: Mapping[str, int]) -> Numbers:
+        """What tells descriptors of different runs apart."""
         if self._known:
-            return desc
-        found = [values[n] if isinstance(n, str) else n for n in self._numbers]
-        dims, padded, strides = (tuple(found[n * count : (n + 1) * count]) for n in range(3))
-        places = Layout(dims, padded, strides, desc.inner_blocks, found[-1])
-        return MemoryDesc.of_layout(desc, places)
+            return ()
+        return tuple([values[n] if isinstance(n, str) else n for n in self._numbers])
+
+    def of(self, numbers: Numbers) -> MemoryDesc:
+        """The descriptor in a run of these `numbers`."""
+        before, found = self._latest
+        if numbers != before:
+            count = self._desc.ndims
+            dims, padded, strides = (numbers[n * count : (n + 1) * count] for n in range(3))
+            places = Layout(dims, padded, strides, self._desc.inner_blocks, numbers[-1])
+            found = MemoryDesc.of_layout(self._desc, places)
+            self._latest = numbers, found
+        return found

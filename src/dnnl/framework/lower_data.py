@@ -10,7 +10,7 @@ from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node, Shape
 from dnnl.framework.lowering import Lowering, Source, volume
 from dnnl.framework.shapes import Scope, transposition
-from dnnl.framework.shapes_data import parts_of, slices
+from dnnl.framework.shapes_data import numbers_of_range, parts_of, slices
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.gather import GatherDesc
@@ -86,6 +86,12 @@ def _gathered(lowering: Lowering, node: Node, indices: Source, axis: int, dims: 
     lowering.define(node.output, lowering.emit(node, desc, args))
     if node.inputs[1] not in lowering.graph.constants:
         lowering.check_indices(source.desc.dims[axis])
+
+
+def counted(lowering: Lowering, node: Node) -> None:
+    """Numbers of which only a run knows how many there are: written before the first step."""
+    first, _, step = numbers_of_range(Scope(node, lowering.graph))
+    lowering.count(node.output, first, step)
 
 
 def expand(lowering: Lowering, node: Node) -> None:

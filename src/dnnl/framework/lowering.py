@@ -116,6 +116,15 @@ class Step:
     indexed: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Numbers that a run writes before its first step."""
+
+    ref: Ref
+    first: int
+    step: int
+
+
 @dataclass
 class Lowering:
     """Steps of a graph so far; the functions of ``operators`` add theirs to it."""
@@ -127,6 +136,7 @@ class Lowering:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     prepared: dict[Prepared, int] = field(default_factory=dict)
+    counted: list[Counted] = field(default_factory=list)
     symbols: Symbols | None = None
     _moved: dict[tuple[int, MemoryDesc, MemoryDesc], int] = field(default_factory=dict)
     _last_use: dict[str, int] = field(default_factory=dict)
@@ -228,6 +238,13 @@ class Lowering:
     def _settled(self, name: str, tensor: Tensor) -> Tensor:
         moved = self.reorder(name, _seen(tensor), tensor.layout.movable(tensor.layout.shape))
         return Tensor(ShapedLayout.of(moved.desc), moved.storage)
+
+    def count(self, value: str, first: int, step: int) -> None:
+        """``value`` has the numbers from ``first`` on, ``step`` apart, before the first step."""
+        desc = MemoryDesc(self.graph.shape_of(value), self.kind(value))
+        storage = self._storage(desc)
+        self.tensors[value] = Tensor(ShapedLayout.of(desc), storage)
+        self.counted.append(Counted(Ref(desc, storage), first, step))
 
     def part(self, value: str, of: str, axis: int, first: int, count: int, step: int = 1) -> None:
         """``value`` is ``count`` slices of ``of`` along an axis: a view of the same data."""

@@ -204,6 +204,7 @@ OPERATORS: dict[str, Operator] = {
         op: Operator(reduced.reduction, reduction.reduction, _ANY, (1, 2), role=Role.STATISTIC)
         for op in reduced.REDUCTIONS
     },
+    "Range": Operator(shapes_data.counted, data.counted, inputs=(3, 3), role=Role.EXACT),
     "Reshape": _moved(shapes.reshape, data.reshape, (1, 2)),
     "Resize": Operator(resized.resize, resizing.resize, _ANY, (1, 4)),
     "Slice": _moved(shapes_data.sliced, data.sliced, (1, 5)),

@@ -146,6 +146,7 @@ class Session:
         self._progress = Progress(progress)
         self.inputs: Mapping[str, TensorType] = dict(graph.inputs)
         self._stream = Stream(engine, num_threads)
+        self._primitives: dict[object, Primitive] = {}  # steps that do the same share one
         optimized = optimize(graph, kind)
         self.rounding = rounding_of(optimized)
         lowering = lower(optimized, engine, layout)
@@ -163,7 +164,7 @@ class Session:
             constants_by_storage[storage] = self._prepare(key, preparations[key], constant)
         self.layers = tuple(_layer(step) for step in lowering.steps)
         primitives = [self._primitive(step.pd) for step in lowering.steps]
-        self._images, self._progress = {}, Progress(None)
+        self._images, self._primitives, self._progress = {}, {}, Progress(None)
         self.outputs = tuple(optimized.outputs)
         self._binder = Binder(lowering, primitives, constants_by_storage, self._stream)
         self._bound: dict[Numbers, Bound] = {}
@@ -285,7 +286,9 @@ class Session:
         return wanted
 
     def _primitive(self, pd: PrimitiveDesc) -> Primitive:
-        primitive = Primitive(pd, images=self._images)
+        primitive = self._primitives.get(pd.key)
+        if primitive is None:
+            self._primitives[pd.key] = primitive = Primitive(pd, images=self._images)
         self._progress.ready(pd)
         return primitive
 

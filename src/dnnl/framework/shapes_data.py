@@ -12,8 +12,8 @@ import numpy.typing as npt
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, TensorType
 from dnnl.framework.shapes import Scope, normal_axis
-from dnnl.framework.sizes import broadcast
-from dnnl.types.size import is_known
+from dnnl.framework.sizes import broadcast, known_int
+from dnnl.types.size import is_known, larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,22 @@ def _inside(place: int, extent: int) -> int:
     if place < 0:
         return 0
     return place if place < extent else extent
+
+
+def counted(scope: Scope) -> list[TensorType]:
+    """Numbers at equal distances, as many as are below a limit."""
+    start, limit, step = numbers_of_range(scope)
+    return scope.result((larger(0, -((start - limit) // step)),))
+
+
+def numbers_of_range(scope: Scope) -> tuple[int, int, int]:
+    """The first number of a Range, its limit and the distance of numbers, which are integers.
+
+    Raises Unimplemented where the model computes one of them while it runs.
+    """
+    found = [scope.constant(place) for place in range(3)]
+    start, limit, step = (known_int(array.item()) for array in found if array is not None)
+    return start, limit, int(step)
 
 
 def split(scope: Scope) -> list[TensorType]:

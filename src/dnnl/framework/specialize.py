@@ -43,6 +43,7 @@ _AS_FILES_HAVE_THEM = frozenset(
 
 _OPEN: Mapping[str, tuple[int, ...]] = {
     "Expand": (1,),
+    "Range": (0, 1, 2),
     "Reshape": (1,),
     "Slice": (1, 2),
     "Split": (1,),
@@ -313,8 +314,9 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     if node.domain:
         return None
     if any(is_open(graph.constants[value]) for value in node.reads):
-        if node.op in _OPEN and not is_open(graph.constants[node.inputs[0]]):
-            return None  # its contents are known, and how much there is of them is not
+        moves = node.op in _OPEN and not is_open(graph.constants[node.inputs[0]])
+        if moves or node.op == "Range":
+            return None  # how many elements there are is not known
         found = computed(node, graph)
         if found is not None:
             return {node.output: found}

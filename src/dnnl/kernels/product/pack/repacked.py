@@ -133,12 +133,20 @@ class _RepackedWriter(Writer):
         self._rest = columns.count - (columns.panel.extent - 1) * columns.width
         """How many columns the last panel has."""
 
-    def _at(self, env: Env, k_group: Value, v: int, lane: int = 0) -> Value:
-        """The address of the first weight of a K group in a column."""
+    def _at(
+        self, env: Env, k_group: Value, v: int, lane: int = 0, last: int | None = None
+    ) -> Value:
+        """The address of the first weight of a K group in a column, which is at most the ``last``
+        one."""
         e, buffer = self.e, self.buffer
         step = self._form.stride(self._packing.terms)
-        lanes = self._form.stride(buffer.columns.lane) * (v * buffer.columns.lane.extent + lane)
-        begin = e.add(self._form.along(env).emit(e, env), e.number(lanes))
+        apart = self._form.stride(buffer.columns.lane)
+        place = v * buffer.columns.lane.extent + lane
+        if last is None or is_known(last):
+            column = e.number(apart * (place if last is None else min(place, last)))
+        else:
+            column = e.mul(e.smaller(i64(place), e.number(last)), apart)
+        begin = e.add(self._form.along(env).emit(e, env), column)
         begin = e.add(begin, e.mul(k_group, step * buffer.dot.group))
         return e.element(self.buffer.pointers[self._packing.weights], begin, buffer.dot.element[1])
 
@@ -198,10 +206,6 @@ class _RowsWriter(_RepackedWriter):
 
 
 class _ColumnsWriter(_RepackedWriter):
-    def __init__(self, packing: BoundRepacked, buffer: PanelBuffer) -> None:
-        super().__init__(packing, buffer)
-        self._rest = int(self._rest)  # squares are transposed in registers
-
     def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
         """One vector of columns after the other, which limits the number of memory streams."""
         e, square = self.e, self._packing.plan.square
@@ -217,7 +221,8 @@ class _ColumnsWriter(_RepackedWriter):
             self._transpose(env, e.mul(number, square), size, count, start, v)
 
         def columns(count: int) -> None:
-            for v in range(-(-count // lanes)):
+            vectors = -(-count // lanes) if is_known(count) else self.buffer.columns.vector.extent
+            for v in range(vectors):
                 for begin, end, size in spans[: 2 if left else 1]:
                     each = partial(transpose, size=size, count=count, v=v)
                     e.loop(begin, end, each, unroll=False, name="k_group")
@@ -234,7 +239,7 @@ class _ColumnsWriter(_RepackedWriter):
 
         def load(lane: int, piece: int) -> Value:
             there = [piece * _PIECE + number < k_groups for number in range(_PIECE)]
-            column = self._at(env, k_group, v, min(lane, count - 1 - v * lanes))
+            column = self._at(env, k_group, v, lane, count - 1)
             at = e.element(column, i64(piece * _PIECE), I32)
             return vector.load(e, at, kind, vector.known_lanes(there))
 
