@@ -17,6 +17,13 @@ Array = np.ndarray
 RNG = np.random.default_rng(36)
 
 
+def result(model: Model, feeds: Mapping[str, Array]) -> Array:
+    """The only output of a call."""
+    got = model(feeds)
+    assert isinstance(got, np.ndarray)
+    return got
+
+
 def weights(*shape: int) -> Array:
     return (RNG.standard_normal(shape) * 0.2).astype(np.float32)
 
@@ -147,8 +154,7 @@ def test_calls_of_many_sizes(kind: str) -> None:
     for _ in range(2):
         for shape in shapes:
             feeds = feed(name, shape)
-            got, want = model(feeds), run_peer(proto, feeds)["y"]
-            assert isinstance(got, np.ndarray)
+            got, want = result(model, feeds), run_peer(proto, feeds)["y"]
             assert got.shape == want.shape
             np.testing.assert_allclose(got, want, 1e-4, 1e-4)
     sessions = model._sessions
@@ -161,7 +167,7 @@ def test_a_cache_that_grows() -> None:
     model = Model(graph_of(proto))
     past = np.zeros((2, 0, 16), np.float32)
     for length in (5, *[1] * 12):
-        feeds = {"ids": RNG.integers(0, 50, (2, length)), "past": past}
+        feeds: dict[str, Array] = {"ids": RNG.integers(0, 50, (2, length)), "past": past}
         got, want = model(feeds), run_peer(proto, feeds)
         assert isinstance(got, dict)
         for name, array in want.items():
@@ -194,11 +200,11 @@ def test_what_one_size_does_not_allow_is_said_of_it() -> None:
     model = Model(graph_of(proto))
     for width in (8, 10, 12):
         feeds = feed("x", (1, 2, width))
-        np.testing.assert_allclose(model(feeds), run_peer(proto, feeds)["y"], 1e-5)
+        np.testing.assert_allclose(result(model, feeds), run_peer(proto, feeds)["y"], 1e-5)
     with pytest.raises(dnnl.Error, match=r"\(1, 2, 10\), \(1, 2, 11\) do not broadcast"):
         model(feed("x", (1, 2, 11)))
     feeds = feed("x", (1, 2, 14))
-    np.testing.assert_allclose(model(feeds), run_peer(proto, feeds)["y"], 1e-5)
+    np.testing.assert_allclose(result(model, feeds), run_peer(proto, feeds)["y"], 1e-5)
 
 
 def test_indices_are_checked_in_every_size() -> None:
