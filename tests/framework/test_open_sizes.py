@@ -3,6 +3,7 @@ Runtime."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ def ints(*values: int) -> Array:
 
 
 def convolutions() -> Any:
-    """Convolutions, a pooling, a residual, an upsampling, and weights of channels."""
+    """Convolutions, transposed too, a pooling, a residual, an upsampling, weights of channels."""
     nodes = [
         node("Conv", ["x", "w1", "b1"], "c1", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
         node("Relu", ["c1"], "r1"),
@@ -46,11 +47,12 @@ def convolutions() -> Any:
         node("Resize", ["a", "", "scales"], "u", mode="nearest", nearest_mode="floor",
              coordinate_transformation_mode="asymmetric"),
         node("Concat", ["u", "u"], "cc", axis=1),
-        node("HardSigmoid", ["cc"], "y"),
+        node("ConvTranspose", ["cc", "w3", "b3"], "d", kernel_shape=[2, 2], strides=[2, 2]),
+        node("HardSigmoid", ["d"], "y"),
     ]  # fmt: skip
     constants = {
         "w1": weights(24, 3, 3, 3), "b1": weights(24), "w2": weights(24, 24, 3, 3),
-        "scales": np.array([1, 1, 2, 2], np.float32),
+        "scales": np.array([1, 1, 2, 2], np.float32), "w3": weights(48, 6, 2, 2), "b3": weights(6),
     }  # fmt: skip
     return make_model(nodes, {"x": ("n", 3, "h", "w")}, ["y"], constants)
 
@@ -218,3 +220,28 @@ def test_indices_are_checked_in_every_size() -> None:
         indices[0] = rows
         with pytest.raises(dnnl.InvalidArguments, match=rf"{rows}: must be in -{rows}..{rows - 1}"):
             model(x, indices)
+
+
+def test_several_threads_at_once() -> None:
+    """Each run has its own memory, of a session for one size and of one for many."""
+    proto, name, _, _ = MODELS["attention"]
+    model = Model(graph_of(proto))
+    feeds = [feed(name, shape) for shape in ((2, 9), (3, 17), (4, 33), (5, 32), (2, 16))]
+    want = [result(model, each) for each in feeds]
+    ((_, shared),) = model._sessions._open
+    shared(feeds[1])
+    wrong: list[int] = []
+
+    def run(first: int) -> None:
+        for number in range(first, first + 20):
+            place = number % len(feeds)
+            if not np.array_equal(result(model, feeds[place]), want[place]):
+                wrong.append(place)
+
+    threads = [threading.Thread(target=run, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(shared._idle) == len(shared._every) <= 4

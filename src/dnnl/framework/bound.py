@@ -15,7 +15,6 @@ from dnnl.framework.lowering import Lowering
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.shaped_buffer import ShapedBuffer
 from dnnl.primitives.primitive import Primitive
-from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.stream import Stream
@@ -37,6 +36,8 @@ class Bound:
 
 _Place = tuple[Numbers, int]
 """The numbers of a descriptor, and the offset of its storage."""
+_MOST_BOUND = 64
+"""Sets of sizes whose memory is laid out at a time."""
 _MOST_CALLS = 64
 """Calls of a step that are held, for the sizes and places that it had."""
 _STEPS_OF_SIZES = 8
@@ -53,7 +54,8 @@ class _SizedStep:
 
 
 class Binder:
-    """Binds the steps of a model to the memory of a run, which grows with the largest sizes."""
+    """Binds the steps of a model to memory for one run at a time, which grows with the largest
+    sizes."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Binder:
         stream: Stream,
     ) -> None:
         graph = lowering.graph
-        self._stream, self._constants = stream, constants
+        self.stream, self._constants = stream, constants
         self._expressions = made = Expressions(lowering.symbols)
         self._steps = [
             _SizedStep(
@@ -89,28 +91,35 @@ class Binder:
             for value, tensor in lowering.tensors.items()
             if value in values
         }
-        given = (step.pd.scratchpad_desc.size for step in lowering.steps if _is_given(step.pd))
-        most = max(given, default=0)
-        self._scratchpad = Memory(MemoryDesc((most,), "u8"), stream.engine)
+        self._scratchpad = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._activations = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._arenas: dict[tuple[int, ...], Arena] = {}
+        self._outdated = False
+        self._bound_before: dict[Numbers, Bound] = {}
 
     @property
     def nbytes(self) -> int:
         """The memory of activations, in bytes."""
         return self._activations.desc.size
 
-    def bind(self, numbers: Numbers) -> tuple[Bound, bool]:
-        """What a run of these numbers does, and whether the memory grew, so that what was bound
-        before has another."""
+    def bound(self, numbers: Numbers) -> Bound:
+        """What a run of these numbers does."""
+        found = self._bound_before.get(numbers)
+        if found is None:
+            self._outdated = False
+            found = self._bind(numbers)
+            if self._outdated or len(self._bound_before) >= _MOST_BOUND:
+                self._bound_before.clear()
+            self._bound_before[numbers] = found
+        return found
+
+    def _bind(self, numbers: Numbers) -> Bound:
         values = self._expressions.compute(numbers)
         arena = self._arena(values)
-        grows = arena.size > self._activations.desc.size
-        if grows:
+        if arena.size > self._activations.desc.size:
             check_capacity(arena.size)
-            self._activations = Memory(MemoryDesc((arena.size,), "u8"), self._stream.engine)
-            for step in self._steps:
-                step.calls.clear()
+            self._activations = Memory(MemoryDesc((arena.size,), "u8"), self.stream.engine)
+            self._forget()
         calls = [self._count(own, arena, values) for own in self._counted]
         calls += [self._call(step, arena, values) for step in self._steps]
         feeds = {name: _filler(self._buffer(name, arena, values).view()) for name in self._inputs}
@@ -119,7 +128,7 @@ class Binder:
             public: constants[value] if value in constants else self._buffer(value, arena, values)
             for public, value in self._outputs.items()
         }
-        return Bound(feeds, calls, results), grows
+        return Bound(feeds, calls, results)
 
     def _arena(self, values: Mapping[str, int]) -> Arena:
         """The storage of each activation: outputs stay until the end of a run."""
@@ -166,20 +175,20 @@ class Binder:
         if found is None:
             if len(step.calls) >= _MOST_CALLS:
                 step.calls.clear()
-            step.calls[key] = found = self._bound(step, arena, places, extent)
+            step.calls[key] = found = self._bound_call(step, arena, places, extent)
         return found
 
-    def _bound(
+    def _bound_call(
         self, step: _SizedStep, arena: Arena, places: Sequence[_Place], extent: int | None
     ) -> Call:
         args = {
             arg: self._memory(storage, desc.of(numbers), arena)
             for (arg, desc, storage), (numbers, _) in zip(step.args, places, strict=True)
         }
-        scratchpad = step.primitive.pd.scratchpad_desc
-        if _is_given(step.primitive.pd) and scratchpad.size:
-            args[Arg.SCRATCHPAD] = self._scratchpad.part(scratchpad)
-        call = step.primitive.bind(self._stream, args)
+        nbytes = step.primitive.scratchpad_size(args)
+        if nbytes:
+            args[Arg.SCRATCHPAD] = self._temporary(nbytes)
+        call = step.primitive.bind(self.stream, args)
         if extent is None:
             return call
         return _checked_call(step.name, args[Arg.SRC_1], extent, call)
@@ -189,6 +198,19 @@ class Binder:
             whole = self._constants[storage]
             return whole if whole.desc == desc else whole.part(desc)
         return self._activations.part(desc, arena.offsets[storage])
+
+    def _temporary(self, nbytes: int) -> Memory:
+        """Temporary memory of a step, which all share: no two of them run at a time."""
+        if nbytes > self._scratchpad.desc.size:
+            self._scratchpad = Memory(MemoryDesc((nbytes,), "u8"), self.stream.engine)
+            self._forget()  # they hold the smaller one
+        return self._scratchpad.part(MemoryDesc((nbytes,), "u8"))
+
+    def _forget(self) -> None:
+        """What was bound before has memory that is not used any more."""
+        for step in self._steps:
+            step.calls.clear()
+        self._outdated = True
 
     def _buffer(self, value: str, arena: Arena, values: Mapping[str, int]) -> ShapedBuffer:
         desc, permutation, storage = self._tensors[value]
@@ -201,11 +223,6 @@ def _rounded(nbytes: int) -> int:
     """A size at least as large, of which there are few."""
     step = max(1, 1 << max(0, nbytes.bit_length() - 1)) // _STEPS_OF_SIZES
     return -(-nbytes // step) * step if step else nbytes
-
-
-def _is_given(pd: PrimitiveDesc) -> bool:
-    """Whether a primitive takes its temporary memory as an argument."""
-    return str(pd.attr.scratchpad_mode) == "user"
 
 
 def _filler(memory: Memory) -> Callable[[Array], None]:

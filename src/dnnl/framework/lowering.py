@@ -400,7 +400,7 @@ class Lowering:
         sum_index: int | None,
         factors: Sequence[Factors] = (),
     ) -> Described:
-        attr = PrimitiveAttr(scratchpad_mode="user" if self.symbols is None else "library")
+        attr = PrimitiveAttr(scratchpad_mode="user")
         for each in factors:
             each.set(attr)
         for index, post_op in enumerate(node.post_ops if node else ()):

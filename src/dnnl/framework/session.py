@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 from typing import Any, Never
 
 import numpy as np
 
-from dnnl import config, forks
+from dnnl import config
 from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Binder, Bound
+from dnnl.framework.deconvolutions import deconvolutions_by_products
 from dnnl.framework.exact_chains import join_exact, join_integers
 from dnnl.framework.expand import expand
 from dnnl.framework.expressions import Numbers, conditions, symbols_in
@@ -60,13 +63,10 @@ PASSES: tuple[Pass, ...] = (
     join_functions,
     join_exact,
     fuse_post_ops,
+    deconvolutions_by_products,
     fuse_conversions,
 )
 """What happens to a specialized graph before it is lowered, in this order."""
-
-
-_MOST_BOUND = 64
-"""Sets of sizes whose memory is laid out at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ class Session:
 
     Made by :meth:`Model.compile`. ``inputs`` says what :meth:`run` takes, ``layers`` what a run
     does, ``nbytes`` how much memory activations and constants have, ``activation_nbytes`` the
-    former alone, ``rounding`` what is rounded to types smaller than f32. Runs from several threads
-    run one after another, because they share the memory of activations.
+    former alone, ``rounding`` what is rounded to types smaller than f32. Several threads may run it
+    at the same time: each run has memory for activations of its own, which later runs use again.
     """
 
     def __init__(
@@ -166,22 +166,24 @@ class Session:
         primitives = [self._primitive(step.pd) for step in lowering.steps]
         self._images, self._primitives, self._progress = {}, {}, Progress(None)
         self.outputs = tuple(optimized.outputs)
-        self._binder = Binder(lowering, primitives, constants_by_storage, self._stream)
-        self._bound: dict[Numbers, Bound] = {}
         self._places = symbols_in(self.inputs)
-        self._lock = forks.Lock()
+        self._binder = partial(Binder, lowering, primitives, constants_by_storage)
+        first = self._binder(self._stream)
+        # Adding and removing are atomic, so that no lock is held while something runs.
+        self._idle, self._every = [first], [first]
         if lowering.symbols is None:
-            self._bind(())
+            first.bound(())
 
     @property
     def activation_nbytes(self) -> int:
-        """The memory of what is computed, in bytes; values that are not needed at once share it."""
-        return self._binder.nbytes
+        """The memory of what is computed, in bytes, of all runs that there were at the same time;
+        values that are not needed at once share it."""
+        return sum(binder.nbytes for binder in self._every)
 
     @property
     def nbytes(self) -> int:
         """The memory of activations and constants, in bytes."""
-        return self._binder.nbytes + self._constant_nbytes
+        return self.activation_nbytes + self._constant_nbytes
 
     @property
     def num_threads(self) -> int:
@@ -204,11 +206,11 @@ class Session:
         Raises InvalidArguments for a missing, unknown or unfitting array.
         """
         arrays = self._checked(feeds)
-        with self._lock.own:
-            bound = self._loaded(arrays)
+        with self._taken() as binder:
+            bound = self._loaded(binder, arrays)
             for call in bound.calls:
                 call()
-            self._stream.wait()
+            binder.stream.wait()
             return _copied(bound)
 
     @allocating
@@ -216,12 +218,12 @@ class Session:
         """As :meth:`run`, with the time of each layer."""
         arrays = self._checked(feeds)
         spans = []
-        with self._lock.own:
-            bound = self._loaded(arrays)
+        with self._taken() as binder:
+            bound = self._loaded(binder, arrays)
             for call in bound.calls:
                 start = perf_counter_ns()
                 call()
-                self._stream.wait()
+                binder.stream.wait()
                 spans.append(Span(start, perf_counter_ns()))
             return _copied(bound), spans
 
@@ -254,20 +256,26 @@ class Session:
                     return None
         return numbers if self._serves is None or self._serves(*numbers) else None
 
-    def _loaded(self, arrays: Mapping[str, Array]) -> Bound:
+    @contextmanager
+    def _taken(self) -> Iterator[Binder]:
+        """Memory that no other run uses."""
+        try:
+            binder = self._idle.pop()
+        except IndexError:
+            binder = self._binder(Stream(self.engine, self.num_threads))
+            self._every.append(binder)
+        try:
+            yield binder
+        finally:
+            self._idle.append(binder)
+
+    def _loaded(self, binder: Binder, arrays: Mapping[str, Array]) -> Bound:
         """What a run does, with its inputs in place."""
         numbers = self.numbers({name: array.shape for name, array in arrays.items()})
         assert numbers is not None, "checked before"
-        bound = self._bound.get(numbers) or self._bind(numbers)
+        bound = binder.bound(numbers)
         for name, fill in bound.feeds.items():
             fill(arrays[name])
-        return bound
-
-    def _bind(self, numbers: Numbers) -> Bound:
-        bound, grows = self._binder.bind(numbers)
-        if grows or len(self._bound) >= _MOST_BOUND:
-            self._bound.clear()
-        self._bound[numbers] = bound
         return bound
 
     def _prepare(self, key: Prepared, pd: PrimitiveDesc | None, array: Array) -> Memory:

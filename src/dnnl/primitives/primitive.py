@@ -102,6 +102,10 @@ class Primitive(Value):
 
     __call__ = execute
 
+    def scratchpad_size(self, args: Arguments) -> int:
+        """The bytes of temporary memory of an execution on these memories."""
+        return self._slots(args).scratchpad_size
+
     @property
     def arguments(self) -> tuple[int, ...]:
         """The arguments that an execution takes, in the order of `execute_at`."""
