@@ -122,6 +122,32 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """A graph inside a node, which may read values of the graph around it: the contents of its own
+    ``constants``, and which values are its ``outputs``."""
+
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, Array]
+    outputs: tuple[str, ...]
+
+    @property
+    def produced(self) -> frozenset[str]:
+        """The values that its nodes produce."""
+        return frozenset(value for node in self.nodes for value in node.outputs if value)
+
+    @property
+    def own(self) -> frozenset[str]:
+        """All values that are its own."""
+        return self.produced.union(self.constants)
+
+    @property
+    def captured(self) -> tuple[str, ...]:
+        """The values that it reads of the graph around it."""
+        read = (value for node in self.nodes for value in node.reads)
+        return tuple(dict.fromkeys(v for v in (*read, *self.outputs) if v not in self.own))
+
+
+@dataclass(frozen=True)
 class Graph:
     """Nodes in execution order with the types of their values.
 

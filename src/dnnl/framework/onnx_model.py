@@ -19,6 +19,7 @@ from dnnl.framework.graph import (
     UNRANKED,
     Array,
     Attributes,
+    Branch,
     Graph,
     ModelError,
     Node,
@@ -307,13 +308,25 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
         sources, results = tuple(node.input), tuple(node.output)
         bare = Node(node.op_type, name, sources, results, domain=domain)
         with blamed_on(bare):
-            nodes.append(replace(bare, attrs=_attributes(node, own=not domain)))
+            attrs = _attributes(node, own=not domain)
+            inside = [value for value in attrs.values() if isinstance(value, Branch)]
+            captured = dict.fromkeys(value for branch in inside for value in branch.captured)
+            nodes.append(replace(bare, attrs=attrs, inputs=(*sources, *captured)))
     return tuple(nodes)
+
+
+def _branch(proto: onnx.GraphProto) -> Branch:
+    _check_names(proto, "a branch")
+    constants = {tensor.name: _to_array(tensor) for tensor in proto.initializer}
+    return Branch(_nodes(proto), constants, tuple(output.name for output in proto.output))
 
 
 def _attributes(proto: onnx.NodeProto, *, own: bool) -> Attributes:
     """The attributes of a node; flags of ONNX's ``own`` operators are 0 or 1."""
     attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+    for name, value in attributes.items():
+        if isinstance(value, onnx.GraphProto):
+            attributes[name] = _branch(value)
     for name in _FLAGS.intersection(attributes if own else ()):
         if attributes[name] not in (0, 1):
             raise ModelError(f"attribute {name!r} = {attributes[name]!r} must be 0 or 1")

@@ -8,6 +8,7 @@ under the condition that a run has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import zip_longest
 from math import prod
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape
-from dnnl.types.size import is_known, surely_equal
+from dnnl.types.size import is_known, larger, smaller, surely_equal
 
 INT64 = np.dtype(np.int64)
 
@@ -77,9 +78,10 @@ def computed(node: Node, graph: Graph) -> Array | None:
         return None
     sources = [graph.constants[value].astype(object) if value else None for value in node.inputs]
     try:
-        return _array(np.asarray(rule(node, *sources), object))
+        found = np.asarray(rule(node, *sources))
     except _Numbers:
         return None
+    return found if found.dtype == np.bool_ else _array(found.astype(object))
 
 
 def _axes(node: Node, axes: Array | None) -> tuple[int, ...]:
@@ -166,7 +168,13 @@ _RULES: Mapping[str, Callable[..., Any]] = {
     "Div": _quotient,
     "Equal": lambda node, a, b: a == b,
     "Gather": _gather,
+    "Greater": lambda node, a, b: a > b,
+    "GreaterOrEqual": lambda node, a, b: a >= b,
     "Identity": lambda node, data: data,
+    "Less": lambda node, a, b: a < b,
+    "LessOrEqual": lambda node, a, b: a <= b,
+    "Max": lambda node, *sources: reduce(np.frompyfunc(larger, 2, 1), sources),
+    "Min": lambda node, *sources: reduce(np.frompyfunc(smaller, 2, 1), sources),
     "Mul": lambda node, a, b: a * b,
     "ReduceProd": _product,
     "Reshape": _reshape,

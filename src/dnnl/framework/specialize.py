@@ -14,6 +14,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.framework.branches import is_branching, taken
 from dnnl.framework.exact import exact_function, folded
 from dnnl.framework.graph import (
     JOINT,
@@ -100,8 +101,15 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     inputs = _bound(graph.inputs, {} if input_shapes is None else input_shapes)
     known = replace(graph, inputs=inputs, constants=constants, types=types, defaults={})
     check_operators(graph)
-    for node in graph.nodes:
+    pending = list(reversed(graph.nodes))
+    while pending:
+        node = pending.pop()
         with blamed_on(node):
+            if is_branching(node):
+                inside, own = taken(node, known)
+                pending += reversed(inside)
+                constants.update(own)
+                continue
             check_form(node)
             folded = constant_results(node, known)
             if folded is None:
@@ -287,6 +295,8 @@ def check_operators(graph: Graph) -> None:
     unknown: dict[str, list[str]] = {}
     for node in graph.nodes:
         foldable = constant.issuperset(node.reads) and node.op not in _RANDOM
+        if is_branching(node):
+            continue  # whichever branch is taken has its own
         if not node.domain and (foldable or node.op == "Shape"):
             constant.update(node.outputs)
         elif row_name(node) not in OPERATORS:

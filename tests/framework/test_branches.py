@@ -1,0 +1,87 @@
+"""Branches that sizes or constants decide on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dnnl
+from dnnl.framework.model import Model
+from tests.framework.models import graph_of, make_model, node, run_peer
+
+RNG = np.random.default_rng(37)
+
+
+def branch(name: str, nodes: list[Any], result: str, constants: dict[str, Any]) -> onnx.GraphProto:
+    kind = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
+    arrays = [numpy_helper.from_array(array, key) for key, array in constants.items()]
+    return helper.make_graph(nodes, name, [], [kind], arrays)
+
+
+def branching(condition: list[Any], kinds: dict[str, Any] | None = None) -> Any:
+    """x * 2 + w with a value ``c`` from outside, or -x: what ``condition`` computes decides."""
+    two = np.array(2, np.float32)
+    nested = node(
+        "If", ["always"], "r",
+        then_branch=branch("n", [node("Add", ["m", "c"], "z")], "z", {}),
+        else_branch=branch("o", [node("Neg", ["m"], "z")], "z", {}),
+    )  # fmt: skip
+    then = [node("Mul", ["x", "two"], "m"), nested]
+    nodes = [
+        node("Relu", ["w"], "c"),
+        *condition,
+        node("If", ["yes"], "b",
+             then_branch=branch("t", then, "r", {"two": two}),
+             else_branch=branch("e", [node("Neg", ["x"], "m")], "m", {})),
+        node("Sigmoid", ["b"], "y"),
+    ]  # fmt: skip
+    constants = {"two64": np.array(2, np.int64), "zero": np.array(0, np.int64),
+                 "always": np.array(True)}  # fmt: skip
+    inputs = {"x": ("n", 4), "w": (4,), **({"yes": ()} if kinds else {})}
+    return make_model(nodes, inputs, ["y"], constants, kinds=kinds)
+
+
+SIZES = [
+    node("Shape", ["x"], "s"),
+    node("Gather", ["s", "zero"], "rows"),
+    node("Greater", ["rows", "two64"], "yes"),
+]
+
+
+def test_sizes_decide() -> None:
+    proto = branching(SIZES)
+    model = Model(graph_of(proto))
+    for rows in (5, 2, 3, 1, 7, 2):
+        feeds = {"x": RNG.standard_normal((rows, 4)), "w": RNG.standard_normal(4)}
+        feeds = {name: array.astype(np.float32) for name, array in feeds.items()}
+        got = model(feeds)
+        assert isinstance(got, np.ndarray)
+        np.testing.assert_allclose(got, run_peer(proto, feeds)["y"], 1e-5, 1e-6)
+    # The first size, one row, two rows, and any more.
+    assert len(model._sessions._known) + len(model._sessions._open) <= 4
+
+
+def test_a_branch_may_be_a_value_from_outside() -> None:
+    kind = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
+    outer = helper.make_graph([], "t", [], [kind])
+    nodes = [
+        node("Relu", ["x"], "r"),
+        node("If", ["yes"], "b", then_branch=outer, else_branch=outer),
+        node("Add", ["b", "r"], "y"),
+    ]
+    proto = make_model(nodes, {"x": (3,)}, ["y"], {"yes": np.array(False)})
+    x = RNG.standard_normal(3).astype(np.float32)
+    got = Model(graph_of(proto)).compile()(x)
+    assert isinstance(got, np.ndarray)
+    np.testing.assert_array_equal(got, x + np.maximum(x, 0))
+
+
+def test_what_inputs_decide_is_refused_by_name() -> None:
+    proto = branching([], {"yes": np.bool_})
+    model = Model(graph_of(proto))
+    with pytest.raises(dnnl.Unimplemented, match=r"node_b.*'yes' depends on the contents"):
+        model.with_batch(2).compile()
