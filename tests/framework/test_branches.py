@@ -65,6 +65,18 @@ def test_sizes_decide() -> None:
     assert len(model._sessions._known) + len(model._sessions._open) <= 4
 
 
+def test_branches_are_written_back() -> None:
+    """What they read of the graph around them is no input of the node."""
+    proto = branching(SIZES)
+    written = onnx.load_from_string(Model(graph_of(proto)).to_onnx())
+    (decision,) = [each for each in written.graph.node if each.op_type == "If"]
+    assert list(decision.input) == ["yes"]
+    for rows in (5, 2):
+        feeds = {"x": RNG.standard_normal((rows, 4)), "w": RNG.standard_normal(4)}
+        feeds = {name: array.astype(np.float32) for name, array in feeds.items()}
+        np.testing.assert_array_equal(run_peer(written, feeds)["y"], run_peer(proto, feeds)["y"])
+
+
 def test_a_branch_may_be_a_value_from_outside() -> None:
     kind = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
     outer = helper.make_graph([], "t", [], [kind])

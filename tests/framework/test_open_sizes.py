@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 import dnnl
 from dnnl.framework.model import Model
@@ -114,8 +115,8 @@ def cached() -> Any:
         node("Gather", ["table", "ids"], "e"),
         node("Add", ["e", "p"], "x"),
         node("Concat", ["past", "x"], "keys", axis=1),
-        node("Transpose", ["keys"], "turned", perm=[0, 2, 1]),
-        node("MatMul", ["x", "turned"], "scores"),
+        node("Transpose", ["keys"], "transposed", perm=[0, 2, 1]),
+        node("MatMul", ["x", "transposed"], "scores"),
         node("Unsqueeze", ["old", "axis"], "from"),
         node("Unsqueeze", ["all", "axis"], "to"),
         node("Slice", ["triangle", "from", "to", "axis"], "rows"),
@@ -220,6 +221,30 @@ def test_indices_are_checked_in_every_size() -> None:
         indices[0] = rows
         with pytest.raises(dnnl.InvalidArguments, match=rf"{rows}: must be in -{rows}..{rows - 1}"):
             model(x, indices)
+
+
+def test_sizes_are_results() -> None:
+    """They are numbers of the type that the model computes."""
+    nodes = [
+        node("Relu", ["x"], "y"),
+        node("Shape", ["x"], "shape"),
+        node("Cast", ["shape"], "narrow", to=TensorProto.INT32),
+        node("Gather", ["shape", "last"], "columns"),
+        node("Mul", ["columns", "columns"], "square"),
+    ]
+    names = ["y", "shape", "narrow", "square"]
+    kinds = {"shape": np.int64, "narrow": np.int32, "square": np.int64}
+    constants = {"last": np.array(1, np.int64)}
+    proto = make_model(nodes, {"x": ("n", "h")}, names, constants, kinds=kinds)
+    model = Model(graph_of(proto))
+    for shape in ((2, 5), (3, 7), (4, 9), (5, 6), (3, 7)):
+        feeds = feed("x", shape)
+        got, want = model(feeds), run_peer(proto, feeds)
+        assert isinstance(got, dict)
+        for name in names:
+            assert got[name].dtype == want[name].dtype
+            np.testing.assert_array_equal(got[name], want[name])
+    assert (len(model._sessions._known), len(model._sessions._open)) == (1, 1)
 
 
 def test_several_threads_at_once() -> None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.expressions import Expressions, Numbers, SizedDesc
-from dnnl.framework.graph import Array
+from dnnl.framework.graph import Array, TensorType
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.shaped_buffer import ShapedBuffer
+from dnnl.framework.sizes import is_open
 from dnnl.primitives.primitive import Primitive
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import check_capacity
@@ -53,6 +54,21 @@ class _SizedStep:
     calls: dict[tuple[object, ...], Call] = field(default_factory=dict)
 
 
+class _Contents:
+    """A constant, whose elements may be expressions."""
+
+    def __init__(self, kind: TensorType, expressions: Expressions, array: Array) -> None:
+        self._kind, self._array = kind, array
+        self._places = [expressions.place(n) for n in array.ravel()] if is_open(array) else None
+
+    def of(self, values: Mapping[str, int]) -> Array:
+        """The contents in a run."""
+        if self._places is None:
+            return self._array
+        numbers = [values[n] if isinstance(n, str) else n for n in self._places]
+        return np.array(numbers, self._kind.dtype).reshape(self._kind.sizes)
+
+
 class Binder:
     """Binds the steps of a model to memory for one run at a time, which grows with the largest
     sizes."""
@@ -84,7 +100,11 @@ class Binder:
         self._sizes = {s: made.place(size) for s, size in lowering.sizes.items() if s not in held}
         self._touched = [[ref.storage for ref in step.args.values()] for step in lowering.steps]
         self._inputs, self._outputs = tuple(graph.inputs), graph.outputs
-        self._graph_constants = graph.constants
+        self._constant_results = {
+            public: _Contents(graph.type_of(value), made, graph.constants[value])
+            for public, value in graph.outputs.items()
+            if value in graph.constants
+        }
         values = {*graph.inputs, *graph.outputs.values()}
         self._tensors = {
             value: (made.sized(tensor.layout.desc), tensor.layout.permutation, tensor.storage)
@@ -123,9 +143,11 @@ class Binder:
         calls = [self._count(own, arena, values) for own in self._counted]
         calls += [self._call(step, arena, values) for step in self._steps]
         feeds = {name: _filler(self._buffer(name, arena, values).view()) for name in self._inputs}
-        constants = self._graph_constants
-        results: dict[str, ShapedBuffer | Array] = {
-            public: constants[value] if value in constants else self._buffer(value, arena, values)
+        known = self._constant_results
+        results = {
+            public: known[public].of(values)
+            if public in known
+            else self._buffer(value, arena, values)
             for public, value in self._outputs.items()
         }
         return Bound(feeds, calls, results)

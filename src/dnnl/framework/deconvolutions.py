@@ -1,4 +1,4 @@
-"""Transposed convolutions whose windows lie side by side, as products of each pixel.
+"""Transposed convolutions whose windows do not overlap, as products of each pixel.
 
 A window of k x k pixels at stride k adds to no other one. So the result is a 1x1 convolution with
 k x k channels for each one, whose elements then go to their places. Where only a run knows the size
@@ -23,7 +23,7 @@ def deconvolutions_by_products(graph: Graph) -> Graph:
     nodes: list[Node] = []
     types, constants = dict(graph.types), dict(graph.constants)
     for node in graph.nodes:
-        if not _lies_side_by_side(node, graph):
+        if not _writes_each_once(node, graph):
             nodes.append(node)
             continue
         writer = Writer(node, graph)
@@ -35,7 +35,7 @@ def deconvolutions_by_products(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes), types=types, constants=constants).pruned()
 
 
-def _lies_side_by_side(node: Node, graph: Graph) -> bool:
+def _writes_each_once(node: Node, graph: Graph) -> bool:
     if node.op != "ConvTranspose" or node.attrs.get("group", 1) != 1:
         return False
     scope = Scope(node, graph)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from dnnl.framework.graph import TensorType
+from dnnl.framework.graph import Shape, TensorType
 from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import Size, Symbols, is_known, text
@@ -14,19 +14,38 @@ _ARITHMETIC = {"__builtins__": {"min": min, "max": max}}
 
 Numbers = tuple[int, ...]
 """The numbers of a run, one for each symbol."""
-Given = Mapping[str, TensorType]
 
 
-def symbols_in(inputs: Given) -> dict[int, tuple[str, int]]:
-    """Where the number of each symbol is found: the name of an input, and a dimension of it."""
-    found: dict[int, tuple[str, int]] = {}
-    for name, kind in inputs.items():
-        for dim, size in enumerate(kind.sizes):
-            if isinstance(size, Size):
-                (key,) = size.terms
-                place = size.symbols.place(size.symbols.atoms[key[0]])
-                found.setdefault(place, (name, dim))
-    return found
+class OpenInputs:
+    """Which numbers the shapes of ``inputs``, some of whose sizes are symbols, give these."""
+
+    def __init__(self, inputs: Mapping[str, TensorType]) -> None:
+        self._shapes = {name: tuple(map(_symbol, kind.sizes)) for name, kind in inputs.items()}
+        found: dict[int, tuple[str, int]] = {}
+        for name, kind in inputs.items():
+            for dim, size in enumerate(kind.sizes):
+                if isinstance(size, Size):
+                    found.setdefault(-1 - _symbol(size), (name, dim))
+        self._places = [found[place] for place in sorted(found)]
+
+    def numbers(self, shapes: Mapping[str, Shape]) -> Numbers | None:
+        """The numbers of all symbols; None where shapes are not those of the inputs."""
+        if any(len(own) != len(shapes[name]) for name, own in self._shapes.items()):
+            return None
+        numbers = tuple([shapes[name][dim] for name, dim in self._places])
+        for name, own in self._shapes.items():
+            for size, given in zip(own, shapes[name], strict=True):
+                if given != (size if size >= 0 else numbers[-1 - size]):
+                    return None
+        return numbers
+
+
+def _symbol(size: int) -> int:
+    """A size of an input: itself, or -1 - n for symbol n."""
+    if not isinstance(size, Size):
+        return size
+    (key,) = size.terms
+    return -1 - size.symbols.place(size.symbols.atoms[key[0]])
 
 
 class Expressions:
@@ -36,7 +55,7 @@ class Expressions:
         self._symbols = symbols
         self._places: dict[str, int] = {}
         self._descs: dict[MemoryDesc, SizedDesc] = {}
-        self._compute: Callable[..., Sequence[int]] | None = None
+        self._compute: Callable[..., tuple[int, ...]] | None = None
 
     def sized(self, desc: MemoryDesc) -> SizedDesc:
         """A descriptor, which is one object for all steps that have it."""
@@ -46,7 +65,7 @@ class Expressions:
         return found
 
     def place(self, size: int) -> int | str:
-        """A number, or what `value` finds it by."""
+        """A number, or its key among the results of `compute`."""
         if is_known(size):
             return size
         spelled = text(size)
@@ -58,24 +77,20 @@ class Expressions:
         if self._symbols is None:
             return {}
         if self._compute is None:
-            self._compute = _function(self._symbols, self._places)
+            self._compute = _function(self._symbols, "".join(f"{own}," for own in self._places))
         return dict(zip(self._places, self._compute(*numbers), strict=True))
 
 
 def conditions(symbols: Symbols) -> Callable[..., Any]:
     """A function of the numbers of a run: whether what was planned holds for them."""
-    names = ",".join(f"s{place}" for place in range(len(symbols.ranges)))
     ranges = (f"{low}<=s{n}" for n, (_, low, _) in enumerate(symbols.ranges))
-    spelled = " and ".join((*ranges, *map(str, symbols.guards))) or "True"
-    made: Callable[..., Any] = eval(f"lambda {names}: {spelled}", _ARITHMETIC)
-    return made
+    return _function(symbols, " and ".join((*ranges, *map(str, symbols.guards))))
 
 
-def _function(symbols: Symbols, expressions: Mapping[str, int]) -> Callable[..., Sequence[int]]:
+def _function(symbols: Symbols, body: str) -> Callable[..., Any]:
     names = ",".join(f"s{place}" for place in range(len(symbols.ranges)))
-    results = "".join(f"{expression}," for expression in expressions)
     # Expressions of our own arithmetic, in which names of a model do not occur.
-    made: Callable[..., Sequence[int]] = eval(f"lambda {names}: ({results})", _ARITHMETIC)
+    made: Callable[..., Any] = eval(f"lambda {names}: ({body})", _ARITHMETIC)
     return made
 
 

@@ -109,6 +109,12 @@ class Node:
         return self.outputs[0]
 
     @property
+    def captured(self) -> tuple[str, ...]:
+        """What its branches read of the graph around it: the last of its inputs."""
+        inside = [value for value in self.attrs.values() if isinstance(value, Branch)]
+        return tuple(dict.fromkeys(value for branch in inside for value in branch.captured))
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """Every value that the node needs, operands of its post-ops included."""
         return (*filter(None, self.inputs), *(v for p in self.post_ops for v in p.operands))
@@ -152,9 +158,9 @@ class Graph:
     """Nodes in execution order with the types of their values.
 
     ``inputs`` maps a name to its type, ``outputs`` a public name to the value that it shows,
-    ``constants`` a value to its contents and ``types`` every other value to its type, as far as
-    it has been inferred. ``defaults`` maps the constants that may also be given to the types that
-    they are declared with.
+    ``constants`` a value to its contents, which are objects where they are sizes that only a run
+    knows, and ``types`` these and every other value to its type, as far as it has been inferred.
+    ``defaults`` maps the constants that may also be given to the types that they are declared with.
     """
 
     nodes: tuple[Node, ...]
@@ -168,9 +174,8 @@ class Graph:
     def type_of(self, value: str) -> TensorType:
         """Type of a value of any kind."""
         constant = self.constants.get(value)
-        if constant is not None:
-            dtype = constant.dtype if constant.dtype != object else np.dtype(np.int64)
-            return TensorType(dtype, constant.shape)
+        if constant is not None and constant.dtype != object:
+            return TensorType(constant.dtype, constant.shape)
         return self.types[value] if value in self.types else self.inputs[value]
 
     def shape_of(self, value: str) -> Shape:

@@ -182,13 +182,22 @@ def node_to_proto(node: Node) -> onnx.NodeProto:
 
     Raises ModelError for attributes that ONNX cannot hold.
     """
-    proto = helper.make_node(node.op, node.inputs, node.outputs, node.name, domain=node.domain)
+    inputs = node.inputs[: len(node.inputs) - len(node.captured)]
+    proto = helper.make_node(node.op, inputs, node.outputs, node.name, domain=node.domain)
     for name, value in sorted(node.attrs.items()):
+        content = _branch_to_proto(name, value) if isinstance(value, Branch) else value
         try:
-            proto.attribute.append(helper.make_attribute(name, value))
+            proto.attribute.append(helper.make_attribute(name, content))
         except (TypeError, ValueError) as error:
             raise ModelError(f"{node}: attribute {name!r} is damaged: {error}") from error
     return proto
+
+
+def _branch_to_proto(name: str, branch: Branch) -> onnx.GraphProto:
+    nodes = [node_to_proto(node) for node in branch.nodes]
+    outputs = [onnx.ValueInfoProto(name=value) for value in branch.outputs]
+    constants = [numpy_helper.from_array(array, key) for key, array in branch.constants.items()]
+    return helper.make_graph(nodes, name, [], outputs, constants)
 
 
 def read_tensor(path: str | Path) -> Array:
@@ -308,10 +317,8 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
         sources, results = tuple(node.input), tuple(node.output)
         bare = Node(node.op_type, name, sources, results, domain=domain)
         with blamed_on(bare):
-            attrs = _attributes(node, own=not domain)
-            inside = [value for value in attrs.values() if isinstance(value, Branch)]
-            captured = dict.fromkeys(value for branch in inside for value in branch.captured)
-            nodes.append(replace(bare, attrs=attrs, inputs=(*sources, *captured)))
+            whole = replace(bare, attrs=_attributes(node, own=not domain))
+            nodes.append(replace(whole, inputs=(*sources, *whole.captured)))
     return tuple(nodes)
 
 

@@ -17,7 +17,7 @@ from dnnl.framework.bound import Binder, Bound
 from dnnl.framework.deconvolutions import deconvolutions_by_products
 from dnnl.framework.exact_chains import join_exact, join_integers
 from dnnl.framework.expand import expand
-from dnnl.framework.expressions import Numbers, conditions, symbols_in
+from dnnl.framework.expressions import Numbers, OpenInputs, conditions
 from dnnl.framework.functions import fuse_functions
 from dnnl.framework.fusion import fuse_post_ops
 from dnnl.framework.graph import Array, Graph, Shape, TensorType, blamed_on
@@ -43,7 +43,7 @@ from dnnl.runtime.stream import Stream
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.size import Size, is_known
+from dnnl.types.size import is_known
 
 PASSES: tuple[Pass, ...] = (
     drop_identities,
@@ -166,7 +166,7 @@ class Session:
         primitives = [self._primitive(step.pd) for step in lowering.steps]
         self._images, self._primitives, self._progress = {}, {}, Progress(None)
         self.outputs = tuple(optimized.outputs)
-        self._places = symbols_in(self.inputs)
+        self._sizes = OpenInputs(self.inputs)
         self._binder = partial(Binder, lowering, primitives, constants_by_storage)
         first = self._binder(self._stream)
         # Adding and removing are atomic, so that no lock is held while something runs.
@@ -245,16 +245,10 @@ class Session:
     def numbers(self, shapes: Mapping[str, Shape]) -> Numbers | None:
         """What inputs of these shapes say of the sizes that are open; None if the session does not
         serve them."""
-        for name, kind in self.inputs.items():
-            if len(shapes[name]) != len(kind.shape):
-                return None
-        numbers = tuple(shapes[name][dim] for _, (name, dim) in sorted(self._places.items()))
-        for name, kind in self.inputs.items():
-            for size, given in zip(kind.sizes, shapes[name], strict=True):
-                wanted = numbers[_symbol(size)] if isinstance(size, Size) else size
-                if wanted != given:
-                    return None
-        return numbers if self._serves is None or self._serves(*numbers) else None
+        numbers = self._sizes.numbers(shapes)
+        if numbers is None or self._serves is None:
+            return numbers
+        return numbers if self._serves(*numbers) else None
 
     @contextmanager
     def _taken(self) -> Iterator[Binder]:
@@ -269,11 +263,17 @@ class Session:
         finally:
             self._idle.append(binder)
 
+    def _served(self, arrays: Mapping[str, Array]) -> Numbers:
+        """The numbers of a run, which the session serves."""
+        shapes = {name: array.shape for name, array in arrays.items()}
+        numbers = self.numbers(shapes)
+        if numbers is None:
+            raise InvalidArguments("sizes of inputs", shapes, "this plan is for others")
+        return numbers
+
     def _loaded(self, binder: Binder, arrays: Mapping[str, Array]) -> Bound:
         """What a run does, with its inputs in place."""
-        numbers = self.numbers({name: array.shape for name, array in arrays.items()})
-        assert numbers is not None, "checked before"
-        bound = binder.bound(numbers)
+        bound = binder.bound(self._served(arrays))
         for name, fill in bound.feeds.items():
             fill(arrays[name])
         return bound
@@ -299,12 +299,6 @@ class Session:
             self._primitives[pd.key] = primitive = Primitive(pd, images=self._images)
         self._progress.ready(pd)
         return primitive
-
-
-def _symbol(size: Size) -> int:
-    """The number of the symbol that a size is."""
-    (key,) = size.terms
-    return size.symbols.place(size.symbols.atoms[key[0]])
 
 
 def _copied(bound: Bound) -> dict[str, Array]:

@@ -1,8 +1,8 @@
 """Arrays of sizes: what a model computes of shapes, where only a run knows some of them.
 
-They are constants of type object, whose elements are integers and `dnnl.types.size.Size`; readers
-see int64. What is computed of them stays an expression, and any other use takes the typical number,
-under the condition that a run has it.
+They are constants of type object, whose elements are integers and `dnnl.types.size.Size`; a graph
+has their type, int64 or int32, among those of its values. What is computed of them stays an
+expression, and any other use takes the typical number, under the condition that a run has it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
-from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape
+from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorType
 from dnnl.types.size import is_known, larger, smaller, surely_equal
 
 INT64 = np.dtype(np.int64)
+_INTEGERS: Mapping[int, np.dtype] = {
+    int(TensorProto.INT32): np.dtype(np.int32),
+    int(TensorProto.INT64): INT64,
+}
 
 
 def array_of(shape: Sequence[int]) -> Array:
     """Sizes as a constant."""
-    return _array(np.array([*shape, None], object)[:-1])
+    return _array(np.array([*shape, None], object)[:-1], INT64)
 
 
 def is_open(array: Array | None) -> bool:
@@ -31,9 +36,17 @@ def is_open(array: Array | None) -> bool:
     return array is not None and array.dtype == object
 
 
-def fixed(array: Array) -> Array:
-    """The typical numbers, which a guard makes the only ones."""
-    return array.astype(np.int64) if is_open(array) else array
+def fixed(value: str, graph: Graph) -> Array:
+    """The typical numbers of a constant, which a guard makes the only ones."""
+    return graph.constants[value].astype(graph.type_of(value).dtype)
+
+
+def type_of(node: Node, graph: Graph, result: Array) -> TensorType:
+    """The type of sizes that a node computes: that of its first source, unless it is a Cast."""
+    if node.op == "Cast":
+        return TensorType(_INTEGERS[node.attrs["to"]], result.shape)
+    source = INT64 if node.op == "Shape" else graph.type_of(node.inputs[0]).dtype
+    return TensorType(source, result.shape)
 
 
 def known_int(value: Any) -> int:
@@ -66,9 +79,9 @@ def _joined(sizes: Sequence[int], shapes: Sequence[Shape]) -> int:
     return found
 
 
-def _array(values: Array) -> Array:
-    """An array of objects as one of int64 if it has no sizes."""
-    return values if any(not is_known(v) for v in values.ravel()) else values.astype(np.int64)
+def _array(values: Array, dtype: np.dtype) -> Array:
+    """An array of objects as one of numbers if it has no sizes."""
+    return values if any(not is_known(v) for v in values.ravel()) else values.astype(dtype)
 
 
 def computed(node: Node, graph: Graph) -> Array | None:
@@ -81,7 +94,9 @@ def computed(node: Node, graph: Graph) -> Array | None:
         found = np.asarray(rule(node, *sources))
     except _Numbers:
         return None
-    return found if found.dtype == np.bool_ else _array(found.astype(object))
+    if found.dtype == np.bool_:
+        return found
+    return _array(found.astype(object), type_of(node, graph, found).dtype)
 
 
 def _axes(node: Node, axes: Array | None) -> tuple[int, ...]:
@@ -135,7 +150,7 @@ def _reshape(node: Node, data: Array, shape: Array) -> Array:
 
 
 def _cast(node: Node, data: Array) -> Array:
-    if node.attrs["to"] not in (6, 7):  # int32 and int64
+    if node.attrs["to"] not in _INTEGERS:
         raise _Numbers
     return data
 

@@ -32,7 +32,7 @@ from dnnl.framework.operators import OPERATORS, check_form, row_name
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_quantized import check_parameters
-from dnnl.framework.sizes import array_of, computed, fixed, is_open, known_int
+from dnnl.framework.sizes import array_of, computed, fixed, is_open, known_int, type_of
 from dnnl.runtime.storage import check_capacity
 from dnnl.types.layout_input import read_sequence
 from dnnl.types.size import Size
@@ -118,20 +118,30 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 types.update(_infer(node, known))
             else:
                 constants.update(folded)
+                types.update(_types_of_sizes(node, known, folded))
     return replace(known, nodes=tuple(nodes)).pruned()
+
+
+def _types_of_sizes(
+    node: Node, graph: Graph, results: Mapping[str, Array]
+) -> dict[str, TensorType]:
+    """The types of results that are sizes which only a run knows."""
+    return {
+        value: type_of(node, graph, array) for value, array in results.items() if is_open(array)
+    }
 
 
 def _settle_sizes(node: Node, graph: Graph, constants: dict[str, Array]) -> None:
     """Take the typical numbers where sizes are data of a node."""
     for place, value in enumerate(node.inputs):
         if place not in _OPEN.get(node.op, ()) and is_open(graph.constants.get(value)):
-            constants[value] = fixed(constants[value])
+            constants[value] = fixed(value, graph)
 
 
 def fold_constants(graph: Graph) -> Graph:
     """The graph without nodes whose sources are constant, as what passes write may be."""
-    constants = dict(graph.constants)
-    known = replace(graph, constants=constants)
+    constants, types = dict(graph.constants), dict(graph.types)
+    known = replace(graph, constants=constants, types=types)
     nodes = []
     for node in graph.nodes:
         written = JOINT in node.name and node.op not in _AS_FILES_HAVE_THEM
@@ -141,6 +151,7 @@ def fold_constants(graph: Graph) -> Graph:
             nodes.append(node)
         else:
             constants.update(folded)
+            types.update(_types_of_sizes(node, known, folded))
     return replace(known, nodes=tuple(nodes)).pruned()
 
 
@@ -330,7 +341,10 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         found = computed(node, graph)
         if found is not None:
             return {node.output: found}
-        known = {value: fixed(graph.constants[value]) for value in node.reads}
+        known = {
+            value: fixed(value, graph) if is_open(own := graph.constants[value]) else own
+            for value in node.reads
+        }
         graph = replace(graph, constants=known)
     if node.op in (QUANTIZE, DEQUANTIZE):
         check_parameters(Scope(node, graph))

@@ -79,12 +79,12 @@ def _integer(value: Any) -> int:
     return value if isinstance(value, Size | RuntimeDim) else operator.index(value)
 
 
-def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, ...]:
+def read_integers(argument: str, values: Any, hint: str = "") -> tuple[int, ...]:
     """Return a sequence of integers of any kind as a tuple of ints."""
     try:
         if isinstance(values, str | bytes):
             raise TypeError
-        return tuple(map(_integer, values))  # type: ignore[call-overload]
+        return tuple(map(_integer, values))
     except TypeError:
         raise InvalidArguments(argument, values, "expected a sequence of integers", hint) from None
 
