@@ -20,10 +20,14 @@ from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorTy
 from dnnl.types.size import is_known, larger, smaller, surely_equal
 
 INT64 = np.dtype(np.int64)
-_INTEGERS: Mapping[int, np.dtype] = {
+_NUMBERS: Mapping[int, np.dtype] = {
     int(TensorProto.INT32): np.dtype(np.int32),
     int(TensorProto.INT64): INT64,
+    int(TensorProto.FLOAT): np.dtype(np.float32),
+    int(TensorProto.DOUBLE): np.dtype(np.float64),
 }
+_EXACT = 2**24
+"""Integers up to this one are floats."""
 
 
 def array_of(shape: Sequence[int]) -> Array:
@@ -44,7 +48,7 @@ def fixed(value: str, graph: Graph) -> Array:
 def type_of(node: Node, graph: Graph, result: Array) -> TensorType:
     """The type of sizes that a node computes: that of its first source, unless it is a Cast."""
     if node.op == "Cast":
-        return TensorType(_INTEGERS[node.attrs["to"]], result.shape)
+        return TensorType(_NUMBERS[node.attrs["to"]], result.shape)
     source = INT64 if node.op == "Shape" else graph.type_of(node.inputs[0]).dtype
     return TensorType(source, result.shape)
 
@@ -89,14 +93,32 @@ def computed(node: Node, graph: Graph) -> Array | None:
     rule = _RULES.get(node.op) if not node.domain else None
     if rule is None:
         return None
-    sources = [graph.constants[value].astype(object) if value else None for value in node.inputs]
     try:
+        sources = [_whole_numbers(graph.constants[v]) if v else None for v in node.inputs]
         found = np.asarray(rule(node, *sources))
+        if node.op == "Div" and graph.type_of(node.inputs[0]).dtype.kind == "f":
+            _check_exact(sources[0], found * sources[1])
     except _Numbers:
         return None
     if found.dtype == np.bool_:
         return found
     return _array(found.astype(object), type_of(node, graph, found).dtype)
+
+
+def _whole_numbers(array: Array) -> Array:
+    """Integers as objects, of an array of floats too; raises _Numbers if they are none."""
+    if array.dtype.kind != "f":
+        return array.astype(object)
+    if not (np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < _EXACT)).all():
+        raise _Numbers
+    return array.astype(np.int64).astype(object)
+
+
+def _check_exact(numerators: Any, products: Array) -> None:
+    """Raise _Numbers unless quotients of floats are whole, whatever the sizes."""
+    pairs = zip(*map(np.ravel, np.broadcast_arrays(numerators, products)), strict=True)
+    if not all(surely_equal(a, b) for a, b in pairs):
+        raise _Numbers
 
 
 def _axes(node: Node, axes: Array | None) -> tuple[int, ...]:
@@ -150,8 +172,14 @@ def _reshape(node: Node, data: Array, shape: Array) -> Array:
 
 
 def _cast(node: Node, data: Array) -> Array:
-    if node.attrs["to"] not in _INTEGERS:
+    kind = _NUMBERS.get(node.attrs["to"])
+    if kind is None or (kind.kind == "f" and any(value > _EXACT for value in data.ravel())):
         raise _Numbers
+    return data
+
+
+def _whole(node: Node, data: Array) -> Array:
+    """Floor, Ceil and Round of floats that are whole."""
     return data
 
 
@@ -179,9 +207,11 @@ def _where(node: Node, condition: Array, a: Array, b: Array) -> Array:
 _RULES: Mapping[str, Callable[..., Any]] = {
     "Add": lambda node, a, b: a + b,
     "Cast": _cast,
+    "Ceil": _whole,
     "Concat": _concat,
     "Div": _quotient,
     "Equal": lambda node, a, b: a == b,
+    "Floor": _whole,
     "Gather": _gather,
     "Greater": lambda node, a, b: a > b,
     "GreaterOrEqual": lambda node, a, b: a >= b,
@@ -193,6 +223,7 @@ _RULES: Mapping[str, Callable[..., Any]] = {
     "Mul": lambda node, a, b: a * b,
     "ReduceProd": _product,
     "Reshape": _reshape,
+    "Round": _whole,
     "Slice": _slice,
     "Squeeze": _squeeze,
     "Sub": lambda node, a, b: a - b,

@@ -44,14 +44,27 @@ _AS_FILES_HAVE_THEM = frozenset(
 
 _OPEN: Mapping[str, tuple[int, ...]] = {
     "Expand": (1,),
+    "Pad": (1,),
     "Range": (0, 1, 2),
     "Reshape": (1,),
+    "Resize": (3,),
     "Slice": (1, 2),
     "Split": (1,),
     "Squeeze": (1,),
+    "Tile": (1,),
+    "Trilu": (1,),
     "Unsqueeze": (1,),
 }
 """The sources that may be sizes which only a run knows, where others are data."""
+
+_COMPUTED = frozenset(
+    (
+        *("Abs", "Add", "Cast", "Concat", "Div", "Equal", "Expand", "Gather", "Greater"),
+        *("GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Pow"),
+        *("Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"),
+    )
+)
+"""Operators all of whose other sources are data: they take sizes as what a run has written."""
 
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
@@ -113,7 +126,10 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
             check_form(node)
             folded = constant_results(node, known)
             if folded is None:
-                _settle_sizes(node, known, constants)
+                instead = _with_numbers(node, known, constants, types)
+                if instead:
+                    pending += reversed(instead)
+                    continue
                 nodes.append(node)
                 types.update(_infer(node, known))
             else:
@@ -131,11 +147,55 @@ def _types_of_sizes(
     }
 
 
-def _settle_sizes(node: Node, graph: Graph, constants: dict[str, Array]) -> None:
-    """Take the typical numbers where sizes are data of a node."""
+def _with_numbers(
+    node: Node, graph: Graph, constants: dict[str, Array], types: dict[str, TensorType]
+) -> list[Node]:
+    """What stands for a node whose data are sizes that only a run knows: nodes that have these as
+    numbers, and the node that reads them. None if there are no such sizes, or if an operator has to
+    know them: then the typical numbers are taken."""
+    if node.op == "ConstantOfShape":
+        name = f"{node.output}{JOINT}number"
+        one = evaluate(node, {node.inputs[0]: np.array([1])}, graph.opset)
+        constants[name] = one[node.output].reshape(())
+        return [replace(node, op="Expand", inputs=(name, node.inputs[0]), attrs={})]
+    made, names = list[Node](), dict[str, str]()
     for place, value in enumerate(node.inputs):
-        if place not in _OPEN.get(node.op, ()) and is_open(graph.constants.get(value)):
+        if place in _OPEN.get(node.op, ()) or not is_open(graph.constants.get(value)):
+            continue
+        if node.op not in _COMPUTED:
             constants[value] = fixed(value, graph)
+        elif value not in names:
+            names[value] = f"{value}{JOINT}numbers"
+            if names[value] not in graph.types:
+                made += _numbers(value, names[value], graph, constants, types)
+    inputs = tuple(names.get(value, value) for value in node.inputs)
+    return [*made, replace(node, inputs=inputs)] if names else []
+
+
+def _numbers(
+    value: str,
+    name: str,
+    graph: Graph,
+    constants: dict[str, Array],
+    types: dict[str, TensorType],
+) -> list[Node]:
+    """Nodes whose last one has the sizes of a constant as numbers: each is a Range of one."""
+    kind, nodes = graph.type_of(value), list[Node]()
+    one, shape = f"{name}{JOINT}step", f"{name}{JOINT}shape"
+    constants[one] = np.array(1, kind.dtype)
+    constants[shape] = np.array(kind.sizes, np.int64)
+    for place, size in enumerate(graph.constants[value].ravel()):
+        ends = [f"{name}{JOINT}{place}{which}" for which in ("from", "to")]
+        for end, number in zip(ends, (size, size + 1), strict=True):
+            constants[end] = np.array([number, None], object)[:1].reshape(())
+            types[end] = TensorType(kind.dtype, ())
+        result = f"{name}{JOINT}{place}"
+        nodes.append(Node("Range", result, (*ends, one), (result,)))
+    if len(nodes) > 1:
+        parts, whole = tuple(node.output for node in nodes), f"{name}{JOINT}all"
+        nodes.append(Node("Concat", whole, parts, (whole,), {"axis": 0}))
+    nodes.append(Node("Reshape", name, (nodes[-1].output, shape), (name,)))
+    return nodes
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -336,7 +396,7 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         return None
     if any(is_open(graph.constants[value]) for value in node.reads):
         moves = node.op in _OPEN and not is_open(graph.constants[node.inputs[0]])
-        if moves or node.op == "Range":
+        if moves or node.op in ("ConstantOfShape", "Range"):
             return None  # how many elements there are is not known
         found = computed(node, graph)
         if found is not None:
