@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from dnnl.framework.graph import Shape, TensorType
@@ -14,6 +15,8 @@ _ARITHMETIC = {"__builtins__": {"min": min, "max": max}}
 
 Numbers = tuple[int, ...]
 """The numbers of a run, one for each symbol."""
+Values = tuple[int, ...]
+"""What expressions are in a run, each at its place."""
 
 
 class OpenInputs:
@@ -55,7 +58,12 @@ class Expressions:
         self._symbols = symbols
         self._places: dict[str, int] = {}
         self._descs: dict[MemoryDesc, SizedDesc] = {}
-        self._compute: Callable[..., tuple[int, ...]] | None = None
+        self._compute: Callable[..., Values] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all sizes are numbers."""
+        return self._symbols is None
 
     def sized(self, desc: MemoryDesc) -> SizedDesc:
         """A descriptor, which is one object for all steps that have it."""
@@ -64,21 +72,22 @@ class Expressions:
             self._descs[desc] = found = SizedDesc(desc, self)
         return found
 
-    def place(self, size: int) -> int | str:
-        """A number, or its key among the results of `compute`."""
-        if is_known(size):
-            return size
-        spelled = text(size)
-        self._places.setdefault(spelled, len(self._places))
-        return spelled
+    def place(self, size: int) -> int:
+        """Where a size is among the results of `compute`."""
+        return self._places.setdefault(text(size), len(self._places))
 
-    def compute(self, numbers: Numbers) -> Mapping[str, int]:
+    def pick(self, places: Sequence[int]) -> Callable[[Values], Values]:
+        """What takes the numbers at these places."""
+        if len(places) > 1:
+            return itemgetter(*places)
+        return lambda values: tuple([values[place] for place in places])
+
+    def compute(self, numbers: Numbers) -> Values:
         """All numbers of a run, by their expressions."""
-        if self._symbols is None:
-            return {}
         if self._compute is None:
-            self._compute = _function(self._symbols, "".join(f"{own}," for own in self._places))
-        return dict(zip(self._places, self._compute(*numbers), strict=True))
+            body = "".join(f"{own}," for own in self._places)
+            self._compute = _function(self._symbols or Symbols(), body)
+        return self._compute(*numbers)
 
 
 def conditions(symbols: Symbols) -> Callable[..., Any]:
@@ -99,18 +108,16 @@ class SizedDesc:
 
     def __init__(self, desc: MemoryDesc, expressions: Expressions) -> None:
         self._desc = desc
-        self._numbers = tuple(map(expressions.place, desc.layout_numbers))
+        self.places = tuple(map(expressions.place, desc.layout_numbers))
+        self._numbers = expressions.pick(self.places)
         self._known = all(map(is_known, desc.layout_numbers))
-        self._latest: tuple[Numbers, MemoryDesc] = (), desc
+        self._latest: tuple[Values, MemoryDesc] = (), desc
 
-    def numbers(self, values: Mapping[str, int]) -> Numbers:
-        """What tells descriptors of different runs apart."""
+    def of(self, values: Values) -> MemoryDesc:
+        """The descriptor in a run of these numbers."""
         if self._known:
-            return ()
-        return tuple([values[n] if isinstance(n, str) else n for n in self._numbers])
-
-    def of(self, numbers: Numbers) -> MemoryDesc:
-        """The descriptor in a run of these `numbers`."""
+            return self._desc
+        numbers = self._numbers(values)
         before, found = self._latest
         if numbers != before:
             count = self._desc.ndims

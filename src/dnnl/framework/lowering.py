@@ -141,6 +141,7 @@ class Lowering:
     _moved: dict[tuple[int, MemoryDesc, MemoryDesc], int] = field(default_factory=dict)
     _last_use: dict[str, int] = field(default_factory=dict)
     _readers: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))
+    _lent: set[int] = field(default_factory=set)
     _time: int = 0
 
     def __post_init__(self) -> None:
@@ -154,6 +155,7 @@ class Lowering:
         for value, kind in self.graph.inputs.items():
             desc = MemoryDesc(kind.sizes, data_type(kind.dtype, value))
             self.tensors[value] = Tensor(ShapedLayout.of(desc), self._storage(desc))
+        self._lent = {tensor.storage for tensor in self.tensors.values()}
 
     def advance(self) -> None:
         """Go on to the next node of the graph."""
@@ -367,7 +369,7 @@ class Lowering:
             if (
                 same_shape(operand.desc.dims, dims)
                 and operand.held is None
-                and operand.storage not in self.prepared.values()
+                and self._is_own(operand.storage)
                 and not operand.constant
                 and operand.storage not in others
                 and self._is_last_use(operand.storage)
@@ -381,12 +383,16 @@ class Lowering:
         """The storage of a source that nothing needs any more and that dst may take over."""
         for _, arg in pd.desc.operation.in_place:
             ref = args.get(arg)
-            if ref is None or ref.desc != dst or ref.storage in self.prepared.values():
+            if ref is None or ref.desc != dst or not self._is_own(ref.storage):
                 continue
             shared = [r for r in args.values() if r.storage == ref.storage]
             if len(shared) == 1 and self._is_last_use(ref.storage):
                 return ref.storage
         return None
+
+    def _is_own(self, storage: int) -> bool:
+        """Whether a step may write it: inputs are the arrays of whoever runs the model."""
+        return storage not in self._lent and storage not in self.prepared.values()
 
     def _is_last_use(self, storage: int) -> bool:
         values = (v for v, t in self.tensors.items() if t.storage == storage)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dnnl import config
 from dnnl.errors import InvalidArguments
-from dnnl.framework.bound import Binder, Bound
+from dnnl.framework.bound import Binder
 from dnnl.framework.deconvolutions import deconvolutions_by_products
 from dnnl.framework.exact_chains import join_exact, join_integers
 from dnnl.framework.expand import expand
@@ -30,7 +30,7 @@ from dnnl.framework.progress import Progress, Report
 from dnnl.framework.quantized import move_conversions, prefer_unsigned
 from dnnl.framework.quantized_functions import convert_by_functions
 from dnnl.framework.quantized_products import fuse_products
-from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
+from dnnl.framework.shaped_buffer import same_places
 from dnnl.framework.specialize import fold_constants
 from dnnl.framework.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
@@ -206,26 +206,29 @@ class Session:
         Raises InvalidArguments for a missing, unknown or unfitting array.
         """
         arrays = self._checked(feeds)
+        numbers = self._served(arrays)
         with self._taken() as binder:
-            bound = self._loaded(binder, arrays)
-            for call in bound.calls:
-                call()
+            run = binder.bound(numbers).run(arrays)
+            threads = binder.stream.num_threads
+            for call in run.calls:
+                call(threads)
             binder.stream.wait()
-            return _copied(bound)
+            return run.results()
 
     @allocating
     def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
         """As :meth:`run`, with the time of each layer."""
         arrays = self._checked(feeds)
+        numbers = self._served(arrays)
         spans = []
         with self._taken() as binder:
-            bound = self._loaded(binder, arrays)
-            for call in bound.calls:
+            run = binder.bound(numbers).run(arrays)
+            for call in run.calls:
                 start = perf_counter_ns()
-                call()
+                call(binder.stream.num_threads)
                 binder.stream.wait()
                 spans.append(Span(start, perf_counter_ns()))
-            return _copied(bound), spans
+            return run.results(), spans
 
     def __reduce__(self) -> Never:
         rule = "a Session holds machine code and cannot be copied or pickled"
@@ -271,13 +274,6 @@ class Session:
             raise InvalidArguments("sizes of inputs", shapes, "this plan is for others")
         return numbers
 
-    def _loaded(self, binder: Binder, arrays: Mapping[str, Array]) -> Bound:
-        """What a run does, with its inputs in place."""
-        bound = binder.bound(self._served(arrays))
-        for name, fill in bound.feeds.items():
-            fill(arrays[name])
-        return bound
-
     def _prepare(self, key: Prepared, pd: PrimitiveDesc | None, array: Array) -> Memory:
         """A constant in the layout that its readers want."""
         wanted = Memory(key.desc, self.engine)
@@ -299,13 +295,6 @@ class Session:
             self._primitives[pd.key] = primitive = Primitive(pd, images=self._images)
         self._progress.ready(pd)
         return primitive
-
-
-def _copied(bound: Bound) -> dict[str, Array]:
-    return {
-        name: np.array(result.numpy() if isinstance(result, ShapedBuffer) else result)
-        for name, result in bound.results.items()
-    }
 
 
 def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[str, ArrayLike]:

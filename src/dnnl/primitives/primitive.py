@@ -20,7 +20,7 @@ from dnnl.onednn import Value
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.scratchpads import Scratchpads
-from dnnl.primitives.sized_slots import SizedSlots
+from dnnl.primitives.sized_slots import Launch, SizedSlots, launch_of
 from dnnl.primitives.slots import Arguments, Slots, encoded, spread
 from dnnl.primitives.transfer import Transfer
 from dnnl.primitives.variants import Variant, Variants
@@ -42,6 +42,8 @@ class _Compiled:
     from_disk: bool
     unknowns: Unknowns | None
 
+
+Descs = Callable[[], Mapping[int, MemoryDesc]]
 
 _cache: Cache[_Compiled] = Cache(
     lambda: int(config.get("primitive_cache_capacity")),
@@ -67,11 +69,14 @@ class Primitive(Value):
         compiled, hit = _compiled(pd, images)
         self._engine, self._kind = pd.engine, pd.desc.kind
         self._slots: Callable[[Arguments], Slots]
+        self._launch: Callable[[tuple[int, ...], Descs], Launch]
         if pd.variants is not None:
-            self._slots = _slots_of_sizes(pd, pd.variants)
+            sized = _slots_of_sizes(pd, pd.variants)
+            self._slots, self._launch = sized.find, sized.launch
         else:
             slots = Slots(pd, compiled.arguments, compiled.executable)
-            self._slots = lambda _: slots
+            self._slots, launch = lambda _: slots, launch_of(slots)
+            self._launch = lambda _numbers, _descs: launch
         self._encoded = encoded(pd)
         self._across = pd.across_engines
         self._bound = self._across or pd.plan.verify is not None
@@ -121,6 +126,24 @@ class Primitive(Value):
         if log.enabled("profile_exec", self._kind):
             return _logged(slots.pd, partial(self._submit, stream, slots, arguments), ())
         return self._submit(stream, slots, arguments, ())
+
+    def launch(self, numbers: tuple[int, ...], descs: Descs) -> Launch:
+        """An execution on memories that are known to fit, which nothing checks.
+
+        ``numbers`` are those of the layouts of ``pd.patterns``, one after the other, and none where
+        all sizes are known; ``descs()`` gives the descriptors, by argument.
+        """
+        return self._launch(numbers, descs)
+
+    def submitting(self, stream: Stream, launch: Launch) -> Callable[[list[Any], int], Event]:
+        """What executes a launch on the addresses of its arguments and on so many threads.
+
+        Executions are reported in verbose lines if these are switched on now.
+        """
+        submit = partial(stream.queue.submit, launch.executable)
+        if not log.enabled("profile_exec", self._kind):
+            return submit
+        return lambda args, threads: _logged(launch.pd(), lambda _: submit(args, threads), ())
 
     def _submit(
         self, stream: Stream, slots: Slots, arguments: list[Any], after: Sequence[Event]
@@ -294,7 +317,7 @@ def _code_of(
     return _cache.get(key, lambda: _compile(pd, variant.plan.recipe, images))
 
 
-def _slots_of_sizes(pd: PrimitiveDesc, variants: Variants) -> Callable[[Arguments], Slots]:
+def _slots_of_sizes(pd: PrimitiveDesc, variants: Variants) -> SizedSlots:
     """What gives the slots for the sizes of an execution."""
 
     def build(variant: Variant) -> Unknowns:
@@ -310,7 +333,7 @@ def _slots_of_sizes(pd: PrimitiveDesc, variants: Variants) -> Callable[[Argument
         empty = _compile(sized, pd.plan.recipe, {})
         return Slots(sized, empty.arguments, empty.executable)
 
-    return SizedSlots(pd, partial(variants.find, build=build), code, nothing).find
+    return SizedSlots(pd, partial(variants.find, build=build), code, nothing)
 
 
 def _compile(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,14 @@ import numpy as np
 
 from dnnl.primitives import slots
 from dnnl.primitives.primitive_desc import PrimitiveDesc
-from dnnl.primitives.slots import Arguments, Slots, check_mapping, mismatch, no_memory
+from dnnl.primitives.slots import (
+    Arguments,
+    Numbers,
+    Slots,
+    check_mapping,
+    mismatch,
+    no_memory,
+)
 from dnnl.primitives.variants import Execution, Variant, recent
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.engine import Engine
@@ -46,6 +54,33 @@ def numbers_at(engine: Engine, numbers: Sequence[int]) -> HostNumbers | Memory:
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """An execution whose memories nobody checks.
+
+    ``executable`` takes the addresses of the arguments in ``order``, then that of ``sizes`` if
+    there are such; ``pd()`` is the description with its sizes, for verbose lines. Temporary memory
+    of ``scratchpad_size`` bytes is one of the arguments if the description leaves it to the user.
+    """
+
+    executable: Executable
+    order: tuple[int, ...]
+    sizes: Numbers | None
+    scratchpad_size: int
+    pd: Callable[[], PrimitiveDesc]
+
+
+def launch_of(slots: Slots) -> Launch:
+    """The execution that slots stand for."""
+    order = tuple(arg for arg, _ in slots.expected)
+    pd = partial(_description, slots)
+    return Launch(slots.executable, order, slots.sizes, slots.scratchpad_size, pd)
+
+
+def _description(slots: Slots) -> PrimitiveDesc:
+    return slots.pd
+
+
 class SizedSlots:
     """Finds the slots of an execution, by the descriptors of its tensors.
 
@@ -64,6 +99,7 @@ class SizedSlots:
         self._patterns = tuple(pd.patterns.items())
         self._models: tuple[_Model, ...] = ()
         self._made: dict[Descs, Slots] = {}
+        self._launches: dict[tuple[int, ...], Launch] = {}
 
     def find(self, args: Arguments) -> Slots:
         """The slots for memories, by argument.
@@ -87,6 +123,29 @@ class SizedSlots:
                 self._made = made = {}
             made[key] = found
         return found
+
+    def launch(
+        self, numbers: tuple[int, ...], descs: Callable[[], Mapping[int, MemoryDesc]]
+    ) -> Launch:
+        """The execution on tensors with these ``numbers``, those of one layout after the other;
+        ``descs()`` are their descriptors, by argument."""
+        found = self._launches.get(numbers)
+        if found is None:
+            found = self._launch_of(numbers, descs)
+            if len(self._launches) >= slots.KEPT:
+                self._launches = {}
+            self._launches[numbers] = found
+        return found
+
+    def _launch_of(
+        self, numbers: tuple[int, ...], descs: Callable[[], Mapping[int, MemoryDesc]]
+    ) -> Launch:
+        for model in self._models:
+            found = model.launch(numbers, descs)
+            if found is not None:
+                return found
+        given = descs()
+        return launch_of(self._made_of(tuple(given[arg] for arg, _ in self._patterns)))
 
     def _made_of(self, descs: Descs) -> Slots:
         for model in self._models:
@@ -169,6 +228,21 @@ class _Model:
             apart,
             numbers_at(engine, symbols),
             scratchpad,
+        )
+
+    def launch(
+        self, numbers: tuple[int, ...], descs: Callable[[], Mapping[int, MemoryDesc]]
+    ) -> Launch | None:
+        """The execution of other numbers; None where the kernel does not serve them."""
+        found = self._variant.serve(numbers)
+        if found is None:
+            return None
+        symbols, counts, scratchpad = found
+        engine = self._pd.engine
+        executable, sizes = engine.sized(self._executable, counts), numbers_at(engine, symbols)
+        order = tuple(arg for arg, _ in self._first.expected)
+        return Launch(
+            executable, order, sizes, scratchpad, lambda: self._pd.with_sizes(dict(descs()))
         )
 
     def _sized(self, descs: Descs) -> PrimitiveDesc:

@@ -116,6 +116,11 @@ class Slots:
             self._pd = self._describe()
         return self._pd
 
+    @property
+    def sizes(self) -> Numbers | None:
+        """The numbers of the sizes, if the kernel takes any."""
+        return self._sizes
+
     def take(self, args: Arguments) -> tuple[list[Memory], list[Argument]]:
         """The memories in the order of `expected`, checked, and what the kernel gets of each.
 
