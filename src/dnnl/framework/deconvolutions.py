@@ -13,7 +13,8 @@ from math import prod
 import numpy as np
 
 from dnnl.framework.graph import Graph, Node
-from dnnl.framework.shapes import Scope, deconvolution_window
+from dnnl.framework.scope import Scope
+from dnnl.framework.shapes import deconvolution_window
 from dnnl.framework.writer import Writer
 from dnnl.types.size import is_known
 

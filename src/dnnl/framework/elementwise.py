@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import FUNCTION, Array, Graph, ModelError, Node, PostOp
-from dnnl.framework.shapes import Scope
+from dnnl.framework.graph import FUNCTION, Array, Graph, ModelError, Node, PostOp, is_whole
+from dnnl.framework.scope import Scope
 from dnnl.framework.sizes import same_shape
 from dnnl.types.scalar import Scalar, replayed, trace
 

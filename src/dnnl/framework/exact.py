@@ -5,15 +5,10 @@ The others are computed as floats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-
-from dnnl.framework.graph import Array, Graph, Node
-from dnnl.framework.shapes import Scope
-from dnnl.reference.expression import exact
-from dnnl.types.dtype import DataType
+from dnnl.framework.graph import Graph, Node, is_whole
+from dnnl.framework.scope import Scope
 
 Choose = Callable[[Scope], str]
 
@@ -48,11 +43,6 @@ _ALWAYS: dict[str, str | Choose] = {
 }
 
 
-def is_whole(dtype: np.dtype[Any]) -> bool:
-    """Whether elements are integers or truth values."""
-    return dtype.kind in "biu"
-
-
 def exact_function(node: Node, graph: Graph) -> str | None:
     """The function of elements in their own types that a node is, None for any other."""
     function = _ALWAYS.get(node.op)
@@ -61,19 +51,3 @@ def exact_function(node: Node, graph: Graph) -> str | None:
         of_integers = {1: _ONE_INTEGER, 2: _TWO_INTEGERS}.get(len(node.inputs), {})
         function = of_integers.get(node.op)
     return function(Scope(node, graph)) if callable(function) else function
-
-
-def folded(function: str, sources: Sequence[Array], result: np.dtype[Any]) -> Array | None:
-    """The integers that a function makes of constants, None where it makes others.
-
-    ONNX's own implementation refuses negative exponents, computes powers of some types as floats,
-    and leaves to the processor what becomes of floats that no integer holds.
-    """
-    taken = _NUMBERS if function == "cast" else _WHOLE
-    if result not in _WHOLE or any(source.dtype not in taken for source in sources):
-        return None
-    return exact(function, sources, DataType.from_numpy(result))
-
-
-_NUMBERS = {kind.numpy for kind in DataType if kind.bits >= 16 or kind.is_integer}
-_WHOLE = set(filter(is_whole, _NUMBERS))

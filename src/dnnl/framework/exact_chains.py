@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dnnl.framework.exact import exact_function, is_whole
+from dnnl.framework.exact import exact_function
 from dnnl.framework.functions import MOST_NODES, computed, is_traceable, replaced_by
-from dnnl.framework.graph import EXACT, REAL, Graph, Node, blamed_on
+from dnnl.framework.graph import EXACT, REAL, Graph, Node, blamed_on, is_whole
 from dnnl.framework.joined import Regions, join_regions
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Step

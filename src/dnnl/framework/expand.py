@@ -10,7 +10,6 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
-from onnx.helper import np_dtype_to_tensor_dtype
 
 from dnnl.errors import Unimplemented
 from dnnl.framework import expand_data as data
@@ -18,10 +17,10 @@ from dnnl.framework import expand_normalization as normalization
 from dnnl.framework import expand_quantized as quantized
 from dnnl.framework import expand_reduction as reduction
 from dnnl.framework import expand_resize as resizing
-from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
+from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on, is_whole
 from dnnl.framework.operators import row_name
-from dnnl.framework.shapes import Scope, pooling_window
+from dnnl.framework.scope import Scope
+from dnnl.framework.shapes import pooling_window
 from dnnl.framework.shapes_reduction import REDUCTIONS
 from dnnl.framework.sizes import broadcast, same_shape
 from dnnl.framework.writer import Writer
@@ -209,7 +208,7 @@ def _power_of_floats(writer: Writer) -> bool:
         if known is not None:
             exponent = writer.constant(known)
         else:
-            kind = {"to": np_dtype_to_tensor_dtype(writer.dtype)}
+            kind = {"to": writer.dtype}
             exponent = writer.add("Cast", (exponent,), own[1], kind)
     if shape not in own:
         sizes = writer.constant(shape, np.dtype(np.int64))

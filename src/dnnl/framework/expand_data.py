@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.framework.graph import ModelError, Shape
-from dnnl.framework.shapes import Scope
+from dnnl.framework.scope import Scope
 from dnnl.framework.shapes_data import around, padding, slices
 from dnnl.framework.writer import Writer
 from dnnl.runtime.storage import check_capacity

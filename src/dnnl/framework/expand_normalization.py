@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from onnx.helper import np_dtype_to_tensor_dtype
 
 from dnnl.framework.graph import Shape
-from dnnl.framework.shapes import Scope
+from dnnl.framework.scope import Scope
 from dnnl.framework.shapes_normalization import PER_CHANNEL
 from dnnl.framework.sizes import same_shape
 from dnnl.framework.writer import Writer
@@ -56,7 +55,7 @@ def _statistics(writer: Writer, source: str, shape: Shape, epsilon: float) -> No
         return value if same_shape(shape, rows) else add("ReduceMean", (value,), rows, axes=(1,))
 
     if writer.dtype != _F32:
-        source = add("Cast", (source,), shape, to=np_dtype_to_tensor_dtype(_F32))
+        source = add("Cast", (source,), shape, to=_F32)
     means = mean(source)
     distance = add("Sub", (source, means), shape)
     variance = mean(add("Mul", (distance, distance), shape))

@@ -7,9 +7,8 @@ from math import inf, nan, prod
 
 import numpy as np
 
-from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import Shape
-from dnnl.framework.shapes import Scope
+from dnnl.framework.graph import Shape, is_whole
+from dnnl.framework.scope import Scope
 from dnnl.framework.shapes_reduction import reduced_axes
 from dnnl.framework.sizes import same_shape
 from dnnl.framework.writer import Writer

@@ -10,9 +10,8 @@ from math import prod
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.exact import is_whole
 from dnnl.framework.expand_data import gathered
-from dnnl.framework.graph import Shape
+from dnnl.framework.graph import Shape, is_whole
 from dnnl.framework.interpolation import (
     InterpolatedAxis,
     Rule,
@@ -22,7 +21,7 @@ from dnnl.framework.interpolation import (
     outside,
     taps,
 )
-from dnnl.framework.shapes import Scope
+from dnnl.framework.scope import Scope
 from dnnl.framework.shapes_resize import axes_of, rule_of, whole_factors
 from dnnl.framework.writer import Writer
 from dnnl.runtime.storage import check_capacity

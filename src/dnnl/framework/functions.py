@@ -9,65 +9,30 @@ makes functions of several values likewise.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dnnl.framework.elementwise import ELTWISE, post_op_of
-from dnnl.framework.exact import COMPARISONS, is_whole
-from dnnl.framework.graph import FUNCTION, REAL, Array, Graph, Node, blamed_on
+from dnnl.framework.exact import COMPARISONS
+from dnnl.framework.graph import FUNCTION, REAL, Array, Graph, Node, blamed_on, is_whole
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, dequantize, quantize
-from dnnl.framework.shapes import Scope
+from dnnl.framework.scope import Scope
 from dnnl.framework.sizes import same_shape
-from dnnl.types.algorithms import ELTWISE as ELTWISE_ALGORITHMS
+from dnnl.framework.traced import ALONE, Traced, algorithm, named_function
 from dnnl.types.expression import Expression, Function
-from dnnl.types.kinds import Alg
-from dnnl.types.scalar import Scalar, apply, replayed, trace
+from dnnl.types.scalar import Scalar, replayed, trace
 from dnnl.types.typed import FUNCTIONS
-
-Traced = Callable[..., Scalar]
 
 MOST_NODES = 64
 """Larger regions would make kernels that take long to compile."""
 
 
-def _named(name: str) -> Traced:
-    return lambda scope, *values: apply(name, *values)
-
-
-def _algorithm(alg: str, x: Scalar, alpha: float = 0.0, beta: float = 0.0) -> Scalar:
-    return ELTWISE_ALGORITHMS[Alg[alg]].forward(x, alpha, beta)
-
-
-def _selu(scope: Scope, x: Scalar) -> Scalar:
-    alpha, gamma = scope.attr("alpha", 1.6732632), scope.attr("gamma", 1.0507010)
-    return apply("mul", gamma, _algorithm("eltwise_elu", x, alpha))
-
-
-def _celu(scope: Scope, x: Scalar) -> Scalar:
-    alpha = scope.attr("alpha", 1.0)
-    return apply("where", x > 0, x, alpha * apply("expm1_of_negative", x / alpha))
-
-
-ALONE: Mapping[str, Traced] = {
-    "Ceil": _named("ceil"),
-    "Celu": _celu,
-    "Cos": _named("cos"),
-    "Erf": _named("erf"),
-    "Floor": _named("floor"),
-    "Selu": _selu,
-    "Sin": _named("sin"),
-    "Softsign": lambda scope, x: x / (1 + apply("abs", x)),
-    "Tan": lambda scope, x: apply("sin", x) / apply("cos", x),
-    "ThresholdedRelu": lambda scope, x: apply("where", x > scope.attr("alpha", 1.0), x, 0.0),
-}
-"""Operators of one source for which there is no algorithm."""
-
 _ALIKE = ("Add", "And", "Div", "Max", "Min", "Mul", "Not", "Or", "Pow", "Sub", "Where")
 _NAMES = {**{op: op.lower() for op in _ALIKE}, **COMPARISONS}
 _TOGETHER: Mapping[str, Traced] = {
-    **{op: _named(FUNCTIONS[name]) for op, name in _NAMES.items()},
+    **{op: named_function(FUNCTIONS[name]) for op, name in _NAMES.items()},
     DEQUANTIZE: dequantize,
     QUANTIZE: quantize,
 }
@@ -261,7 +226,7 @@ def computed(node: Node, values: Mapping[str, Scalar], graph: Graph) -> Scalar:
     scope = Scope(node, graph)
     if node.op in ELTWISE:
         alg, alpha, beta = ELTWISE[node.op](scope)
-        return _algorithm(alg, values[node.inputs[0]], alpha, beta)
+        return algorithm(alg, values[node.inputs[0]], alpha, beta)
     sources = [_value(v, values, graph.constants) for v in node.inputs]
     if node.op == FUNCTION:
         return replayed(node.attrs["function"].expression, sources)

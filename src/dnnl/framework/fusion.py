@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dnnl.framework.elementwise import post_op_of
-from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import FUNCTION, Graph, Node, PostOp, blamed_on
+from dnnl.framework.graph import FUNCTION, Graph, Node, PostOp, blamed_on, is_whole
 from dnnl.framework.operators import operator_of
 from dnnl.framework.quantization import QUANTIZED
 

@@ -233,6 +233,11 @@ class Graph:
             raise ModelError(f"output {value!r} is produced by no node")
 
 
+def is_whole(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are integers or truth values."""
+    return dtype.kind in "biu"
+
+
 @contextmanager
 def blamed_on(node: Node) -> Iterator[None]:
     """Whatever goes wrong inside is an error of the library that names ``node``.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from dnnl.framework.exact import COMPARISONS, is_whole
-from dnnl.framework.graph import Graph, Node
-from dnnl.framework.shapes import Scope
+from dnnl.framework.exact import COMPARISONS
+from dnnl.framework.graph import Graph, Node, is_whole
+from dnnl.framework.scope import Scope
 
 _MOVING = frozenset(
     {"Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze"}

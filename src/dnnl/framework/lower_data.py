@@ -9,7 +9,7 @@ import numpy as np
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node, Shape
 from dnnl.framework.lowering import Lowering, Source, volume
-from dnnl.framework.shapes import Scope, transposition
+from dnnl.framework.scope import Scope, transposition
 from dnnl.framework.shapes_data import numbers_of_range, parts_of, slices
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.primitives.exact import ExactDesc

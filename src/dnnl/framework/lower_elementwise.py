@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.elementwise import BINARY, source_of, unary_parameters
-from dnnl.framework.exact import exact_function, is_whole
-from dnnl.framework.graph import EXACT, REAL, Node, PostOp
+from dnnl.framework.exact import exact_function
+from dnnl.framework.graph import EXACT, REAL, Node, PostOp, is_whole
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
-from dnnl.framework.shapes import normal_axis
+from dnnl.framework.scope import normal_axis
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import Node
+from dnnl.framework.graph import Node, is_whole
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.pooling import PoolingDesc

@@ -8,12 +8,8 @@ from functools import partial
 from dnnl.framework.graph import Node, Shape
 from dnnl.framework.lower_quantized import quantization_of
 from dnnl.framework.lowering import FORWARD, Lowering, Source, amount
-from dnnl.framework.shapes import (
-    Scope,
-    convolution_window,
-    deconvolution_window,
-    pooling_window,
-)
+from dnnl.framework.scope import Scope
+from dnnl.framework.shapes import convolution_window, deconvolution_window, pooling_window
 from dnnl.framework.window import Window
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.convolution import ConvolutionDesc

@@ -17,8 +17,8 @@ import numpy as np
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.graph import Graph, Node, Shape
 from dnnl.framework.open_steps import Described, describe
+from dnnl.framework.scope import Scope, transposition
 from dnnl.framework.shaped_buffer import ShapedLayout, same_places
-from dnnl.framework.shapes import Scope, transposition
 from dnnl.framework.sizes import same_shape
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import PrimitiveDesc

@@ -44,6 +44,9 @@ _FLAGS = frozenset(
 )
 """The attributes that are 0 or 1: of other values each runtime makes something else."""
 
+_DATA_TYPES = frozenset({"output_dtype", "to"})
+"""The attributes that are codes of element types, which nodes have as NumPy's."""
+
 _LARGEST = 2**31
 """Bytes that are too many for a protobuf."""
 
@@ -187,8 +190,10 @@ def node_to_proto(node: Node) -> onnx.NodeProto:
     for name, value in sorted(node.attrs.items()):
         content = _branch_to_proto(name, value) if isinstance(value, Branch) else value
         try:
+            if isinstance(value, np.dtype):
+                content = helper.np_dtype_to_tensor_dtype(value)
             proto.attribute.append(helper.make_attribute(name, content))
-        except (TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{node}: attribute {name!r} is damaged: {error}") from error
     return proto
 
@@ -337,4 +342,16 @@ def _attributes(proto: onnx.NodeProto, *, own: bool) -> Attributes:
     for name in _FLAGS.intersection(attributes if own else ()):
         if attributes[name] not in (0, 1):
             raise ModelError(f"attribute {name!r} = {attributes[name]!r} must be 0 or 1")
+    for name in _DATA_TYPES.intersection(attributes):
+        attributes[name] = _data_type(attributes[name])
     return attributes
+
+
+def _data_type(code: object) -> object:
+    """The element type of a code; what is none stays, for whoever reads the attribute."""
+    if not isinstance(code, int):
+        return code
+    try:
+        return np.dtype(helper.tensor_dtype_to_np_dtype(code))
+    except KeyError:
+        return code

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
+
 from dnnl.framework import lower_data as data
 from dnnl.framework import lower_elementwise as elementwise
 from dnnl.framework import lower_normalization as normalization
@@ -21,7 +23,6 @@ from dnnl.framework import shapes_reduction as reduced
 from dnnl.framework import shapes_resize as resized
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
-from dnnl.framework.functions import ALONE
 from dnnl.framework.graph import EXACT, FUNCTION, ModelError, Node, PostOp
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.quantization import (
@@ -33,7 +34,8 @@ from dnnl.framework.quantization import (
     QUANTIZE,
     SOFTMAX,
 )
-from dnnl.framework.shapes import Infer
+from dnnl.framework.scope import Infer
+from dnnl.framework.traced import ALONE
 
 Lower = Callable[[Lowering, Node], None]
 
@@ -46,8 +48,8 @@ _INTEGER = (
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "fmod"),
     *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
-    *("output_dtype", "saturate", "size", "spatial"),
-    *("stash_type", "storage_order", "to", "training_mode", "transA", "transB", "upper"),
+    *("saturate", "size", "spatial"),
+    *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
     *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
@@ -62,6 +64,7 @@ _INTEGERS = (
     *("pads", "perm", "shape", "split", "starts", "strides"),
 )
 _NUMBERS = ("scales",)
+_DATA_TYPES = ("output_dtype", "to")
 
 _ATTRIBUTES: dict[str, str] = {
     **dict.fromkeys(_INTEGER, "an integer"),
@@ -69,6 +72,7 @@ _ATTRIBUTES: dict[str, str] = {
     **dict.fromkeys(_TEXT, "a text"),
     **dict.fromkeys(_INTEGERS, "integers"),
     **dict.fromkeys(_NUMBERS, "numbers"),
+    **dict.fromkeys(_DATA_TYPES, "a data type"),
 }
 """What each attribute holds; a name means the same in every operator of the table."""
 
@@ -83,6 +87,8 @@ _FITS: dict[str, Callable[[object], bool]] = {
     "a text": lambda value: isinstance(value, bytes),
     "integers": lambda value: _are(value, int),
     "numbers": lambda value: _are(value, float),
+    # The code of a type that ONNX does not define stays an integer.
+    "a data type": lambda value: isinstance(value, int | np.dtype),
 }
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, blamed_on
+from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, blamed_on, is_whole
 from dnnl.framework.sizes import broadcast, same_shape
 from dnnl.types.dtype import DataType
 

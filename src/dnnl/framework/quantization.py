@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.framework.graph import Array, Graph, Node
-from dnnl.framework.shapes import Scope, normal_axis
+from dnnl.framework.scope import Scope, normal_axis
 from dnnl.types.expression import PARAMETER
 from dnnl.types.scalar import Scalar, apply
 

@@ -22,7 +22,8 @@ from dnnl.framework.quantization import (
     Parameters,
     parameters,
 )
-from dnnl.framework.shapes import Scope, pooling_window
+from dnnl.framework.scope import Scope
+from dnnl.framework.shapes import pooling_window
 
 _CHOICES = frozenset({"GlobalMaxPool", "MaxPool"})
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
-from onnx import TensorProto
 
 from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, TensorType, blamed_on
 from dnnl.framework.quantization import (
@@ -30,7 +29,8 @@ from dnnl.framework.quantization import (
     Parameters,
     parameters,
 )
-from dnnl.framework.shapes import Scope, convolution_window, normal_axis
+from dnnl.framework.scope import Scope, normal_axis
+from dnnl.framework.shapes import convolution_window
 
 _PRODUCTS = {"Conv": CONV, "ConvTranspose": CONV_TRANSPOSE, "Gemm": MATMUL, "MatMul": MATMUL}
 _LARGEST_BYTE = 255
@@ -122,7 +122,7 @@ class _Fuser:
         source = replace(node, op=INTEGER_PRODUCTS[node.op])
         scale = np.ones(1)
         cast = self._only_reader(node.output)
-        if cast is not None and cast.op == "Cast" and cast.attrs["to"] == TensorProto.FLOAT:
+        if cast is not None and cast.op == "Cast" and cast.attrs["to"] == np.float32:
             self.gone.add(cast.name)
             source = replace(source, outputs=cast.outputs, fused=(*node.fused, cast.name))
             scale = self._constant_factor(cast.output, self._output_axis(source))

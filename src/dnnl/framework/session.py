@@ -14,6 +14,7 @@ import numpy as np
 from dnnl import config
 from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Binder, Bound
+from dnnl.framework.constants import fold_constants
 from dnnl.framework.deconvolutions import deconvolutions_by_products
 from dnnl.framework.exact_chains import join_exact, join_integers
 from dnnl.framework.expand import expand
@@ -31,7 +32,6 @@ from dnnl.framework.quantized import move_conversions, prefer_unsigned
 from dnnl.framework.quantized_functions import convert_by_functions
 from dnnl.framework.quantized_products import fuse_products
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
-from dnnl.framework.specialize import fold_constants
 from dnnl.framework.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa

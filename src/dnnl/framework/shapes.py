@@ -3,77 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import onnx
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.graph import REAL, Array, Graph, ModelError, Node, Shape, TensorType
-from dnnl.framework.sizes import broadcast, known_int
+from dnnl.framework.graph import REAL, ModelError, Shape, TensorType
+from dnnl.framework.scope import Scope, normal_axis, transposition
+from dnnl.framework.sizes import broadcast
 from dnnl.framework.window import Window
-
-Infer = Callable[["Scope"], list[TensorType]]
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A node among the values that are known before it."""
-
-    node: Node
-    graph: Graph
-
-    def type(self, index: int = 0) -> TensorType:
-        """Type of input ``index``."""
-        value = self.node.input(index)
-        if not value:
-            raise ModelError(f"{self.node} lacks its input {index}")
-        return self.graph.type_of(value)
-
-    def shape(self, index: int = 0) -> Shape:
-        """Shape of input ``index``."""
-        return self.type(index).sizes
-
-    def constant(self, index: int) -> Array | None:
-        """Contents of input ``index``: None where absent.
-
-        Raises Unimplemented where the model computes it while running.
-        """
-        value = self.node.input(index)
-        if not value:
-            return None
-        array = self.graph.constants.get(value)
-        if array is None:
-            raise Unimplemented(f"{self.node}: input {value!r} must be constant")
-        return array
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute of the node, or its default."""
-        return self.node.attrs.get(name, default)
-
-    def axis(self, default: int, rank: int | None = None) -> int:
-        """The attribute ``axis``, nonnegative."""
-        return normal_axis(self.attr("axis", default), len(self.shape()) if rank is None else rank)
-
-    def listed(self, name: str, index: int) -> tuple[int, ...] | None:
-        """Integers that older models give as an attribute and newer ones as input ``index``."""
-        if name in self.node.attrs:
-            return tuple(self.node.attrs[name])
-        values = self.constant(index)
-        return None if values is None else tuple(known_int(v) for v in np.ravel(values))
-
-    def result(self, shape: Sequence[int]) -> list[TensorType]:
-        """One result of the first input's data type."""
-        return [TensorType(self.type().dtype, tuple(shape))]
-
-
-def normal_axis(axis: int, rank: int) -> int:
-    """``axis`` as a nonnegative number; raises ModelError outside ``rank`` dimensions."""
-    if not -rank <= axis < max(rank, 1):
-        raise ModelError(f"axis {axis} is outside of {rank} dimensions")
-    return axis + rank if axis < 0 else axis
 
 
 def same(scope: Scope) -> list[TensorType]:
@@ -296,18 +233,9 @@ def transpose(scope: Scope) -> list[TensorType]:
     return scope.result([shape[p] for p in perm])
 
 
-def transposition(scope: Scope) -> tuple[int, ...]:
-    """The attribute ``perm``: reversal by default."""
-    return tuple(scope.attr("perm", tuple(reversed(range(len(scope.shape()))))))
-
-
 def cast(scope: Scope) -> list[TensorType]:
     """The shape of the source, in the data type that ``to`` names."""
-    try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(scope.attr("to"))
-    except KeyError as error:
-        raise ModelError(f"attribute 'to' = {scope.attr('to')} is no data type") from error
-    return [TensorType(np.dtype(dtype), scope.shape())]
+    return [TensorType(scope.data_type("to"), scope.shape())]
 
 
 def dropout(scope: Scope) -> list[TensorType]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, TensorType
-from dnnl.framework.shapes import Scope, normal_axis
+from dnnl.framework.scope import Scope, normal_axis
 from dnnl.framework.sizes import broadcast, known_int
 from dnnl.types.size import is_known, larger
 

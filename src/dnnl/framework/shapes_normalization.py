@@ -6,7 +6,7 @@ import numpy as np
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, TensorType
-from dnnl.framework.shapes import Scope
+from dnnl.framework.scope import Scope
 from dnnl.framework.sizes import broadcast
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, repeat
 
 import numpy as np
-import onnx
 
 from dnnl.errors import Unimplemented
 from dnnl.framework import shapes
 from dnnl.framework.graph import REAL, ModelError, Node, Shape, TensorType
 from dnnl.framework.quantization import BYTES, DEQUANTIZE, QUANTIZE, aligned_shape
-from dnnl.framework.shapes import Infer, Scope
+from dnnl.framework.scope import Infer, Scope
 
 MICROSOFT = "com.microsoft"
 _FLOAT = np.dtype(np.float32)
@@ -151,8 +150,8 @@ def quantize(scope: Scope) -> list[TensorType]:
     dtype = np.dtype(np.uint8)
     if node.input(2):
         dtype = scope.type(2).dtype
-    elif node.attrs.get("output_dtype", 0):
-        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(node.attrs["output_dtype"]))
+    elif node.attrs.get("output_dtype", 0) != 0:
+        dtype = scope.data_type("output_dtype")
     _check_bytes(node, dtype)
     check_parameters(scope)
     return [TensorType(dtype, scope.shape())]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import ModelError, TensorType
-from dnnl.framework.shapes import Scope, normal_axis
+from dnnl.framework.graph import ModelError, TensorType, is_whole
+from dnnl.framework.scope import Scope, normal_axis
 
 _NAMES = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 REDUCTIONS = tuple(f"Reduce{name}" for name in _NAMES)

@@ -17,7 +17,7 @@ from dnnl.framework.interpolation import (
     Rule,
     ratio,
 )
-from dnnl.framework.shapes import Scope, normal_axis
+from dnnl.framework.scope import Scope, normal_axis
 from dnnl.types.size import is_known
 
 _MODES = ("nearest", "linear", "cubic")

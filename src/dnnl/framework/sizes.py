@@ -14,16 +14,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
 
 from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorType
 from dnnl.types.size import is_known, larger, smaller, surely_equal
 
 INT64 = np.dtype(np.int64)
-_INTEGERS: Mapping[int, np.dtype] = {
-    int(TensorProto.INT32): np.dtype(np.int32),
-    int(TensorProto.INT64): INT64,
-}
+_INTEGERS = frozenset({np.dtype(np.int32), INT64})
 
 
 def array_of(shape: Sequence[int]) -> Array:
@@ -44,7 +40,7 @@ def fixed(value: str, graph: Graph) -> Array:
 def type_of(node: Node, graph: Graph, result: Array) -> TensorType:
     """The type of sizes that a node computes: that of its first source, unless it is a Cast."""
     if node.op == "Cast":
-        return TensorType(_INTEGERS[node.attrs["to"]], result.shape)
+        return TensorType(node.attrs["to"], result.shape)
     source = INT64 if node.op == "Shape" else graph.type_of(node.inputs[0]).dtype
     return TensorType(source, result.shape)
 

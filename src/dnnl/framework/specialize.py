@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
-from math import prod
-from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.branches import is_branching, taken
-from dnnl.framework.exact import exact_function, folded
+from dnnl.framework.constants import OPEN_SOURCES, RANDOM, constant_results, types_of_sizes
 from dnnl.framework.graph import (
     JOINT,
     UNRANKED,
@@ -27,63 +21,11 @@ from dnnl.framework.graph import (
     TensorType,
     blamed_on,
 )
-from dnnl.framework.onnx_model import node_to_proto
 from dnnl.framework.operators import OPERATORS, check_form, row_name
-from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
-from dnnl.framework.shapes import Scope
-from dnnl.framework.shapes_quantized import check_parameters
-from dnnl.framework.sizes import array_of, computed, fixed, is_open, known_int, type_of
-from dnnl.runtime.storage import check_capacity
+from dnnl.framework.scope import Scope
+from dnnl.framework.sizes import fixed, is_open, known_int
 from dnnl.types.layout_input import read_sequence
 from dnnl.types.size import Size
-
-_AS_FILES_HAVE_THEM = frozenset(
-    {"Add", "Cast", "Div", "Equal", "Expand", "Gather", "Mul", "Not", "Or"}
-)
-"""Operators that passes write with the attributes and sources that files give them."""
-
-_OPEN: Mapping[str, tuple[int, ...]] = {
-    "Expand": (1,),
-    "Range": (0, 1, 2),
-    "Reshape": (1,),
-    "Slice": (1, 2),
-    "Split": (1,),
-    "Squeeze": (1,),
-    "Unsqueeze": (1,),
-}
-"""The sources that may be sizes which only a run knows, where others are data."""
-
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
-)
-
-
-def _product(sizes: Array) -> int:
-    """The product of sizes in a constant, without overflow."""
-    return prod(map(int, np.ravel(sizes)))
-
-
-def _broadcast(source: Array, sizes: Array) -> int:
-    """The elements of an array that is broadcast to sizes and that they are broadcast to."""
-    wanted = [int(size) for size in np.ravel(sizes)]
-    pairs = zip_longest(reversed(source.shape), reversed(wanted), fillvalue=1)
-    return prod(max(pair) for pair in pairs)
-
-
-_GROWING: Mapping[str, Callable[..., int]] = {
-    "ConstantOfShape": _product,
-    "Expand": _broadcast,
-    "Tile": lambda source, repeats: source.size * _product(repeats),
-}
-"""How many elements come out of operators that make much of little."""
-
-
-def _element_bytes(node: Node, feeds: Mapping[str, Array]) -> int:
-    """The size of what an operator of `_GROWING` makes much of."""
-    if node.op != "ConstantOfShape":
-        return feeds[node.inputs[0]].itemsize
-    value = node.attrs.get("value")
-    return np.dtype(np.float32).itemsize if value is None else np.asarray(value).itemsize
 
 
 def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) -> Graph:
@@ -118,41 +60,15 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 types.update(_infer(node, known))
             else:
                 constants.update(folded)
-                types.update(_types_of_sizes(node, known, folded))
+                types.update(types_of_sizes(node, known, folded))
     return replace(known, nodes=tuple(nodes)).pruned()
-
-
-def _types_of_sizes(
-    node: Node, graph: Graph, results: Mapping[str, Array]
-) -> dict[str, TensorType]:
-    """The types of results that are sizes which only a run knows."""
-    return {
-        value: type_of(node, graph, array) for value, array in results.items() if is_open(array)
-    }
 
 
 def _settle_sizes(node: Node, graph: Graph, constants: dict[str, Array]) -> None:
     """Take the typical numbers where sizes are data of a node."""
     for place, value in enumerate(node.inputs):
-        if place not in _OPEN.get(node.op, ()) and is_open(graph.constants.get(value)):
+        if place not in OPEN_SOURCES.get(node.op, ()) and is_open(graph.constants.get(value)):
             constants[value] = fixed(value, graph)
-
-
-def fold_constants(graph: Graph) -> Graph:
-    """The graph without nodes whose sources are constant, as what passes write may be."""
-    constants, types = dict(graph.constants), dict(graph.types)
-    known = replace(graph, constants=constants, types=types)
-    nodes = []
-    for node in graph.nodes:
-        written = JOINT in node.name and node.op not in _AS_FILES_HAVE_THEM
-        with blamed_on(node):
-            folded = None if written else constant_results(node, known)
-        if folded is None:
-            nodes.append(node)
-        else:
-            constants.update(folded)
-            types.update(_types_of_sizes(node, known, folded))
-    return replace(known, nodes=tuple(nodes)).pruned()
 
 
 def rebatched(graph: Graph, batch: int) -> Graph:
@@ -305,7 +221,7 @@ def check_operators(graph: Graph) -> None:
     constant = set(graph.constants)
     unknown: dict[str, list[str]] = {}
     for node in graph.nodes:
-        foldable = constant.issuperset(node.reads) and node.op not in _RANDOM
+        foldable = constant.issuperset(node.reads) and node.op not in RANDOM
         if is_branching(node):
             continue  # whichever branch is taken has its own
         if not node.domain and (foldable or node.op == "Shape"):
@@ -322,66 +238,6 @@ def check_operators(graph: Graph) -> None:
 def _summarized(names: Sequence[str]) -> str:
     first = f"node {names[0]!r}"
     return first if len(names) == 1 else f"{len(names)} nodes, the first is {first}"
-
-
-def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
-    """The results of a node that needs no input of the model; None for any other."""
-    if node.op == "Shape" and node.inputs[0] not in graph.constants:
-        rank = len(graph.shape_of(node.inputs[0]))
-        part = slice(node.attrs.get("start", 0), node.attrs.get("end", rank))
-        return {node.output: array_of(graph.shape_of(node.inputs[0])[part])}
-    if node.op in _RANDOM or any(value not in graph.constants for value in node.reads):
-        return None
-    if node.domain:
-        return None
-    if any(is_open(graph.constants[value]) for value in node.reads):
-        moves = node.op in _OPEN and not is_open(graph.constants[node.inputs[0]])
-        if moves or node.op == "Range":
-            return None  # how many elements there are is not known
-        found = computed(node, graph)
-        if found is not None:
-            return {node.output: found}
-        known = {
-            value: fixed(value, graph) if is_open(own := graph.constants[value]) else own
-            for value in node.reads
-        }
-        graph = replace(graph, constants=known)
-    if node.op in (QUANTIZE, DEQUANTIZE):
-        check_parameters(Scope(node, graph))
-        return converted(node, graph)
-    function = exact_function(node, graph) if node.op in OPERATORS else None
-    if function is not None:
-        (kind,) = OPERATORS[node.op].infer(Scope(node, graph))
-        whole = folded(function, [graph.constants[v] for v in node.inputs], kind.dtype)
-        if whole is not None:
-            return {node.output: whole}
-    if node.op == "GatherElements":  # ONNX's own implementation fails for more than two dimensions
-        data, indices = (graph.constants[value] for value in node.reads)
-        axis = Scope(node, graph).axis(0)
-        sizes = enumerate(indices.shape)
-        data = data[tuple(slice(None if d == axis else size) for d, size in sizes)]
-        return {node.output: np.take_along_axis(data, indices.astype(np.int64), axis)}
-    return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
-
-
-def evaluate(node: Node, feeds: Mapping[str, Array], opset: int) -> dict[str, Array]:
-    """The results of one node on given sources, by ONNX's reference implementation."""
-    proto = node_to_proto(node)
-    sources = [onnx.ValueInfoProto(name=value) for value in feeds]
-    results = [onnx.ValueInfoProto(name=value) for value in node.outputs if value]
-    body = helper.make_graph([proto], "constant", sources, results)
-    model = helper.make_model(body, opset_imports=[helper.make_operatorsetid("", opset)])
-    if node.op in _GROWING:
-        elements = _GROWING[node.op](*(feeds[value] for value in node.reads))
-        check_capacity(elements * _element_bytes(node, feeds))
-    try:
-        with np.errstate(all="ignore"):
-            arrays: Any = ReferenceEvaluator(model).run(None, dict(feeds))
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever NumPy code meets in a damaged or foreign node
-        raise ModelError(f"{node} cannot be computed from constants: {error}") from error
-    return {r.name: np.asarray(a) for r, a in zip(results, arrays, strict=True)}
 
 
 def _infer(node: Node, graph: Graph) -> dict[str, TensorType]:

@@ -10,10 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from dnnl.framework.elementwise import post_op_of, scalar_of
-from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import JOINT, Graph, Node, Shape, TensorType
+from dnnl.framework.graph import JOINT, Graph, Node, Shape, TensorType, is_whole
 from dnnl.framework.operators import operator_of
-from dnnl.framework.shapes import Scope, transposition
+from dnnl.framework.scope import Scope, transposition
 from dnnl.framework.sizes import same_shape
 
 _MOST_FACTOR = 2.0**8
