@@ -28,6 +28,9 @@ KERNEL = (*CODE, "codegen.*", "kernels.shared")
 PRODUCT = (*KERNEL, "kernels.product.*")
 BELOW_PRIMITIVES = (*VALUES, "reference", "language", "runtime", "codegen.*", "kernels.*")
 PRIMITIVE = (*BELOW_PRIMITIVES, "primitives")
+STEPS = (*VALUES, "runtime", "primitives", "graph")
+REWRITE = (*STEPS, "reference", "onnx", "operators")
+MODELS = ("graph", "onnx", "operators", "passes.*", "framework.*")
 LAYERS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "config": ("errors",),
@@ -110,13 +113,29 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "primitives": BELOW_PRIMITIVES,
     "ops": (*VALUES, "runtime", "primitives"),
     "sycl": (*VALUES, "runtime.*", "primitives"),
+    "graph": VALUES,
+    "onnx": (*VALUES, "runtime", "graph"),
+    "framework.shaped_buffer": (*VALUES, "runtime", "graph"),
+    "framework.open_steps": (*VALUES, "runtime", "primitives"),
+    "framework.lowering": (*STEPS, "framework.shaped_buffer", "framework.open_steps"),
+    "operators": (*STEPS, "framework.shaped_buffer", "framework.lowering"),
     # What a model computes from constants alone, it computes as the specification does.
-    "framework": (*VALUES, "reference", "runtime", "primitives"),
-    "tools": (*PRIMITIVE, "__version__", "runtime.*", "framework"),
+    "passes": REWRITE,
+    "passes.functions": (*REWRITE, "passes"),
+    "passes.quantized": (*REWRITE, "passes", "passes.functions"),
+    "framework": (
+        *STEPS,
+        "framework.shaped_buffer",
+        "framework.lowering",
+        "onnx",
+        "operators",
+        "passes.*",
+    ),
+    "tools": (*PRIMITIVE, "__version__", "runtime.*", *MODELS),
     "tools.bench.peers": (*PRIMITIVE, "tools"),
     "tools.bench": (*PRIMITIVE, "__version__", "tools", "tools.bench.peers"),
     "tools.explain": (*PRIMITIVE, "tools", "tools.bench"),
-    "tools.quantcheck": (*PRIMITIVE, "framework", "tools", "tools.bench"),
+    "tools.quantcheck": (*PRIMITIVE, *MODELS, "tools", "tools.bench"),
     "__init__": (*VALUES, "runtime", "primitives", "framework"),
     "__main__": ("tools",),
 }

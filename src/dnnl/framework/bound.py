@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.expressions import Expressions, Numbers, SizedDesc
-from dnnl.framework.graph import Array, TensorType
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.shaped_buffer import ShapedBuffer
-from dnnl.framework.sizes import is_open
+from dnnl.graph.expressions import Expressions, Numbers, SizedDesc
+from dnnl.graph.graph import Array, TensorType
+from dnnl.graph.sizes import is_open
 from dnnl.primitives.primitive import Primitive
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import check_capacity

@@ -1,0 +1,1 @@
+"""What each operator is: the types of its results, simpler operators, primitives."""
