@@ -29,7 +29,7 @@ PRODUCT = (*KERNEL, "kernels.product.*")
 BELOW_PRIMITIVES = (*VALUES, "reference", "language", "runtime", "codegen.*", "kernels.*")
 PRIMITIVE = (*BELOW_PRIMITIVES, "primitives")
 STEPS = (*VALUES, "runtime", "primitives", "graph")
-REWRITE = (*STEPS, "reference", "onnx", "operators")
+REWRITE = (*VALUES, "reference", "runtime", "graph", "onnx", "operators")
 MODELS = ("graph", "onnx", "operators", "passes.*", "framework.*")
 LAYERS: dict[str, tuple[str, ...]] = {
     "errors": (),

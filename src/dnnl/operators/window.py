@@ -26,6 +26,11 @@ class Window:
     out: Shape
     overhang: Shape = ()
 
+    @property
+    def gaps(self) -> Shape:
+        """The dilations as the library counts them: 0 is a dense window."""
+        return tuple(d - 1 for d in self.dilations)
+
     @classmethod
     def over(cls, spatial: Shape, kernel: Shape, attrs: Attributes) -> Window:
         """The window of a node with these attributes on an input of ``spatial`` size.

@@ -14,7 +14,7 @@ from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
 from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, converted
-from dnnl.operators.shapes_quantized import check_parameters
+from dnnl.operators.quantized import check_parameters
 from dnnl.operators.table import OPERATORS
 from dnnl.reference.expression import exact
 from dnnl.types.dtype import DataType

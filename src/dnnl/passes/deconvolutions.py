@@ -15,7 +15,7 @@ import numpy as np
 from dnnl.graph.graph import Graph, Node
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
-from dnnl.operators.shapes import deconvolution_window
+from dnnl.operators.convolution import deconvolution_window
 from dnnl.types.size import is_known
 
 

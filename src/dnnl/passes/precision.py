@@ -23,7 +23,8 @@ from enum import IntEnum
 import numpy as np
 
 from dnnl.graph.graph import FUNCTION, JOINT, REAL, Graph, Node, TensorType
-from dnnl.operators.table import Role, operator_of
+from dnnl.operators.operator import Role
+from dnnl.operators.table import operator_of
 from dnnl.types.dtype import DataType
 
 _F32 = DataType.f32.numpy

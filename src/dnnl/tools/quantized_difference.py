@@ -17,7 +17,7 @@ import numpy as np
 from dnnl.framework import Model
 from dnnl.graph.graph import JOINT, Array, Graph, Node, TensorType
 from dnnl.operators.quantization import BYTES
-from dnnl.operators.shapes_quantized import FORMS
+from dnnl.operators.quantized import FORMS
 from dnnl.operators.table import row_name
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import Difference, compare

@@ -14,6 +14,7 @@ import numpy as np
 
 from dnnl.graph.graph import JOINT, Array, Graph, Node, TensorType, blamed_on
 from dnnl.graph.scope import Scope
+from dnnl.operators.pooling import pooling_window
 from dnnl.operators.quantization import (
     DEQUANTIZE,
     DYNAMIC,
@@ -23,7 +24,6 @@ from dnnl.operators.quantization import (
     Parameters,
     parameters,
 )
-from dnnl.operators.shapes import pooling_window
 
 _CHOICES = frozenset({"GlobalMaxPool", "MaxPool"})
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})

@@ -16,6 +16,7 @@ import numpy as np
 
 from dnnl.graph.graph import JOINT, Array, Graph, Node, Shape, TensorType, blamed_on
 from dnnl.graph.scope import Scope, normal_axis
+from dnnl.operators.convolution import convolution_window
 from dnnl.operators.quantization import (
     BYTES,
     CONV,
@@ -30,7 +31,6 @@ from dnnl.operators.quantization import (
     Parameters,
     parameters,
 )
-from dnnl.operators.shapes import convolution_window
 
 _PRODUCTS = {"Conv": CONV, "ConvTranspose": CONV_TRANSPOSE, "Gemm": MATMUL, "MatMul": MATMUL}
 _LARGEST_BYTE = 255

@@ -1,24 +1,40 @@
-"""Types of the results of operators on 8-bit integers that represent real numbers."""
+"""Operators on 8-bit integers that represent real numbers: what files have of them.
+
+They become operators of floats between conversions, of which passes make operators on bytes again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, repeat
+from math import prod
 
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.graph.graph import REAL, ModelError, Node, Shape, TensorType
+from dnnl.graph.graph import FUNCTION, REAL, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Infer, Scope
-from dnnl.operators import shapes
-from dnnl.operators.quantization import BYTES, DEQUANTIZE, QUANTIZE, aligned_shape
+from dnnl.graph.writer import Writer
+from dnnl.operators.convolution import infer_convolution
+from dnnl.operators.inference import elementwise, same
+from dnnl.operators.operator import Operator
+from dnnl.operators.parts import infer_concat
+from dnnl.operators.pooling import infer_pooling
+from dnnl.operators.products import infer_gemm, infer_matmul
+from dnnl.operators.quantization import BYTES, DEQUANTIZE, DYNAMIC, QUANTIZE, aligned_shape
+from dnnl.types.expression import Function
+from dnnl.types.scalar import Scalar, apply, trace
 
 MICROSOFT = "com.microsoft"
 _FLOAT = np.dtype(np.float32)
 _SUM = np.dtype(np.int32)
 _TINY = np.finfo(np.float32).tiny
-
+_BYTE = np.dtype(np.uint8)
+_LEVELS = 255.0
+_ONCE = 13
+"""From this operator set on softmax is along one axis."""
 Places = tuple[int, int, int]
 
 
@@ -57,21 +73,18 @@ class Form:
 
 _ONE: tuple[Places, ...] = ((0, 1, 2),)
 _TWO: tuple[Places, ...] = ((0, 1, 2), (3, 4, 5))
-
 FORMS: Mapping[str, Form] = {
-    "QLinearConv": Form("Conv", shapes.convolution, _TWO, (6, 7), 8),
-    "QLinearMatMul": Form("MatMul", shapes.matmul, _TWO, (6, 7), axes=(-2, -1)),
-    f"{MICROSOFT}.QGemm": Form("Gemm", shapes.gemm, _TWO, (7, 8), 6, axes=(0, 1)),
-    f"{MICROSOFT}.QLinearAdd": Form("Add", shapes.elementwise, _TWO, (6, 7)),
-    f"{MICROSOFT}.QLinearMul": Form("Mul", shapes.elementwise, _TWO, (6, 7)),
-    f"{MICROSOFT}.QLinearAveragePool": Form("AveragePool", shapes.pooling, _ONE, (3, 4)),
-    f"{MICROSOFT}.QLinearConcat": Form("Concat", shapes.concat, (), (0, 1)),
-    f"{MICROSOFT}.QLinearGlobalAveragePool": Form(
-        "GlobalAveragePool", shapes.pooling, _ONE, (3, 4)
-    ),
-    f"{MICROSOFT}.QLinearLeakyRelu": Form("LeakyRelu", shapes.same, _ONE, (3, 4)),
-    f"{MICROSOFT}.QLinearSigmoid": Form("Sigmoid", shapes.same, _ONE, (3, 4)),
-    f"{MICROSOFT}.QLinearSoftmax": Form("Softmax", shapes.same, _ONE, (3, 4)),
+    "QLinearConv": Form("Conv", infer_convolution, _TWO, (6, 7), 8),
+    "QLinearMatMul": Form("MatMul", infer_matmul, _TWO, (6, 7), axes=(-2, -1)),
+    f"{MICROSOFT}.QGemm": Form("Gemm", infer_gemm, _TWO, (7, 8), 6, axes=(0, 1)),
+    f"{MICROSOFT}.QLinearAdd": Form("Add", elementwise, _TWO, (6, 7)),
+    f"{MICROSOFT}.QLinearMul": Form("Mul", elementwise, _TWO, (6, 7)),
+    f"{MICROSOFT}.QLinearAveragePool": Form("AveragePool", infer_pooling, _ONE, (3, 4)),
+    f"{MICROSOFT}.QLinearConcat": Form("Concat", infer_concat, (), (0, 1)),
+    f"{MICROSOFT}.QLinearGlobalAveragePool": Form("GlobalAveragePool", infer_pooling, _ONE, (3, 4)),
+    f"{MICROSOFT}.QLinearLeakyRelu": Form("LeakyRelu", same, _ONE, (3, 4)),
+    f"{MICROSOFT}.QLinearSigmoid": Form("Sigmoid", same, _ONE, (3, 4)),
+    f"{MICROSOFT}.QLinearSoftmax": Form("Softmax", same, _ONE, (3, 4)),
 }
 """The operators that ONNX Runtime's quantizer writes, by their domains and names."""
 
@@ -92,7 +105,7 @@ def core(form: Form, node: Node) -> Node:
     return replace(node, op=form.op, domain="", inputs=tuple(sources), attrs=attrs)
 
 
-def operator_form(name: str) -> Infer:
+def _infer_form(name: str) -> Infer:
     """The inference of an operator of `FORMS`."""
     form = FORMS[name]
 
@@ -126,7 +139,7 @@ def operator_form(name: str) -> Infer:
     return infer
 
 
-def integer_sums(of: Infer, axes: tuple[int, int]) -> Infer:
+def _infer_sums(of: Infer, axes: tuple[int, int]) -> Infer:
     """Products of bytes, in s32; ``axes`` are those along which zero points may vary."""
 
     def infer(scope: Scope) -> list[TensorType]:
@@ -142,7 +155,7 @@ def integer_sums(of: Infer, axes: tuple[int, int]) -> Infer:
     return infer
 
 
-def quantize(scope: Scope) -> list[TensorType]:
+def _infer_quantize(scope: Scope) -> list[TensorType]:
     """Bytes of the zero point's type, u8 where there is none and nothing else is said."""
     node = scope.node
     if scope.type().dtype != _FLOAT:
@@ -157,7 +170,7 @@ def quantize(scope: Scope) -> list[TensorType]:
     return [TensorType(dtype, scope.shape())]
 
 
-def dequantize(scope: Scope) -> list[TensorType]:
+def _infer_dequantize(scope: Scope) -> list[TensorType]:
     """f32 out of bytes or s32."""
     if scope.type().dtype != _SUM:
         _check_bytes(scope.node, scope.type().dtype)
@@ -165,7 +178,7 @@ def dequantize(scope: Scope) -> list[TensorType]:
     return [TensorType(_FLOAT, scope.shape())]
 
 
-def dynamic(scope: Scope) -> list[TensorType]:
+def _infer_dynamic(scope: Scope) -> list[TensorType]:
     """Bytes, their scale and their zero point."""
     if scope.type().dtype != _FLOAT:
         raise ModelError(f"{scope.type().dtype} is no float32")
@@ -226,3 +239,134 @@ def _check_fits(scope: Scope, place: int, shape: Shape, axis: int) -> None:
     pairs = zip(aligned[::-1], shape[::-1], strict=False)
     if len(aligned) > len(shape) or any(n not in (1, size) for n, size in pairs):
         raise ModelError(f"input {place} has shape {own}, which does not fit {shape}")
+
+
+def _expand_form(form: Form, writer: Writer) -> bool:
+    node, graph = writer.node, writer.graph
+    sources = [
+        _dequantized(writer, [node.input(place) for place in places], axis)
+        for places, axis in zip(places_of(form, node), form.axes_in(node), strict=False)
+    ]
+    result = core(form, node)
+    attrs = dict(result.attrs)
+    shape = graph.shape_of(node.output)
+    if form.op == "Softmax":
+        value = _softmax(writer, sources[0], shape, attrs)
+    else:
+        bias = _bias(form, writer)
+        value = writer.add(form.op, (*sources, *bias), shape, attrs, _FLOAT)
+    scale, zero = (node.input(place) for place in form.dst)
+    if scale:
+        inputs = (value, scale, zero) if zero else (value, scale)
+        writer.add(QUANTIZE, inputs, shape, {}, graph.type_of(node.output).dtype)
+    return True
+
+
+def _dequantized(writer: Writer, inputs: list[str], axis: int) -> str:
+    shape = writer.graph.shape_of(inputs[0])
+    given = tuple(inputs if inputs[2] else inputs[:2])
+    return writer.add(DEQUANTIZE, given, shape, {"axis": axis}, _FLOAT)
+
+
+def _bias(form: Form, writer: Writer) -> tuple[str, ...]:
+    """The bias in f32: its integers times the scales of both factors."""
+    node, constants = writer.node, writer.graph.constants
+    name = "" if form.bias is None else node.input(form.bias)
+    if not name:
+        return ()
+    arrays = [constants.get(v) for v in (name, node.inputs[1], node.inputs[4])]
+    known = [array.astype(np.float64) for array in arrays if array is not None]
+    if len(known) != 3:
+        raise Unimplemented(f"{node}: bias and scales must be constant")
+    bias, *scales = known
+    unit = scales[0].ravel() * scales[1].ravel() * node.attrs.get("alpha", 1.0)
+    row = np.broadcast_to(bias.reshape(bias.shape[-1:]) * unit, _channels(form, writer))
+    return (writer.constant(row, _FLOAT),)
+
+
+def _channels(form: Form, writer: Writer) -> Shape:
+    shape = writer.graph.shape_of(writer.node.output)
+    return shape[1:2] if form.op == "Conv" else shape[-1:]
+
+
+def _softmax(writer: Writer, source: str, shape: Shape, attrs: dict[str, int]) -> str:
+    """Along one axis, or along all from it on, as the operator set in an attribute says."""
+    axis, opset = attrs.get("axis", -1), attrs.get("opset", _ONCE)
+    axis %= max(len(shape), 1)
+    if opset >= _ONCE:
+        if writer.graph.opset < _ONCE and axis != len(shape) - 1:
+            raise Unimplemented(f"{writer.node}: axis {axis} of operator set {opset} in an older")
+        return writer.add("Softmax", (source,), shape, {"axis": axis}, _FLOAT)
+    rows = (prod(shape[:axis]), prod(shape[axis:]))
+    seen = writer.reshape(source, rows, _FLOAT)
+    result = writer.add("Softmax", (seen,), rows, {"axis": 1}, _FLOAT)
+    return writer.reshape(result, shape, _FLOAT)
+
+
+def _expand_dynamic(writer: Writer) -> bool:
+    """Bytes for all numbers from the least to the largest, 0 among them."""
+    node = writer.node
+    source, shape = node.inputs[0], writer.graph.shape_of(node.inputs[0])
+    if 0 in shape:
+        raise ModelError(f"there is no smallest of no elements: {shape}")
+    ones = (1,) * len(shape)
+    high = low = source
+    if shape != ones:
+        every = {"axes": tuple(d for d, n in enumerate(shape) if n > 1), "keepdims": 1}
+        high, low = (writer.add(op, (source,), ones, every) for op in ("ReduceMax", "ReduceMin"))
+    scale = _function(writer, _scale, (high, low), ones, _FLOAT)
+    zero = _function(writer, _zero_point, (low, scale), ones, _BYTE)
+    single = {index: name for index, name in enumerate(node.outputs) if name}
+    for index, value, dtype in ((1, scale, _FLOAT), (2, zero, _BYTE)):
+        if index in single:
+            writer.reshape(value, (), dtype)
+            writer.show(writer.nodes[-1].output, index)
+    writer.add(QUANTIZE, (source, scale, zero), shape, {}, _BYTE)
+    return True
+
+
+def _scale(high: Scalar, low: Scalar) -> Scalar:
+    extent = apply("maximum", high, 0.0) - apply("minimum", low, 0.0)
+    return apply("where", extent > 0.0, extent / _LEVELS, 1.0)
+
+
+def _zero_point(low: Scalar, scale: Scalar) -> Scalar:
+    zero = apply("round", apply("neg", apply("minimum", low, 0.0)) / scale)
+    return apply("minimum", zero, _LEVELS)
+
+
+def _function(
+    writer: Writer,
+    function: Callable[[Scalar, Scalar], Scalar],
+    sources: tuple[str, str],
+    shape: Shape,
+    dtype: np.dtype[np.generic],
+) -> str:
+    traced = Function(trace(function, 2), function.__name__)
+    return writer.add(FUNCTION, sources, shape, {"function": traced}, dtype)
+
+
+def _expand_own(op: str, writer: Writer) -> bool:
+    """The conversions of ONNX Runtime's domain are those of ONNX."""
+    node = writer.node
+    writer.add(op, node.inputs, writer.graph.shape_of(node.output), node.attrs)
+    return True
+
+
+OPERATORS: Mapping[str, Operator] = {
+    **{
+        name: Operator(_infer_form(name), expand=partial(_expand_form, form), inputs=form.inputs)
+        for name, form in FORMS.items()
+    },
+    QUANTIZE: Operator(_infer_quantize, inputs=(2, 3)),
+    DEQUANTIZE: Operator(_infer_dequantize, inputs=(2, 3)),
+    f"{MICROSOFT}.{QUANTIZE}": Operator(
+        _infer_quantize, expand=partial(_expand_own, QUANTIZE), inputs=(2, 3)
+    ),
+    f"{MICROSOFT}.{DEQUANTIZE}": Operator(
+        _infer_dequantize, expand=partial(_expand_own, DEQUANTIZE), inputs=(2, 3)
+    ),
+    DYNAMIC: Operator(_infer_dynamic, expand=_expand_dynamic),
+    "ConvInteger": Operator(_infer_sums(infer_convolution, (0, 0)), inputs=(2, 4)),
+    "MatMulInteger": Operator(_infer_sums(infer_matmul, (-2, -1)), inputs=(2, 4)),
+}
