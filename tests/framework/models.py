@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dnnl.framework.model import Model
 from dnnl.graph.graph import Graph
-from dnnl.onnx.model import graph_from_proto
+from dnnl.onnx.read import graph_from_proto
 from dnnl.tools.difference import compare
 
 Array = npt.NDArray[Any]

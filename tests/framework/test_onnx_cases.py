@@ -15,7 +15,7 @@ from onnx.numpy_helper import to_array
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.model import Model
 from dnnl.graph.graph import Array, ModelError
-from dnnl.onnx.model import graph_from_proto
+from dnnl.onnx.read import graph_from_proto
 from dnnl.operators.reduction import REDUCTIONS
 from dnnl.operators.table import OPERATORS
 from dnnl.runtime.engine import Engine

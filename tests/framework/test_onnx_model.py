@@ -12,7 +12,8 @@ import pytest
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.model import Model, load
 from dnnl.graph.graph import ModelError
-from dnnl.onnx.model import graph_to_proto, read_tensor
+from dnnl.onnx.read import read_tensor
+from dnnl.onnx.write import graph_to_proto
 from dnnl.passes.specialize import specialize
 from tests.framework.models import LIGHT, graph_of, make_model, model_of, node
 

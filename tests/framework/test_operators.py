@@ -14,7 +14,7 @@ from dnnl.errors import Unimplemented
 from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import load
 from dnnl.framework.session import Session
-from dnnl.onnx.model import read_tensor
+from dnnl.onnx.read import read_tensor
 from dnnl.operators.algorithms import ELTWISE
 from dnnl.runtime.engine import Engine
 from tests.framework.models import (

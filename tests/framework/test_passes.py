@@ -12,7 +12,7 @@ import pytest
 from dnnl.framework.model import load
 from dnnl.framework.session import optimize
 from dnnl.graph.graph import FUNCTION, Graph
-from dnnl.onnx.model import graph_to_proto
+from dnnl.onnx.write import graph_to_proto
 from dnnl.passes.expand import expand
 from dnnl.passes.fusion import fuse_post_ops
 from dnnl.passes.identities import Pass, drop_identities, fold_affine, split_variadic

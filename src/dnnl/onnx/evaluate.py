@@ -13,7 +13,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from dnnl.graph.graph import Array, ModelError, Node
-from dnnl.onnx.model import node_to_proto
+from dnnl.onnx.write import node_to_proto
 from dnnl.runtime.storage import check_capacity
 
 

@@ -27,7 +27,7 @@ from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import PRECISIONS
 from dnnl.framework.session import Span
 from dnnl.graph.graph import UNRANKED, Array, ModelError, Shape, TensorType
-from dnnl.onnx.model import read_tensor
+from dnnl.onnx.read import read_tensor
 from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.threads import limit_text, limited_num_threads
 from dnnl.tools import peer_onnxruntime

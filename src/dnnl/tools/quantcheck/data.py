@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.graph.graph import ModelError
-from dnnl.onnx.model import read_tensor
+from dnnl.onnx.read import read_tensor
 
 
 def read_arrays(path: Path, single: str) -> dict[str, NDArray[np.generic]]:

@@ -1,16 +1,15 @@
-"""ONNX files as graphs, and graphs as ONNX protobufs for whoever wants to run the same model."""
+"""ONNX files as graphs."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import helper, numpy_helper, version_converter
+from onnx import helper, numpy_helper
 
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import (
@@ -26,14 +25,14 @@ from dnnl.graph.graph import (
     blamed_on,
 )
 from dnnl.onnx.external_data import load_external_data
-
-MIN_OPSET = 7
-"""Older models broadcast by an attribute of each operator: they are converted first."""
-
-CONVERTED_OPSET = 9
-
-_OWN = ("", "ai.onnx")
-"""The names of ONNX's own domain."""
+from dnnl.onnx.versions import (
+    CONVERTED_OPSET,
+    FIRST_WITH_DEFAULTS,
+    MIN_OPSET,
+    OWN,
+    opset_of,
+    upgraded,
+)
 
 _FLAGS = frozenset(
     (
@@ -52,10 +51,6 @@ _LARGEST = 2**31
 
 _FIRST_IR_VERSION = 3
 """The first one whose models say which operator sets they use."""
-
-_FIRST_WITH_DEFAULTS = 4
-"""The first IR version in which an initializer that is an input as well may be given. Before it,
-each had to be one."""
 
 _IR_VERSION_KEY = b"\x08"
 """The first byte of a serialized model: field 1, the IR version."""
@@ -81,9 +76,9 @@ def graph_from_proto(proto: onnx.ModelProto, source: str = "model") -> Graph:
     """
     _check_names(proto.graph, source)
     _check_functions(proto, source)
-    opset, has_defaults = _opset(proto, source), proto.ir_version >= _FIRST_WITH_DEFAULTS
+    opset, has_defaults = opset_of(proto, source), proto.ir_version >= FIRST_WITH_DEFAULTS
     if 0 < opset < MIN_OPSET:
-        proto, opset = _converted(proto, opset, source), CONVERTED_OPSET
+        proto, opset = upgraded(proto, opset, source), CONVERTED_OPSET
     constants = {t.name: _to_array(t) for t in proto.graph.initializer}
     if len(constants) != len(proto.graph.initializer):
         raise ModelError(f"{source}: two initializers have the same name")
@@ -117,92 +112,9 @@ def _check_names(graph: onnx.GraphProto, source: str) -> None:
 def _check_functions(proto: onnx.ModelProto, source: str) -> None:
     """Raise Unimplemented for an operator of ONNX's own domain that the model means otherwise."""
     for function in proto.functions:
-        if function.domain in _OWN:
+        if function.domain in OWN:
             name = f"operator {function.name} of ONNX's own domain"
             raise Unimplemented(f"{source}: it defines {name}; functions are not run")
-
-
-def _opset(proto: onnx.ModelProto, source: str) -> int:
-    """The version of ONNX's own operators, 0 for a model that has only others."""
-    versions = {int(o.version) for o in proto.opset_import if o.domain in _OWN}
-    if not versions and not any(node.domain in _OWN for node in proto.graph.node):
-        return 0
-    newest = onnx.defs.onnx_opset_version()
-    if len(versions) != 1 or min(versions) < 1:
-        rule = f"expected one version of ONNX's operators from 1 to {newest}"
-        raise ModelError(f"{source}: operator sets {sorted(versions)}: {rule}")
-    version = versions.pop()
-    if version > newest:
-        known = f"onnx {onnx.__version__} knows 1 to {newest}"
-        raise Unimplemented(
-            f"{source}: operator set {version}: {known}; a newer onnx may know more"
-        )
-    return version
-
-
-def _converted(proto: onnx.ModelProto, opset: int, source: str) -> onnx.ModelProto:
-    """The model in newer operators.
-
-    Raises Unimplemented for slopes of channels, which the converter leaves as they are, though
-    newer models broadcast them along the last dimension.
-    """
-    single = {t.name for t in proto.graph.initializer if prod(t.dims) == 1}
-    for node in proto.graph.node:
-        if node.op_type == "PRelu" and not single.issuperset(node.input[1:2]):
-            rule = f"slopes of channels of a PRelu in operator set {opset}"
-            raise Unimplemented(f"{source}: {rule}; write it in operator set {MIN_OPSET} or later")
-    # Initializers that are no inputs are undefined to the converter before this version.
-    newer = onnx.ModelProto()
-    newer.CopyFrom(proto)
-    newer.ir_version = max(proto.ir_version, _FIRST_WITH_DEFAULTS)
-    try:
-        return version_converter.convert_version(newer, CONVERTED_OPSET)
-    except Exception as error:  # the converter raises its C++ errors as they are
-        raise ModelError(f"{source}: operator set {opset} cannot be converted: {error}") from error
-
-
-def graph_to_proto(graph: Graph) -> onnx.ModelProto:
-    """An ONNX model of a graph that no fusion has changed yet."""
-    nodes = [node_to_proto(node) for node in graph.nodes]
-    inputs = [_value_info(n, kind) for n, kind in {**graph.inputs, **graph.defaults}.items()]
-    outputs = [
-        _value_info(name, graph.type_of(value))
-        if value in graph.types or value in graph.inputs or value in graph.constants
-        else onnx.ValueInfoProto(name=name)
-        for name, value in graph.outputs.items()
-    ]
-    initializers = [numpy_helper.from_array(a, name) for name, a in graph.constants.items()]
-    body = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
-    domains = sorted({node.domain for node in graph.nodes} - {""})
-    opsets = [helper.make_operatorsetid(domain, 1) for domain in domains]
-    own = helper.make_operatorsetid("", graph.opset)
-    version = max(_FIRST_WITH_DEFAULTS, helper.find_min_ir_version_for([own]))
-    return helper.make_model(body, ir_version=version, opset_imports=[own, *opsets])
-
-
-def node_to_proto(node: Node) -> onnx.NodeProto:
-    """The node as a protobuf.
-
-    Raises ModelError for attributes that ONNX cannot hold.
-    """
-    inputs = node.inputs[: len(node.inputs) - len(node.captured)]
-    proto = helper.make_node(node.op, inputs, node.outputs, node.name, domain=node.domain)
-    for name, value in sorted(node.attrs.items()):
-        content = _branch_to_proto(name, value) if isinstance(value, Branch) else value
-        try:
-            if isinstance(value, np.dtype):
-                content = helper.np_dtype_to_tensor_dtype(value)
-            proto.attribute.append(helper.make_attribute(name, content))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"{node}: attribute {name!r} is damaged: {error}") from error
-    return proto
-
-
-def _branch_to_proto(name: str, branch: Branch) -> onnx.GraphProto:
-    nodes = [node_to_proto(node) for node in branch.nodes]
-    outputs = [onnx.ValueInfoProto(name=value) for value in branch.outputs]
-    constants = [numpy_helper.from_array(array, key) for key, array in branch.constants.items()]
-    return helper.make_graph(nodes, name, [], outputs, constants)
 
 
 def read_tensor(path: str | Path) -> Array:
@@ -298,12 +210,6 @@ def _size(dim: onnx.TensorShapeProto.Dimension, unnamed: str) -> int | str:
     return str(dim.dim_param) if any(map(str.isalnum, dim.dim_param)) else unnamed
 
 
-def _value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
-    elem_type = helper.np_dtype_to_tensor_dtype(kind.dtype)
-    shape = None if kind.shape == UNRANKED else list(kind.shape)
-    return helper.make_tensor_value_info(name, elem_type, shape)
-
-
 def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
     """The nodes, each under a name of its own."""
     names: set[str] = set()
@@ -318,7 +224,7 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
         strange = [text for text in (name, *node.input, *node.output) if JOINT in text]
         if strange:
             raise ModelError(f"the name {strange[0]!r} has a {JOINT}, which is for names made here")
-        domain = "" if node.domain in _OWN else node.domain
+        domain = "" if node.domain in OWN else node.domain
         sources, results = tuple(node.input), tuple(node.output)
         bare = Node(node.op_type, name, sources, results, domain=domain)
         with blamed_on(bare):
