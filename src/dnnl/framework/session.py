@@ -18,8 +18,9 @@ from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step
 from dnnl.framework.progress import Progress, Report
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
 from dnnl.graph.expressions import Numbers, OpenInputs, conditions
-from dnnl.graph.graph import Array, Graph, Shape, TensorType, blamed_on
+from dnnl.graph.graph import Array, Graph, Pass, Shape, TensorType, blamed_on
 from dnnl.operators.table import operator_of
+from dnnl.passes.affine import fold_affine
 from dnnl.passes.constants import fold_constants
 from dnnl.passes.deconvolutions import deconvolutions_by_products
 from dnnl.passes.expand import expand
@@ -27,7 +28,7 @@ from dnnl.passes.functions.exact import join_exact, join_integers
 from dnnl.passes.functions.joined import join_functions
 from dnnl.passes.functions.regions import fuse_functions
 from dnnl.passes.fusion import fuse_post_ops
-from dnnl.passes.identities import Pass, drop_identities, fold_affine, split_variadic
+from dnnl.passes.identities import drop_identities, split_variadic
 from dnnl.passes.precision import fuse_conversions, in_precision, rounding_of, within_range
 from dnnl.passes.quantized.conversions import move_conversions, prefer_unsigned
 from dnnl.passes.quantized.functions import convert_by_functions

@@ -9,7 +9,7 @@ contents nobody changes either.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ from dnnl.types.expression import Function
 Array = np.ndarray
 Shape = tuple[int, ...]
 Attributes: TypeAlias = Mapping[str, Any]
-"""The attributes of a node, with the types that ONNX gives them."""
+"""The attributes of a node, with the types that ONNX gives them; an element type is NumPy's."""
 
 REAL = frozenset(kind.numpy for kind in (DataType.f32, DataType.bf16, DataType.f16))
 """The types of floats in which primitives read and write what they compute in f32."""
@@ -231,6 +231,10 @@ class Graph:
                 known.add(value)
         for value in _unknown(self.outputs.values(), known):
             raise ModelError(f"output {value!r} is produced by no node")
+
+
+Pass = Callable[[Graph], Graph]
+"""A rewrite."""
 
 
 def is_whole(dtype: np.dtype[Any]) -> bool:
