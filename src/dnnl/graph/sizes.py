@@ -19,7 +19,9 @@ from dnnl.graph.graph import Array, Graph, ModelError, Node, Shape, TensorType
 from dnnl.types.size import is_known, larger, smaller, surely_equal
 
 INT64 = np.dtype(np.int64)
-_INTEGERS = frozenset({np.dtype(np.int32), INT64})
+_NUMBERS = frozenset({np.dtype(np.int32), INT64, np.dtype(np.float32), np.dtype(np.float64)})
+_EXACT = 2**24
+"""Integers up to this one are floats."""
 
 
 def array_of(shape: Sequence[int]) -> Array:
@@ -85,14 +87,32 @@ def computed(node: Node, graph: Graph) -> Array | None:
     rule = _RULES.get(node.op) if not node.domain else None
     if rule is None:
         return None
-    sources = [graph.constants[value].astype(object) if value else None for value in node.inputs]
     try:
+        sources = [_whole_numbers(graph.constants[v]) if v else None for v in node.inputs]
         found = np.asarray(rule(node, *sources))
+        if node.op == "Div" and graph.type_of(node.inputs[0]).dtype.kind == "f":
+            _check_exact(sources[0], found * sources[1])
     except _Numbers:
         return None
     if found.dtype == np.bool_:
         return found
     return _array(found.astype(object), type_of(node, graph, found).dtype)
+
+
+def _whole_numbers(array: Array) -> Array:
+    """Integers as objects, of an array of floats too; raises _Numbers if they are none."""
+    if array.dtype.kind != "f":
+        return array.astype(object)
+    if not (np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < _EXACT)).all():
+        raise _Numbers
+    return array.astype(np.int64).astype(object)
+
+
+def _check_exact(numerators: Any, products: Array) -> None:
+    """Raise _Numbers unless quotients of floats are whole, whatever the sizes."""
+    pairs = zip(*map(np.ravel, np.broadcast_arrays(numerators, products)), strict=True)
+    if not all(surely_equal(a, b) for a, b in pairs):
+        raise _Numbers
 
 
 def _axes(node: Node, axes: Array | None) -> tuple[int, ...]:
@@ -146,8 +166,14 @@ def _reshape(node: Node, data: Array, shape: Array) -> Array:
 
 
 def _cast(node: Node, data: Array) -> Array:
-    if node.attrs["to"] not in _INTEGERS:
+    kind = node.attrs["to"]
+    if kind not in _NUMBERS or (kind.kind == "f" and any(n > _EXACT for n in data.ravel())):
         raise _Numbers
+    return data
+
+
+def _whole(node: Node, data: Array) -> Array:
+    """Floor, Ceil and Round of floats that are whole."""
     return data
 
 
@@ -175,9 +201,11 @@ def _where(node: Node, condition: Array, a: Array, b: Array) -> Array:
 _RULES: Mapping[str, Callable[..., Any]] = {
     "Add": lambda node, a, b: a + b,
     "Cast": _cast,
+    "Ceil": _whole,
     "Concat": _concat,
     "Div": _quotient,
     "Equal": lambda node, a, b: a == b,
+    "Floor": _whole,
     "Gather": _gather,
     "Greater": lambda node, a, b: a > b,
     "GreaterOrEqual": lambda node, a, b: a >= b,
@@ -189,6 +217,7 @@ _RULES: Mapping[str, Callable[..., Any]] = {
     "Mul": lambda node, a, b: a * b,
     "ReduceProd": _product,
     "Reshape": _reshape,
+    "Round": _whole,
     "Slice": _slice,
     "Squeeze": _squeeze,
     "Sub": lambda node, a, b: a - b,

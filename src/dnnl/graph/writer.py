@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dnnl.graph.graph import JOINT, Array, Attributes, Graph, Node, Shape, TensorType
+from dnnl.graph.sizes import INT64, array_of
+from dnnl.types.size import is_known
 
 
 class Writer:
@@ -40,6 +43,29 @@ class Writer:
         name = f"{self.node.name}{JOINT}constant{len(self.constants)}"
         self.constants[name] = np.asarray(array).astype(dtype or self.dtype)
         return name
+
+    def sizes(self, sizes: Sequence[int], shape: Shape | None = None) -> str:
+        """The name of a new constant of integers of which only a run may know some."""
+        name = f"{self.node.name}{JOINT}constant{len(self.constants)}"
+        array = array_of(sizes)
+        self.constants[name] = array if shape is None else array.reshape(shape)
+        self.types[name] = TensorType(INT64, self.constants[name].shape)
+        return name
+
+    def numbers(self, first: int, count: int) -> str:
+        """``count`` integers from ``first`` on."""
+        ends = tuple(self.sizes([n], ()) for n in (first, first + count, 1))
+        return self.add("Range", ends, (count,), dtype=INT64)
+
+    def broadcast(self, value: str, shape: Shape) -> str:
+        """``value`` copied to another shape."""
+        return self.add("Expand", (value, self.sizes(shape)), shape)
+
+    def filled(self, number: npt.ArrayLike, shape: Shape) -> str:
+        """One number everywhere: a constant if the shape is known."""
+        if all(map(is_known, shape)):
+            return self.constant(np.full(shape, number, self.dtype))
+        return self.broadcast(self.constant(np.reshape(number, ())), shape)
 
     def reshape(self, value: str, shape: Shape, dtype: np.dtype | None = None) -> str:
         """``value`` in another shape."""

@@ -19,7 +19,7 @@ from dnnl.primitives.exact import ExactDesc
 from dnnl.runtime.storage import check_capacity
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import larger, surely_equal
+from dnnl.types.size import is_known, larger, surely_equal
 
 _INDEX = np.dtype(np.int64)
 _TRUTH = np.dtype(np.bool_)
@@ -89,17 +89,22 @@ def _numbers_of_range(scope: Scope) -> tuple[int, int, int]:
 
 
 def _expand_tile(writer: Writer) -> bool:
-    """Each axis by a Gather that goes around."""
+    """A broadcast along an axis of its own in front of each that is repeated."""
     node, graph = writer.node, writer.graph
-    value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
-    out = graph.shape_of(node.output)
-    check_capacity(prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
-    for axis, size in enumerate(out):
-        if not surely_equal(size, shape[axis]):
-            places = np.arange(size) % max(1, shape[axis])
-            shape = with_size(shape, axis, size)
-            value = gathered(writer, value, shape, axis, places)
-    return ended(writer, value)
+    shape, out = graph.shape_of(node.inputs[0]), graph.shape_of(node.output)
+    repeats = Scope(node, graph).listed("repeats", 1) or ()
+    seen, wide = list[int](), list[int]()
+    for size, times in zip(shape, repeats, strict=True):
+        if not surely_equal(times, 1):
+            seen.append(1)
+            wide.append(times)
+        seen.append(size)
+        wide.append(size)
+    if len(seen) == len(shape):
+        return ended(writer, node.inputs[0])
+    value = writer.broadcast(writer.reshape(node.inputs[0], tuple(seen)), tuple(wide))
+    writer.reshape(value, out)
+    return True
 
 
 def _expand_pad(writer: Writer) -> bool:
@@ -112,7 +117,8 @@ def _expand_pad(writer: Writer) -> bool:
     filler = scope.constant(2) if node.input(2) else np.asarray(scope.attr("value", 0.0))
     value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
     out = graph.shape_of(node.output)
-    check_capacity(2 * prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
+    if all(map(is_known, out)):
+        check_capacity(2 * prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
     for axis, front, back in _padding(scope):
         first, rest = max(0, -front), shape[axis] + min(front, 0) + min(back, 0)
         before, behind = (max(0, size + min(rest, 0)) for size in (front, back))
@@ -128,7 +134,7 @@ def _expand_pad(writer: Writer) -> bool:
             value = gathered(writer, value, whole, axis, _around(mode, rest, before, behind))
         elif before or behind:
             parts = [
-                writer.constant(np.full(with_size(shape, axis, size), filler, writer.dtype))
+                writer.filled(0 if filler is None else filler, with_size(shape, axis, size))
                 if size
                 else ""
                 for size in (before, behind)
@@ -154,18 +160,26 @@ def _around(mode: str, extent: int, before: int, behind: int) -> npt.NDArray[np.
 
 
 def _expand_triangle(writer: Writer) -> bool:
-    """A constant mask chooses between the source and zeros."""
+    """A mask chooses between the source and zeros: a constant, or a comparison of the places of
+    rows and columns where only a run knows how many there are."""
     node, graph = writer.node, writer.graph
     scope, shape = Scope(node, graph), graph.shape_of(node.output)
     k = scope.constant(1)
     if k is not None and k.size != 1:
         raise ModelError("k must be one number")
-    offset = 0 if k is None else int(k.item())
-    check_capacity(prod(shape[-2:]))
-    every = np.ones(shape[-2:], np.bool_)
-    mask = np.triu(every, offset) if scope.attr("upper", 1) else np.tril(every, offset)
-    sources = (writer.constant(mask, _TRUTH), node.inputs[0], writer.constant(0))
-    writer.add("Where", sources, shape)
+    offset = 0 if k is None else known_int(k.item())
+    rows, columns = shape[-2:]
+    if all(map(is_known, (rows, columns, offset))):
+        check_capacity(rows * columns)
+        every = np.ones((rows, columns), np.bool_)
+        mask = np.triu(every, offset) if scope.attr("upper", 1) else np.tril(every, offset)
+        chosen = writer.constant(mask, _TRUTH)
+    else:
+        first = writer.reshape(writer.numbers(offset, rows), (rows, 1), _INDEX)
+        relation = "GreaterOrEqual" if scope.attr("upper", 1) else "LessOrEqual"
+        sources = (writer.numbers(0, columns), first)
+        chosen = writer.add(relation, sources, (rows, columns), dtype=_TRUTH)
+    writer.add("Where", (chosen, node.inputs[0], writer.constant(0)), shape)
     return True
 
 

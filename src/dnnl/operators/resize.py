@@ -33,7 +33,7 @@ from dnnl.operators.writing import gathered
 from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.runtime.storage import check_capacity
 from dnnl.types.arg import Arg
-from dnnl.types.size import is_known, typical
+from dnnl.types.size import is_known, surely_equal, typical
 from dnnl.types.taps import Taps
 
 _MODES = ("nearest", "linear", "cubic")
@@ -59,7 +59,9 @@ def _whole_factors(scope: Scope) -> tuple[int, ...] | None:
     which only a run knows the size; None where numbers are needed, or where all are known."""
     shape = scope.shape()
     resized = [normal_axis(axis, len(shape)) for axis in scope.attr("axes", range(len(shape)))]
-    scales = None if all(map(is_known, shape)) else _scales(scope, len(resized))
+    if all(map(is_known, shape)):
+        return None
+    scales = _scales(scope, len(resized)) or _multiples(scope, [shape[d] for d in resized])
     rule = _rule_of(scope)
     if scales is None or rule.coordinates not in _WITHOUT_SIZES or rule.antialias:
         return None
@@ -67,6 +69,19 @@ def _whole_factors(scope: Scope) -> tuple[int, ...] | None:
         return None
     factors = dict(zip(resized, map(int, scales), strict=True))
     return tuple(factors.get(d, 1) for d in range(len(shape)))
+
+
+def _multiples(scope: Scope, old: Sequence[int]) -> list[float] | None:
+    """The scales that sizes mean, where these are multiples of the source's, whatever it has."""
+    given = None if _is_old(scope) else scope.constant(3)
+    stretched = _name(scope, "keep_aspect_ratio_policy", "stretch", _POLICIES) == "stretch"
+    if given is None or given.size != len(old) or not stretched:
+        return None
+    factors = [typical(new) // typical(own) for new, own in zip(given, old, strict=True)]
+    products = (factor * own for factor, own in zip(factors, old, strict=True))
+    if not all(map(surely_equal, products, given)):
+        return None
+    return [float(factor) for factor in factors]
 
 
 def _rule_of(scope: Scope) -> Rule:

@@ -26,11 +26,15 @@ _AS_FILES_HAVE_THEM = frozenset(
 
 OPEN_SOURCES: Mapping[str, tuple[int, ...]] = {
     "Expand": (1,),
+    "Pad": (1,),
     "Range": (0, 1, 2),
     "Reshape": (1,),
+    "Resize": (3,),
     "Slice": (1, 2),
     "Split": (1,),
     "Squeeze": (1,),
+    "Tile": (1,),
+    "Trilu": (1,),
     "Unsqueeze": (1,),
 }
 """The sources that may be sizes which only a run knows, where others are data."""
@@ -69,7 +73,7 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         return None
     if any(is_open(graph.constants[value]) for value in node.reads):
         moves = node.op in OPEN_SOURCES and not is_open(graph.constants[node.inputs[0]])
-        if moves or node.op == "Range":
+        if moves or node.op in ("ConstantOfShape", "Range"):
             return None  # how many elements there are is not known
         found = computed(node, graph)
         if found is not None:

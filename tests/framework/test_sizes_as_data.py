@@ -1,0 +1,111 @@
+"""What a model computes of sizes and mixes with data, while only a run knows the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from dnnl.framework.model import Model
+from tests.framework.models import graph_of, make_model, node, run_peer
+
+Array = np.ndarray
+RNG = np.random.default_rng(37)
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+def causal_mask() -> Any:
+    """As torch.full(...).triu() is exported: the places before a row are open to it."""
+    less = numpy_helper.from_array(np.array([-3.0], np.float32))
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Gather", ["shape", "zero"], "rows"),
+        node("Sub", ["columns", "rows"], "ahead"),
+        node("Gather", ["shape", "one"], "columns"),
+        node("Add", ["ahead", "one"], "diagonal"),
+        node("ConstantOfShape", ["shape"], "full", value=less),
+        node("Trilu", ["full", "diagonal"], "upper", upper=1),
+        node("Trilu", ["x", "ahead"], "lower", upper=0),
+        node("Add", ["upper", "lower"], "y"),
+    ]
+    nodes[2], nodes[3] = nodes[3], nodes[2]
+    constants = {"zero": np.array(0, np.int64), "one": np.array(1, np.int64)}
+    return make_model(nodes, {"x": ("n", "l")}, ["y"], constants)
+
+
+def places() -> Any:
+    """Numbers of a length as data: a mean by it, what is below it, several of them at once."""
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Gather", ["shape", "one"], "columns"),
+        node("Cast", ["columns"], "count", to=TensorProto.FLOAT),
+        node("ReduceSum", ["x"], "sums", keepdims=0),
+        node("Div", ["sums", "count"], "mean"),
+        node("Add", ["x", "mean"], "shifted"),
+        node("Less", ["i", "columns"], "below"),
+        node("Where", ["below", "i", "columns"], "least"),
+        node("Gather", ["x", "last"], "row"),
+        node("Mul", ["i", "shape"], "scaled"),
+        node("Cast", ["scaled"], "scaled_numbers", to=TensorProto.FLOAT),
+        node("Cast", ["least"], "least_numbers", to=TensorProto.FLOAT),
+        node("ReduceSum", ["scaled_numbers"], "s1", keepdims=0),
+        node("ReduceSum", ["least_numbers"], "s2", keepdims=0),
+        node("Sum", ["shifted", "s1", "s2"], "y"),
+    ]
+    constants = {"one": np.array(1, np.int64), "last": np.array(-1, np.int64)}
+    inputs: Mapping[str, Sequence[int | str]] = {"x": ("n", "l"), "i": (2,)}
+    return make_model(nodes, inputs, ["y"], constants, kinds={"i": np.int64})
+
+
+def repeated() -> Any:
+    """Tile, Pad and a Resize to sizes that pass through floats, all of open sizes."""
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Slice", ["shape", "two", "four"], "image"),
+        node("Cast", ["image"], "floats", to=TensorProto.FLOAT),
+        node("Mul", ["floats", "factor"], "larger"),
+        node("Floor", ["larger"], "whole"),
+        node("Cast", ["whole"], "sizes", to=TensorProto.INT64),
+        node("Slice", ["shape", "none", "two"], "outer"),
+        node("Concat", ["outer", "sizes"], "target", axis=0),
+        node("Resize", ["x", "", "", "target"], "wide", mode="nearest", nearest_mode="floor",
+             coordinate_transformation_mode="asymmetric"),
+        node("Tile", ["x", "repeats"], "tiled"),
+        node("Pad", ["x", "pads", "number"], "padded"),
+        node("Slice", ["padded", "three", "ends", "last"], "cut"),
+        node("Add", ["wide", "tiled"], "y"),
+    ]  # fmt: skip
+    constants = {
+        "none": ints(0), "two": ints(2), "four": ints(4), "repeats": ints(1, 1, 2, 2),
+        "factor": np.array(2, np.float32), "pads": ints(0, 0, 1, 3, 0, 0, 2, 0),
+        "number": np.array(0.5, np.float32), "three": ints(3), "ends": ints(99), "last": ints(3),
+    }  # fmt: skip
+    return make_model(nodes, {"x": ("n", 2, "h", "w")}, ["y", "cut"], constants)
+
+
+MODELS: Mapping[str, tuple[Any, Sequence[tuple[int, ...]]]] = {
+    "causal_mask": (causal_mask(), [(2, 3), (3, 8), (4, 5), (9, 9), (3, 17), (17, 16), (7, 2)]),
+    "places": (places(), [(2, 3), (3, 8), (4, 5), (9, 9), (3, 17), (17, 16)]),
+    "repeated": (repeated(), [(2, 2, 4, 4), (3, 2, 8, 9), (2, 2, 5, 3), (4, 2, 17, 2)]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_plan_for_all_sizes(name: str) -> None:
+    proto, shapes = MODELS[name]
+    model = Model(graph_of(proto))
+    for shape in (*shapes, shapes[1]):
+        feeds = {"x": RNG.standard_normal(shape).astype(np.float32)}
+        if "i" in model.inputs:
+            feeds["i"] = RNG.integers(0, 20, 2)
+        got, want = model(feeds), run_peer(proto, feeds)
+        for key, array in want.items():
+            own = got[key] if isinstance(got, dict) else got
+            np.testing.assert_allclose(own, array, 1e-5, 1e-4)
+    assert (len(model._sessions._known), len(model._sessions._open)) == (1, 1)
