@@ -13,9 +13,9 @@ from bench.contest import OURS, WrongResult
 from bench.context import SEED, Context, threads_text
 from bench.peers import ONNXRUNTIME
 from bench.report import Column, Report, Row, Target
-from dnnl.framework.graph import Array
 from dnnl.framework.model import Model, load
 from dnnl.framework.session import Session
+from dnnl.graph.graph import Array
 from dnnl.tools.difference import compare
 from dnnl.tools.measure import Contender, Measurement, measure
 from dnnl.tools.peer_onnxruntime import OnnxRuntime

@@ -12,9 +12,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from dnnl.framework.graph import Graph
 from dnnl.framework.model import Model
-from dnnl.framework.onnx_model import graph_from_proto
+from dnnl.graph.graph import Graph
+from dnnl.onnx.read import graph_from_proto
 from dnnl.tools.difference import compare
 
 Array = npt.NDArray[Any]

@@ -12,8 +12,8 @@ from onnx import AttributeProto, TensorProto, helper
 
 from dnnl import config
 from dnnl.errors import InvalidArguments, OutOfMemory, Unimplemented
-from dnnl.framework.graph import ModelError
 from dnnl.framework.model import load
+from dnnl.graph.graph import ModelError
 from dnnl.runtime.engine import Engine
 from tests.framework.models import make_model, model_of, node
 

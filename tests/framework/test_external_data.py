@@ -12,8 +12,8 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from dnnl.framework.graph import ModelError
 from dnnl.framework.model import load
+from dnnl.graph.graph import ModelError
 from tests.framework.models import make_model, node
 
 NO_DIGITS = [" 0", "0 ", "0\n", "+0", "0_0", "", "\N{ARABIC-INDIC DIGIT ZERO}", "9" * 5000]

@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 
 import dnnl
 from dnnl.errors import InvalidArguments
-from dnnl.framework.graph import ModelError
 from dnnl.framework.model import Model
+from dnnl.graph.graph import ModelError
 from dnnl.tools.cli import main
 from tests.framework.models import (
     Array,

@@ -7,7 +7,7 @@ import pytest
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.model import load
-from dnnl.framework.onnx_model import read_tensor
+from dnnl.onnx.read import read_tensor
 from dnnl.runtime.engine import Engine
 from tests.framework.models import LIGHT, assert_same, feeds_for, run_peer
 

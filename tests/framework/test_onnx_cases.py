@@ -13,11 +13,11 @@ import onnx
 from onnx.numpy_helper import to_array
 
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.framework.graph import Array, ModelError
 from dnnl.framework.model import Model
-from dnnl.framework.onnx_model import graph_from_proto
-from dnnl.framework.operators import OPERATORS
-from dnnl.framework.shapes_reduction import REDUCTIONS
+from dnnl.graph.graph import Array, ModelError
+from dnnl.onnx.read import graph_from_proto
+from dnnl.operators.reduction import REDUCTIONS
+from dnnl.operators.table import OPERATORS
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import compare
 

@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dnnl.errors import Error, Unimplemented
-from dnnl.framework.graph import ModelError
 from dnnl.framework.model import Model, load
+from dnnl.graph.graph import ModelError
 from tests.framework.models import assert_same, feeds_for, make_model, node, run_peer
 
 IMAGE = {"x": (1, 4, 6, 6)}

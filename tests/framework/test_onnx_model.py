@@ -10,10 +10,11 @@ import onnx
 import pytest
 
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.framework.graph import ModelError
 from dnnl.framework.model import Model, load
-from dnnl.framework.onnx_model import graph_to_proto, read_tensor
-from dnnl.framework.specialize import specialize
+from dnnl.graph.graph import ModelError
+from dnnl.onnx.read import read_tensor
+from dnnl.onnx.write import graph_to_proto
+from dnnl.passes.specialize import specialize
 from tests.framework.models import LIGHT, graph_of, make_model, model_of, node
 
 RESNET = LIGHT / "light_resnet50.onnx"

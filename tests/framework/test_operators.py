@@ -11,11 +11,11 @@ import pytest
 
 from dnnl import config
 from dnnl.errors import Unimplemented
-from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import load
-from dnnl.framework.onnx_model import read_tensor
 from dnnl.framework.session import Session
+from dnnl.onnx.read import read_tensor
+from dnnl.operators.algorithms import ELTWISE
 from dnnl.runtime.engine import Engine
 from tests.framework.models import (
     Array,

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dnnl.framework.expand import expand
-from dnnl.framework.fusion import fuse_post_ops
-from dnnl.framework.graph import FUNCTION, Graph
 from dnnl.framework.model import load
-from dnnl.framework.onnx_model import graph_to_proto
-from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.session import optimize
-from dnnl.framework.specialize import specialize
+from dnnl.graph.graph import FUNCTION, Graph, Pass
+from dnnl.onnx.write import graph_to_proto
+from dnnl.passes.affine import fold_affine
+from dnnl.passes.expand import expand
+from dnnl.passes.fusion import fuse_post_ops
+from dnnl.passes.identities import drop_identities, split_variadic
+from dnnl.passes.specialize import specialize
 from tests.framework.models import (
     LIGHT,
     Array,

@@ -13,9 +13,9 @@ from ml_dtypes import bfloat16
 from onnx import TensorProto
 
 from dnnl.framework.lowering import LAYOUTS
-from dnnl.framework.precision import Rounding
 from dnnl.framework.session import Session, optimize
-from dnnl.framework.specialize import specialize
+from dnnl.passes.precision import Rounding
+from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import GROWTH, PEAK, Tolerance, compare
 from dnnl.types.dtype import DataType

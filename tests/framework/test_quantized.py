@@ -16,7 +16,7 @@ from dnnl.errors import Unimplemented
 from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import Model, load
 from dnnl.framework.session import optimize
-from dnnl.framework.specialize import specialize
+from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import Engine
 from dnnl.tools.quantized_difference import compare_layers
 from tests.framework.models import LIGHT, Array, make_model, model_of, node, run_peer

@@ -9,7 +9,7 @@ import pytest
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.model import load
-from dnnl.framework.onnx_model import graph_to_proto
+from dnnl.onnx.write import graph_to_proto
 from tests.framework.models import LIGHT, feeds_for, make_model, model_of, node, run_peer
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.lowering import LAYOUTS
-from dnnl.framework.shapes_reduction import REDUCTIONS
+from dnnl.operators.reduction import REDUCTIONS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer
 from tests.framework.test_operators import agree, random

@@ -12,9 +12,9 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import OutOfMemory, Unimplemented
-from dnnl.framework.graph import ModelError
-from dnnl.framework.interpolation import COORDINATES, ROUNDINGS, ratio
 from dnnl.framework.lowering import LAYOUTS
+from dnnl.graph.graph import ModelError
+from dnnl.operators.interpolation import COORDINATES, ROUNDINGS, ratio
 from dnnl.runtime.engine import Engine
 from tests.framework.models import assert_same, make_model, model_of, node, run_peer
 from tests.framework.test_operators import agree, random

@@ -21,7 +21,7 @@ from onnx import external_data_helper
 
 import dnnl
 from dnnl.framework.model import Model, load
-from dnnl.framework.onnx_model import MIN_OPSET
+from dnnl.onnx.versions import MIN_OPSET
 from tests.framework.models import Array, assert_same, feeds_for, run_peer
 from tests.framework.random_graphs import STEPS, Builder
 from tests.fuzz.kind import PASSED, Kind, Outcome, State, failed

@@ -1,14 +1,31 @@
-"""The ONNX runner: models on primitives, with layouts that propagate from one to the next."""
+"""The model runner: graphs on primitives, with layouts that propagate from one to the next.
 
-try:
-    import onnx  # noqa: F401 - what all modules here need, and dnnl alone does not
-except ModuleNotFoundError as error:
-    hint = "pip install 'dnnl[onnx]' brings it"
-    raise ModuleNotFoundError(f"models need the package onnx: {hint}", name=error.name) from error
+A name is imported when it is first asked for: `dnnl.operators` reads `lowering` of this package,
+and sessions read `dnnl.operators`.
+"""
 
-from dnnl.framework.graph import ModelError
-from dnnl.framework.model import Model, load
-from dnnl.framework.session import Layer, Session
-from dnnl.framework.shaped_buffer import ShapedBuffer, ShapedLayout
+from typing import TYPE_CHECKING
 
-__all__ = ["Layer", "Model", "ModelError", "Session", "ShapedBuffer", "ShapedLayout", "load"]
+import dnnl.onnx  # noqa: F401 - says what to install where onnx is missing
+from dnnl import lazy
+
+if TYPE_CHECKING:
+    from dnnl.framework.model import Model as Model
+    from dnnl.framework.model import load as load
+    from dnnl.framework.session import Layer as Layer
+    from dnnl.framework.session import Session as Session
+    from dnnl.framework.shaped_buffer import ShapedBuffer as ShapedBuffer
+    from dnnl.framework.shaped_buffer import ShapedLayout as ShapedLayout
+    from dnnl.graph.graph import ModelError as ModelError
+
+_HOMES = {
+    "Layer": "session",
+    "Model": "model",
+    "ModelError": "model",
+    "Session": "session",
+    "ShapedBuffer": "shaped_buffer",
+    "ShapedLayout": "shaped_buffer",
+    "load": "model",
+}
+
+__getattr__, __dir__ = lazy.names(__name__, _HOMES)

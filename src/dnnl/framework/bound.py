@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.expressions import Expressions, Numbers, SizedDesc, Values
-from dnnl.framework.graph import Array, TensorType
 from dnnl.framework.lowering import Lowering, Step
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.shaped_buffer import ShapedBuffer
-from dnnl.framework.sizes import is_open
+from dnnl.graph.expressions import Expressions, Numbers, SizedDesc, Values
+from dnnl.graph.graph import Array, TensorType
+from dnnl.graph.sizes import is_open
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.sized_slots import Launch
 from dnnl.runtime.backend import Argument

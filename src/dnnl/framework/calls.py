@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from dnnl import forks
 from dnnl.errors import Error
-from dnnl.framework.graph import UNRANKED, Graph, Shape, TensorType, with_inputs
 from dnnl.framework.session import Session
-from dnnl.framework.specialize import specialize
+from dnnl.graph.graph import UNRANKED, Graph, Shape, TensorType, with_inputs
+from dnnl.passes.specialize import specialize
 from dnnl.types.size import LEAST, Symbols
 
 KEPT_SESSIONS = 8

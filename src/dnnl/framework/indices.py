@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from dnnl.framework.exact import COMPARISONS, is_whole
-from dnnl.framework.graph import Graph, Node
-from dnnl.framework.shapes import Scope
+from dnnl.graph.graph import Graph, Node, is_whole
+from dnnl.graph.scope import Scope
+from dnnl.operators.exact import COMPARISONS
 
 _MOVING = frozenset(
     {"Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze"}

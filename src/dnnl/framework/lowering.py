@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.framework.graph import Graph, Node, Shape
 from dnnl.framework.open_steps import Described, describe
 from dnnl.framework.shaped_buffer import ShapedLayout, same_places
-from dnnl.framework.shapes import Scope, transposition
-from dnnl.framework.sizes import same_shape
+from dnnl.graph.graph import Graph, Node, Shape
+from dnnl.graph.scope import Scope, transposition
+from dnnl.graph.sizes import same_shape
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc

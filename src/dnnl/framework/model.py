@@ -12,13 +12,14 @@ import onnx
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.calls import Sessions
-from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
-from dnnl.framework.onnx_check import refusal
-from dnnl.framework.onnx_model import graph_from_proto, graph_to_proto, read_model
 from dnnl.framework.progress import Report
 from dnnl.framework.random_weights import with_random_weights
 from dnnl.framework.session import Session, arrays_of, named
-from dnnl.framework.specialize import check_operators, ones_for_open, rebatched, specialize
+from dnnl.graph.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
+from dnnl.onnx.check import refusal
+from dnnl.onnx.read import graph_from_proto, read_model
+from dnnl.onnx.write import graph_to_proto
+from dnnl.passes.specialize import check_operators, ones_for_open, rebatched, specialize
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.graph import Array, Graph, Node
+from dnnl.graph.graph import Array, Graph, Node
 from dnnl.types.layout_input import read_int
 
 

@@ -14,25 +14,26 @@ import numpy as np
 from dnnl import config
 from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Binder
-from dnnl.framework.deconvolutions import deconvolutions_by_products
-from dnnl.framework.exact_chains import join_exact, join_integers
-from dnnl.framework.expand import expand
-from dnnl.framework.expressions import Numbers, OpenInputs, conditions
-from dnnl.framework.functions import fuse_functions
-from dnnl.framework.fusion import fuse_post_ops
-from dnnl.framework.graph import Array, Graph, Shape, TensorType, blamed_on
-from dnnl.framework.joined import join_functions
 from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step
-from dnnl.framework.operators import operator_of
-from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
-from dnnl.framework.precision import fuse_conversions, in_precision, rounding_of, within_range
 from dnnl.framework.progress import Progress, Report
-from dnnl.framework.quantized import move_conversions, prefer_unsigned
-from dnnl.framework.quantized_functions import convert_by_functions
-from dnnl.framework.quantized_products import fuse_products
 from dnnl.framework.shaped_buffer import same_places
-from dnnl.framework.specialize import fold_constants
-from dnnl.framework.views import factors_behind_products, sink_views
+from dnnl.graph.expressions import Numbers, OpenInputs, conditions
+from dnnl.graph.graph import Array, Graph, Pass, Shape, TensorType, blamed_on
+from dnnl.operators.table import operator_of
+from dnnl.passes.affine import fold_affine
+from dnnl.passes.constants import fold_constants
+from dnnl.passes.deconvolutions import deconvolutions_by_products
+from dnnl.passes.expand import expand
+from dnnl.passes.functions.exact import join_exact, join_integers
+from dnnl.passes.functions.joined import join_functions
+from dnnl.passes.functions.regions import fuse_functions
+from dnnl.passes.fusion import fuse_post_ops
+from dnnl.passes.identities import drop_identities, split_variadic
+from dnnl.passes.precision import fuse_conversions, in_precision, rounding_of, within_range
+from dnnl.passes.quantized.conversions import move_conversions, prefer_unsigned
+from dnnl.passes.quantized.functions import convert_by_functions
+from dnnl.passes.quantized.products import fuse_products
+from dnnl.passes.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.graph import Array, Shape
+from dnnl.graph.graph import Array, Shape
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.types.dtype import DataType

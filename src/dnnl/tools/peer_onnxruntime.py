@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dnnl.errors import Error
-from dnnl.framework.graph import Array
+from dnnl.graph.graph import Array
 
 NAME = "onnxruntime"
 

@@ -15,10 +15,10 @@ from math import prod
 import numpy as np
 
 from dnnl.framework import Model
-from dnnl.framework.graph import JOINT, Array, Graph, Node, TensorType
-from dnnl.framework.operators import row_name
-from dnnl.framework.quantization import BYTES
-from dnnl.framework.shapes_quantized import FORMS
+from dnnl.graph.graph import JOINT, Array, Graph, Node, TensorType
+from dnnl.operators.quantization import BYTES
+from dnnl.operators.quantized import FORMS
+from dnnl.operators.table import row_name
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import Difference, compare
 from dnnl.tools.peer_onnxruntime import OnnxRuntime

@@ -22,12 +22,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework import Model, Session, load
-from dnnl.framework.graph import UNRANKED, Array, ModelError, Shape, TensorType
 from dnnl.framework.indices import index_extents
 from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import PRECISIONS
-from dnnl.framework.onnx_model import read_tensor
 from dnnl.framework.session import Span
+from dnnl.graph.graph import UNRANKED, Array, ModelError, Shape, TensorType
+from dnnl.onnx.read import read_tensor
 from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.threads import limit_text, limited_num_threads
 from dnnl.tools import peer_onnxruntime

@@ -28,7 +28,7 @@ from dnnl import (
     Unimplemented,
 )
 from dnnl.errors import Error
-from dnnl.framework.graph import ModelError
+from dnnl.graph.graph import ModelError
 from dnnl.tools import cli
 from dnnl.tools.quantcheck import check_case, quantcheck
 from dnnl.tools.quantcheck.layer import LayerReport

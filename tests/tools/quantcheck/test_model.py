@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from dnnl import InvalidArguments, Unimplemented
-from dnnl.framework.graph import ModelError
+from dnnl.graph.graph import ModelError
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.quantcheck import check_model, mended
 from dnnl.tools.quantcheck.canonical import canonical, exposing

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.graph import ModelError
-from dnnl.framework.onnx_model import read_tensor
+from dnnl.graph.graph import ModelError
+from dnnl.onnx.read import read_tensor
 
 
 def read_arrays(path: Path, single: str) -> dict[str, NDArray[np.generic]]:

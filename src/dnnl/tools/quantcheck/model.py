@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.graph import ModelError
+from dnnl.graph.graph import ModelError
 from dnnl.reference.arrays import Array, f64
 from dnnl.runtime.threads import get_num_threads
 from dnnl.tools.peer_onnxruntime import OnnxRuntime

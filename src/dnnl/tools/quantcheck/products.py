@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dnnl.framework.graph import Attributes
+from dnnl.graph.graph import Attributes
 from dnnl.reference.arrays import Array
 from dnnl.reference.convolution import convolution
 from dnnl.tools.quantcheck.layer import Product

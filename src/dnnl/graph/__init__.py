@@ -1,0 +1,1 @@
+"""Models as values: typed nodes in order, whose sizes may be expressions."""

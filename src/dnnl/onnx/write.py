@@ -1,0 +1,60 @@
+"""Graphs as ONNX protobufs, for whoever wants to run the same model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from dnnl.graph.graph import UNRANKED, Branch, Graph, ModelError, Node, TensorType
+from dnnl.onnx.versions import FIRST_WITH_DEFAULTS
+
+
+def graph_to_proto(graph: Graph) -> onnx.ModelProto:
+    """An ONNX model of a graph that no fusion has changed yet."""
+    nodes = [node_to_proto(node) for node in graph.nodes]
+    inputs = [_value_info(n, kind) for n, kind in {**graph.inputs, **graph.defaults}.items()]
+    outputs = [
+        _value_info(name, graph.type_of(value))
+        if value in graph.types or value in graph.inputs or value in graph.constants
+        else onnx.ValueInfoProto(name=name)
+        for name, value in graph.outputs.items()
+    ]
+    initializers = [numpy_helper.from_array(a, name) for name, a in graph.constants.items()]
+    body = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
+    domains = sorted({node.domain for node in graph.nodes} - {""})
+    opsets = [helper.make_operatorsetid(domain, 1) for domain in domains]
+    own = helper.make_operatorsetid("", graph.opset)
+    version = max(FIRST_WITH_DEFAULTS, helper.find_min_ir_version_for([own]))
+    return helper.make_model(body, ir_version=version, opset_imports=[own, *opsets])
+
+
+def node_to_proto(node: Node) -> onnx.NodeProto:
+    """The node as a protobuf.
+
+    Raises ModelError for attributes that ONNX cannot hold.
+    """
+    inputs = node.inputs[: len(node.inputs) - len(node.captured)]
+    proto = helper.make_node(node.op, inputs, node.outputs, node.name, domain=node.domain)
+    for name, value in sorted(node.attrs.items()):
+        content = _branch_to_proto(name, value) if isinstance(value, Branch) else value
+        try:
+            if isinstance(value, np.dtype):
+                content = helper.np_dtype_to_tensor_dtype(value)
+            proto.attribute.append(helper.make_attribute(name, content))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{node}: attribute {name!r} is damaged: {error}") from error
+    return proto
+
+
+def _branch_to_proto(name: str, branch: Branch) -> onnx.GraphProto:
+    nodes = [node_to_proto(node) for node in branch.nodes]
+    outputs = [onnx.ValueInfoProto(name=value) for value in branch.outputs]
+    constants = [numpy_helper.from_array(array, key) for key, array in branch.constants.items()]
+    return helper.make_graph(nodes, name, [], outputs, constants)
+
+
+def _value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
+    elem_type = helper.np_dtype_to_tensor_dtype(kind.dtype)
+    shape = None if kind.shape == UNRANKED else list(kind.shape)
+    return helper.make_tensor_value_info(name, elem_type, shape)

@@ -1,0 +1,65 @@
+"""What each attribute of an operator holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dnnl.graph.graph import Attributes, ModelError
+
+_INTEGER = (
+    *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
+    *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
+    *("exclude_outside", "fmod"),
+    *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
+    *("saturate", "size", "spatial"),
+    *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
+)
+_NUMBER = (
+    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
+    *("min", "momentum", "ratio", "value"),
+)
+_TEXT = (
+    *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),
+    *("keep_aspect_ratio_policy", "mode", "nearest_mode", "round_mode"),
+)
+_INTEGERS = (
+    *("axes", "dilations", "ends", "kernel_shape", "output_padding", "output_shape", "paddings"),
+    *("pads", "perm", "shape", "split", "starts", "strides"),
+)
+_NUMBERS = ("scales",)
+_DATA_TYPES = ("output_dtype", "to")
+
+_ATTRIBUTES: dict[str, str] = {
+    **dict.fromkeys(_INTEGER, "an integer"),
+    **dict.fromkeys(_NUMBER, "a number"),
+    **dict.fromkeys(_TEXT, "a text"),
+    **dict.fromkeys(_INTEGERS, "integers"),
+    **dict.fromkeys(_NUMBERS, "numbers"),
+    **dict.fromkeys(_DATA_TYPES, "a data type"),
+}
+"""What each attribute holds; a name means the same in every operator of the table."""
+
+
+def _are(values: object, kind: type) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(v, kind) for v in values)
+
+
+_FITS: dict[str, Callable[[object], bool]] = {
+    "an integer": lambda value: isinstance(value, int),
+    "a number": lambda value: isinstance(value, float),
+    "a text": lambda value: isinstance(value, bytes),
+    "integers": lambda value: _are(value, int),
+    "numbers": lambda value: _are(value, float),
+    # The code of a type that ONNX does not define stays an integer.
+    "a data type": lambda value: isinstance(value, int | np.dtype),
+}
+
+
+def check_attributes(attrs: Attributes) -> None:
+    """Raise ModelError for an attribute of another type than operators of the table have it."""
+    for name, value in attrs.items():
+        what = _ATTRIBUTES.get(name)
+        if what is not None and not _FITS[what](value):
+            raise ModelError(f"attribute {name!r} = {value!r} must be {what}")

@@ -1,0 +1,216 @@
+"""Elementwise operators of floats, and their forms for integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dnnl.errors import Unimplemented
+from dnnl.framework.lowering import FORWARD, Lowering, Source
+from dnnl.graph.graph import FUNCTION, REAL, Array, ModelError, Node, PostOp, TensorType, is_whole
+from dnnl.graph.scope import Scope
+from dnnl.graph.sizes import broadcast, same_shape
+from dnnl.graph.writer import Writer
+from dnnl.operators.algorithms import BINARY, ELTWISE, source_of, unary_parameters
+from dnnl.operators.exact import aligned, lower_exact
+from dnnl.operators.inference import elementwise, same
+from dnnl.operators.operator import ANY_POST_OPS, BINARY_POST_OPS, Expand, Operator
+from dnnl.operators.traced import ALONE
+from dnnl.primitives.binary import BinaryDesc
+from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.prelu import PreluDesc
+from dnnl.primitives.sum import SumDesc
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.scalar import Scalar
+
+
+def _infer_floats(scope: Scope) -> list[TensorType]:
+    """Elementwise operators of one source of floats.
+
+    Raises Unimplemented for others than f32, bf16 and f16.
+    """
+    if scope.type().dtype not in REAL:
+        rule = f"{scope.type().dtype} is not computed; Cast makes f32 of it"
+        raise Unimplemented(f"{scope.node}: {rule}")
+    return scope.result(scope.shape())
+
+
+def _infer_prelu(scope: Scope) -> list[TensorType]:
+    """The source's own type; slopes are broadcast to it."""
+    shape, slopes = scope.shape(), scope.shape(1)
+    if broadcast([shape, slopes]) != shape:
+        raise ModelError(f"slopes {slopes} are not broadcast to source {shape}")
+    return scope.result(shape)
+
+
+def _expand_pieces(writer: Writer) -> bool:
+    """Relu and Clip of integers by the larger and the smaller of two."""
+    node, graph = writer.node, writer.graph
+    if not is_whole(writer.dtype):
+        return False
+    shape, value = graph.shape_of(node.output), node.inputs[0]
+    low, high = node.input(1), node.input(2)
+    if node.op == "Relu":
+        low = writer.constant(0)
+    if low:
+        value = writer.add("Max", (value, low), shape)
+    if high or not low:
+        value = writer.add("Min", (value, high or value), shape)
+    return True
+
+
+def _expand_slopes(writer: Writer) -> bool:
+    """PRelu of integers: what is above 0, and the slopes times what is below."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    if not is_whole(writer.dtype):
+        return False
+    source, slopes = node.inputs
+    zero = writer.constant(0)
+    above = writer.add("Max", (source, zero), shape)
+    below = writer.add("Mul", (writer.add("Min", (source, zero), shape), slopes), shape)
+    writer.add("Add", (above, below), shape)
+    return True
+
+
+def _expand_power(writer: Writer) -> bool:
+    """An integer to the power of constant floats that are whole: the power of integers. A float to
+    the power of many integers: that of floats, one of which has the shape of the result."""
+    node, graph = writer.node, writer.graph
+    exponent = graph.constants.get(node.inputs[1])
+    if not is_whole(writer.dtype):
+        return _power_of_floats(writer)
+    if is_whole(graph.type_of(node.inputs[1]).dtype):
+        return False
+    if exponent is None or not _whole_numbers(exponent):
+        rule = "an integer to the power of floats, which are no constant integers"
+        raise Unimplemented(f"{node}: {rule}: Cast makes a float of it")
+    name = writer.constant(exponent, np.dtype(np.int64))
+    writer.add("Pow", (node.inputs[0], name), graph.shape_of(node.output))
+    return True
+
+
+def _power_of_floats(writer: Writer) -> bool:
+    """Exponents become floats, and a base that neither source has the size of is copied."""
+    node, graph = writer.node, writer.graph
+    base, exponent = node.inputs
+    shape, own = graph.shape_of(node.output), [graph.shape_of(value) for value in node.inputs]
+    known = graph.constants.get(exponent)
+    if known is not None and known.size == 1 and same_shape(own[0], shape):
+        return False
+    if is_whole(graph.type_of(exponent).dtype):
+        if known is not None:
+            exponent = writer.constant(known)
+        else:
+            kind = {"to": writer.dtype}
+            exponent = writer.add("Cast", (exponent,), own[1], kind)
+    if shape not in own:
+        sizes = writer.constant(shape, np.dtype(np.int64))
+        base = writer.add("Expand", (base, sizes), shape)
+    if (base, exponent) == node.inputs:
+        return False
+    writer.add("Pow", (base, exponent), shape)
+    return True
+
+
+def _whole_numbers(array: Array) -> bool:
+    wide = array.astype(np.float64)
+    return bool(np.all((np.abs(wide) < 2.0**63) & (wide == np.rint(wide))))
+
+
+def _lower_unary(lowering: Lowering, node: Node) -> None:
+    """An operator of one source, scalars aside: eltwise, for floats."""
+    if is_whole(lowering.graph.type_of(node.inputs[0]).dtype):
+        lower_exact(lowering, node)
+        return
+    parameters = unary_parameters(node, lowering.graph)
+    if parameters is None:
+        raise Unimplemented(f"{node}: no eltwise function computes it")
+    source = lowering.source(source_of(node, lowering.graph))
+    dst = lowering.result(node, source.desc.dims)
+    desc = EltwiseDesc.forward(FORWARD, parameters[0], source.desc, dst, *parameters[1:])
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
+
+
+def _lower_function(lowering: Lowering, node: Node) -> None:
+    """A traced function: of one value, or of several as a post-op of the first of them."""
+    source = lowering.source(node.inputs[0])
+    dst = lowering.result(node, source.desc.dims)
+    fn = node.attrs["function"]
+    if len(node.inputs) > 1:
+        post_op = PostOp("function", function=fn, operands=node.inputs[1:])
+        node, fn = replace(node, post_ops=(post_op, *node.post_ops)), _unchanged
+    desc = EltwiseDesc.forward(FORWARD, "eltwise_function", source.desc, dst, fn=fn)
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
+
+
+def _unchanged(x: Scalar) -> Scalar:
+    return x
+
+
+def _lower_binary(lowering: Lowering, node: Node) -> None:
+    """An operator of two sources that broadcast: for floats binary, or eltwise where one is a
+    scalar."""
+    if is_whole(lowering.graph.type_of(node.inputs[0]).dtype):
+        lower_exact(lowering, node)
+        return
+    fits_eltwise = all(post_op.kind != "eltwise" for post_op in node.post_ops)
+    if fits_eltwise and unary_parameters(node, lowering.graph) is not None:
+        _lower_unary(lowering, node)
+        return
+    sources = aligned(lowering, node)
+    shape = lowering.graph.shape_of(node.output)
+    dst = lowering.result(node, shape)
+    desc = BinaryDesc(Alg[BINARY[node.op]], sources[0].desc, sources[1].desc, dst)
+    args: dict[int, Source] = {Arg.SRC_0: sources[0], Arg.SRC_1: sources[1]}
+    lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def _lower_sum(lowering: Lowering, node: Node) -> None:
+    """Three sources or more, all of one shape."""
+    sources = [lowering.source(value) for value in node.inputs]
+    descs = tuple(source.desc for source in sources)
+    dst = lowering.result(node, descs[0].dims)
+    desc = SumDesc((1.0,) * len(descs), descs, dst)
+    args: dict[int, Source] = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
+    lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def _lower_prelu(lowering: Lowering, node: Node) -> None:
+    """Slopes of any shape that is broadcast to the source's; the primitive chooses the layout of
+    constants."""
+    source, slopes = aligned(lowering, node)
+    dst = lowering.result(node, source.desc.dims)
+    desc = PreluDesc.forward(FORWARD, source.desc, lowering.weights(slopes), dst)
+    args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: slopes}
+    lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def _binary(post_ops: frozenset[str] = ANY_POST_OPS, expand: Expand | None = None) -> Operator:
+    return Operator(elementwise, _lower_binary, expand, post_ops=post_ops, inputs=(2, 2))
+
+
+def _variadic() -> Operator:
+    return Operator(elementwise, _lower_binary, post_ops=ANY_POST_OPS, inputs=(1, None))
+
+
+def _unary(inputs: tuple[int, int] = (1, 1), expand: Expand | None = None) -> Operator:
+    return Operator(same, _lower_unary, expand, post_ops=BINARY_POST_OPS, inputs=inputs)
+
+
+OPERATORS: Mapping[str, Operator] = {
+    **{op: _binary() for op in ("Add", "Div", "Mul", "Sub")},
+    **{op: _variadic() for op in ("Max", "Min")},
+    "PRelu": Operator(_infer_prelu, _lower_prelu, _expand_slopes, inputs=(2, 2)),
+    "Pow": _binary(BINARY_POST_OPS, _expand_power),
+    "Sum": Operator(elementwise, _lower_sum, inputs=(1, None)),
+    **{op: _unary() for op in ELTWISE},
+    "Clip": _unary((1, 3), _expand_pieces),
+    "Relu": _unary(expand=_expand_pieces),
+    **{op: Operator(_infer_floats) for op in ALONE},
+}
+MADE: Mapping[str, Operator] = {
+    FUNCTION: Operator(same, _lower_function, post_ops=BINARY_POST_OPS),
+}

@@ -1,0 +1,85 @@
+"""All operators by their names, from the tables of their families."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dnnl.graph.graph import ModelError, Node
+from dnnl.operators import (
+    convolution,
+    copies,
+    elementwise,
+    exact,
+    gather,
+    normalization,
+    parts,
+    pooling,
+    products,
+    quantized,
+    reduction,
+    resize,
+    softmax,
+    views,
+)
+from dnnl.operators.attributes import check_attributes
+from dnnl.operators.operator import Operator
+
+OPERATORS: Mapping[str, Operator] = {
+    **elementwise.OPERATORS,
+    **exact.OPERATORS,
+    **products.OPERATORS,
+    **convolution.OPERATORS,
+    **pooling.OPERATORS,
+    **normalization.OPERATORS,
+    **softmax.OPERATORS,
+    **reduction.OPERATORS,
+    **resize.OPERATORS,
+    **views.OPERATORS,
+    **parts.OPERATORS,
+    **copies.OPERATORS,
+    **gather.OPERATORS,
+    **quantized.OPERATORS,
+}
+"""What a file may hold, with the domain in front of the name where it is not ONNX's own."""
+
+MADE: Mapping[str, Operator] = {
+    **elementwise.MADE,
+    **exact.MADE,
+    **products.MADE,
+    **convolution.MADE,
+    **softmax.MADE,
+}
+"""What passes write and no file can hold."""
+
+
+def row_name(node: Node) -> str:
+    """The name of a node's row, with the domain where it is not ONNX's own."""
+    return f"{node.domain}.{node.op}" if node.domain else node.op
+
+
+def operator_of(node: Node) -> Operator:
+    """The row of a node that is known, whether a file or a pass wrote it."""
+    made = MADE.get(node.op)
+    return OPERATORS[row_name(node)] if made is None else made
+
+
+def check_form(node: Node) -> None:
+    """Raise ModelError where a node of the table has a wrong number of sources, lacks an attribute
+    or has one of another type."""
+    operator = OPERATORS.get(row_name(node))
+    if operator is None:
+        return
+    _check_inputs(node.inputs, *operator.inputs)
+    if not node.outputs or not node.output:
+        raise ModelError("the node has no result")
+    for name in operator.required:
+        if name not in node.attrs:
+            raise ModelError(f"attribute {name!r} is missing")
+    check_attributes(node.attrs)
+
+
+def _check_inputs(inputs: tuple[str, ...], least: int, most: int | None) -> None:
+    required = inputs if most is None else inputs[:least]
+    if len(required) < least or not all(required) or (most is not None and len(inputs) > most):
+        count = f"{least} or more" if most is None else f"{least}" + f" to {most}" * (most > least)
+        raise ModelError(f"inputs {', '.join(map(repr, inputs))}: it must have {count} of them")

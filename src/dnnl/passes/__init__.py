@@ -1,0 +1,1 @@
+"""Rewrites of graphs: each takes one and returns another."""

@@ -1,0 +1,124 @@
+"""What a model computes from constants, and from sizes, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dnnl.graph.graph import JOINT, Array, Graph, Node, TensorType, blamed_on, is_whole
+from dnnl.graph.scope import Scope
+from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
+from dnnl.onnx.evaluate import evaluate
+from dnnl.operators.exact import exact_function
+from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, converted
+from dnnl.operators.quantized import check_parameters
+from dnnl.operators.table import OPERATORS
+from dnnl.reference.expression import exact
+from dnnl.types.dtype import DataType
+
+_AS_FILES_HAVE_THEM = frozenset(
+    {"Add", "Cast", "Div", "Equal", "Expand", "Gather", "Mul", "Not", "Or"}
+)
+"""Operators that passes write with the attributes and sources that files give them."""
+
+OPEN_SOURCES: Mapping[str, tuple[int, ...]] = {
+    "Expand": (1,),
+    "Pad": (1,),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (3,),
+    "Slice": (1, 2),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+}
+"""The sources that may be sizes which only a run knows, where others are data."""
+
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
+)
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """The graph without nodes whose sources are constant, as what passes write may be."""
+    constants, types = dict(graph.constants), dict(graph.types)
+    known = replace(graph, constants=constants, types=types)
+    nodes = []
+    for node in graph.nodes:
+        written = JOINT in node.name and node.op not in _AS_FILES_HAVE_THEM
+        with blamed_on(node):
+            folded = None if written else constant_results(node, known)
+        if folded is None:
+            nodes.append(node)
+        else:
+            constants.update(folded)
+            types.update(types_of_sizes(node, known, folded))
+    return replace(known, nodes=tuple(nodes)).pruned()
+
+
+def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
+    """The results of a node that needs no input of the model; None for any other."""
+    if node.op == "Shape" and node.inputs[0] not in graph.constants:
+        rank = len(graph.shape_of(node.inputs[0]))
+        part = slice(node.attrs.get("start", 0), node.attrs.get("end", rank))
+        return {node.output: array_of(graph.shape_of(node.inputs[0])[part])}
+    if node.op in RANDOM or any(value not in graph.constants for value in node.reads):
+        return None
+    if node.domain:
+        return None
+    if any(is_open(graph.constants[value]) for value in node.reads):
+        moves = node.op in OPEN_SOURCES and not is_open(graph.constants[node.inputs[0]])
+        if moves or node.op in ("ConstantOfShape", "Range"):
+            return None  # how many elements there are is not known
+        found = computed(node, graph)
+        if found is not None:
+            return {node.output: found}
+        known = {
+            value: fixed(value, graph) if is_open(own := graph.constants[value]) else own
+            for value in node.reads
+        }
+        graph = replace(graph, constants=known)
+    if node.op in (QUANTIZE, DEQUANTIZE):
+        check_parameters(Scope(node, graph))
+        return converted(node, graph)
+    function = exact_function(node, graph) if node.op in OPERATORS else None
+    if function is not None:
+        (kind,) = OPERATORS[node.op].infer(Scope(node, graph))
+        whole = folded(function, [graph.constants[v] for v in node.inputs], kind.dtype)
+        if whole is not None:
+            return {node.output: whole}
+    if node.op == "GatherElements":  # ONNX's own implementation fails for more than two dimensions
+        data, indices = (graph.constants[value] for value in node.reads)
+        axis = Scope(node, graph).axis(0)
+        sizes = enumerate(indices.shape)
+        data = data[tuple(slice(None if d == axis else size) for d, size in sizes)]
+        return {node.output: np.take_along_axis(data, indices.astype(np.int64), axis)}
+    return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
+
+
+def types_of_sizes(node: Node, graph: Graph, results: Mapping[str, Array]) -> dict[str, TensorType]:
+    """The types of results that are sizes which only a run knows."""
+    return {
+        value: type_of(node, graph, array) for value, array in results.items() if is_open(array)
+    }
+
+
+def folded(function: str, sources: Sequence[Array], result: np.dtype[Any]) -> Array | None:
+    """The integers that a function makes of constants, None where it makes others.
+
+    ONNX's own implementation refuses negative exponents, computes powers of some types as floats,
+    and leaves to the processor what becomes of floats that no integer holds.
+    """
+    taken = _NUMBERS if function == "cast" else _WHOLE
+    if result not in _WHOLE or any(source.dtype not in taken for source in sources):
+        return None
+    return exact(function, sources, DataType.from_numpy(result))
+
+
+_NUMBERS = {kind.numpy for kind in DataType if kind.bits >= 16 or kind.is_integer}
+_WHOLE = set(filter(is_whole, _NUMBERS))

@@ -1,0 +1,1 @@
+"""Several elementwise nodes as one function."""

@@ -1,0 +1,1 @@
+"""Conversions between bytes and floats, and what computes on bytes between them."""

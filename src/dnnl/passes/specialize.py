@@ -1,0 +1,305 @@
+"""From a model as it was written to one of known sizes: types inferred, constants computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.graph.branches import is_branching, taken
+from dnnl.graph.graph import (
+    JOINT,
+    UNRANKED,
+    Array,
+    Graph,
+    ModelError,
+    Node,
+    Shape,
+    TensorType,
+    blamed_on,
+)
+from dnnl.graph.scope import Scope
+from dnnl.graph.sizes import fixed, is_open, known_int
+from dnnl.onnx.evaluate import evaluate
+from dnnl.operators.table import OPERATORS, check_form, row_name
+from dnnl.passes.constants import OPEN_SOURCES, RANDOM, constant_results, types_of_sizes
+from dnnl.types.layout_input import read_sequence
+from dnnl.types.size import Size
+
+_COMPUTED = frozenset(
+    (
+        *("Abs", "Add", "Cast", "Concat", "Div", "Equal", "Expand", "Gather", "Greater"),
+        *("GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Pow"),
+        *("Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"),
+    )
+)
+"""Operators all of whose other sources are data: they take sizes as what a run has written."""
+
+
+def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) -> Graph:
+    """The graph for inputs of ``input_shapes`` (declared sizes where an input is not named).
+
+    Every value gets its type; nodes whose sources are constant become constants, so that nothing
+    has a default any more.
+
+    Raises InvalidArguments for shapes that are open or contradict the declared ones, Unimplemented
+    with one reason for each operator that is not known, ModelError for sizes that disagree.
+    """
+    constants: dict[str, Array] = dict(graph.constants)
+    types: dict[str, TensorType] = {}
+    nodes: list[Node] = []
+    inputs = _bound(graph.inputs, {} if input_shapes is None else input_shapes)
+    known = replace(graph, inputs=inputs, constants=constants, types=types, defaults={})
+    check_operators(graph)
+    pending = list(reversed(graph.nodes))
+    while pending:
+        node = pending.pop()
+        with blamed_on(node):
+            if is_branching(node):
+                inside, own = taken(node, known)
+                pending += reversed(inside)
+                constants.update(own)
+                continue
+            check_form(node)
+            folded = constant_results(node, known)
+            if folded is None:
+                instead = _with_numbers(node, known, constants, types)
+                if instead:
+                    pending += reversed(instead)
+                    continue
+                nodes.append(node)
+                types.update(_infer(node, known))
+            else:
+                constants.update(folded)
+                types.update(types_of_sizes(node, known, folded))
+    return replace(known, nodes=tuple(nodes)).pruned()
+
+
+def _with_numbers(
+    node: Node, graph: Graph, constants: dict[str, Array], types: dict[str, TensorType]
+) -> list[Node]:
+    """What stands for a node whose data are sizes that only a run knows: nodes that have these as
+    numbers, and the node that reads them. None if there are no such sizes, or if an operator has to
+    know them: then the typical numbers are taken."""
+    if node.op == "ConstantOfShape":
+        name = f"{node.output}{JOINT}number"
+        one = evaluate(node, {node.inputs[0]: np.array([1])}, graph.opset)
+        constants[name] = one[node.output].reshape(())
+        return [replace(node, op="Expand", inputs=(name, node.inputs[0]), attrs={})]
+    made, names = list[Node](), dict[str, str]()
+    for place, value in enumerate(node.inputs):
+        if place in OPEN_SOURCES.get(node.op, ()) or not is_open(graph.constants.get(value)):
+            continue
+        if node.op not in _COMPUTED:
+            constants[value] = fixed(value, graph)
+        elif value not in names:
+            names[value] = f"{value}{JOINT}numbers"
+            if names[value] not in graph.types:
+                made += _numbers(value, names[value], graph, constants, types)
+    inputs = tuple(names.get(value, value) for value in node.inputs)
+    return [*made, replace(node, inputs=inputs)] if names else []
+
+
+def _numbers(
+    value: str,
+    name: str,
+    graph: Graph,
+    constants: dict[str, Array],
+    types: dict[str, TensorType],
+) -> list[Node]:
+    """Nodes whose last one has the sizes of a constant as numbers: each is a Range of one."""
+    kind, nodes = graph.type_of(value), list[Node]()
+    one, shape = f"{name}{JOINT}step", f"{name}{JOINT}shape"
+    constants[one] = np.array(1, kind.dtype)
+    constants[shape] = np.array(kind.sizes, np.int64)
+    for place, size in enumerate(graph.constants[value].ravel()):
+        ends = [f"{name}{JOINT}{place}{which}" for which in ("from", "to")]
+        for end, number in zip(ends, (size, size + 1), strict=True):
+            constants[end] = np.array([number, None], object)[:1].reshape(())
+            types[end] = TensorType(kind.dtype, ())
+        result = f"{name}{JOINT}{place}"
+        nodes.append(Node("Range", result, (*ends, one), (result,)))
+    if len(nodes) > 1:
+        parts, whole = tuple(node.output for node in nodes), f"{name}{JOINT}all"
+        nodes.append(Node("Concat", whole, parts, (whole,), {"axis": 0}))
+    nodes.append(Node("Reshape", name, (nodes[-1].output, shape), (name,)))
+    return nodes
+
+
+def rebatched(graph: Graph, batch: int) -> Graph:
+    """The graph with ``batch`` as the first size of every input, and wherever else the name of one
+    is.
+
+    Reshape targets that spell the old batch as their first size follow.
+
+    Raises InvalidArguments where they cannot be found because other sizes are open.
+    """
+    if not _is_size(batch) or batch < 1:
+        raise InvalidArguments("batch", batch, "expected an integer of at least 1")
+    batch = int(batch)
+    ranked = {name: t for name, t in graph.inputs.items() if t.shape and t.shape != UNRANKED}
+    named = {t.shape[0] for t in ranked.values() if isinstance(t.shape[0], str)}
+    inputs = {
+        name: replace(t, shape=(batch, *(batch if n in named else n for n in t.shape[1:])))
+        if name in ranked
+        else t
+        for name, t in graph.inputs.items()
+    }
+    targets = _targets(graph, batch)
+    constants = {**graph.constants, **{_target_name(node): t for node, t in targets.items()}}
+    nodes = tuple(
+        replace(node, inputs=(node.inputs[0], _target_name(node.name)))
+        if node.name in targets
+        else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes, inputs=inputs, constants=constants)
+
+
+def _target_name(node: str) -> str:
+    return f"{node}{JOINT}shape"
+
+
+def _targets(graph: Graph, batch: int) -> dict[str, Array]:
+    """By the name of their Reshape: targets that spell the declared batch, with ``batch`` there."""
+    declares = any(kind.shape and isinstance(kind.shape[0], int) for kind in graph.inputs.values())
+    if not declares or not any(node.op == "Reshape" for node in graph.nodes):
+        return {}
+    try:
+        old = specialize(graph, ones_for_open(graph.inputs))
+    except ModelError:
+        for name, kind in graph.inputs.items():
+            if _needs_shape(kind):  # sizes of 1 did not fit: they must be given
+                check_shape(name, kind, kind.shape, graph.inputs)
+        raise
+    targets = {}
+    for node in old.nodes:
+        target = old.constants.get(node.input(1)) if node.op == "Reshape" else None
+        if target is None or len(target) < 2 or old.shape_of(node.inputs[0])[:1] != (target[0],):
+            continue
+        targets[node.name] = np.array([batch, *target[1:]], np.int64)
+    return targets
+
+
+def ones_for_open(inputs: Mapping[str, TensorType]) -> dict[str, Shape]:
+    """The declared shapes, with 1 for each size that the model leaves open."""
+    return {
+        name: tuple(1 if isinstance(n, str) else n for n in kind.shape)
+        for name, kind in inputs.items()
+    }
+
+
+def _bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
+    """The inputs with every size known."""
+    if not isinstance(shapes, Mapping):
+        rule = "expected a mapping from the names of inputs to their sizes"
+        raise InvalidArguments("input_shapes", shapes, rule)
+    for name in shapes.keys() - inputs.keys():
+        rule = f"no such input; there are {', '.join(inputs)}"
+        raise InvalidArguments("input", name, rule)
+    sizes: dict[str, tuple[int | str, ...]] = {
+        name: read_sequence(f"input {name!r}", given, "expected a sequence of sizes")
+        for name, given in shapes.items()
+    }
+    for name, given in sizes.items():
+        check_shape(name, inputs[name], given, inputs)
+    named = _named_sizes(inputs, sizes)
+    for name, kind in inputs.items():
+        if name not in sizes:
+            sizes[name] = tuple(named.get(n, n) if isinstance(n, str) else n for n in kind.shape)
+            check_shape(name, kind, sizes[name], inputs)
+    return {
+        name: TensorType(kind.dtype, tuple(map(known_int, sizes[name])))
+        for name, kind in inputs.items()
+    }
+
+
+def _named_sizes(
+    inputs: Mapping[str, TensorType], sizes: Mapping[str, tuple[int | str, ...]]
+) -> dict[str, int]:
+    """The sizes of the names in the declared shapes.
+
+    Raises InvalidArguments where one would have two sizes.
+    """
+    named: dict[str, tuple[int, str]] = {}
+    for name, given in sizes.items():
+        declared = inputs[name].shape
+        for size, value in zip(declared, given, strict=declared != UNRANKED):
+            if isinstance(size, int) or declared == UNRANKED:
+                continue
+            before, where = named.setdefault(size, (known_int(value), name))
+            if before != value:
+                found = f"it is {before} in input {where!r} and {value} here"
+                rule = f"{size} of {inputs[name]} must be one size: {found}"
+                raise InvalidArguments(f"input {name!r}", given, rule)
+    return {size: value for size, (value, _) in named.items()}
+
+
+def check_shape(
+    name: str, kind: TensorType, sizes: tuple[int | str, ...], inputs: Mapping[str, TensorType]
+) -> None:
+    """Raise InvalidArguments where ``sizes`` do not fit what input ``name`` of ``inputs``
+    declares."""
+    argument = f"input {name!r}"
+    unknown = [size for size in sizes if isinstance(size, str)]
+    if unknown:
+        rule = f"the model leaves {', '.join(dict.fromkeys(unknown))} of {kind} open"
+        opened = {key: kind for key, kind in inputs.items() if _open(kind.shape)}
+        hint = f"for example model.with_shapes({ones_for_open(opened)})"
+        if not any(map(_needs_shape, opened.values())):
+            hint += ", or compile(batch=1)"
+        raise InvalidArguments(argument, sizes, rule, hint)
+    if not all(_is_size(size) and known_int(size) >= 0 for size in sizes):
+        raise InvalidArguments(argument, sizes, "sizes must be integers of at least 0")
+    fits = len(sizes) == len(kind.shape) and all(
+        isinstance(n, str) or n == size for n, size in zip(kind.shape, sizes, strict=True)
+    )
+    if not fits and kind.shape != UNRANKED:
+        raise InvalidArguments(argument, sizes, f"wrong shape: the model expects {kind}")
+
+
+def _open(shape: tuple[int | str, ...]) -> bool:
+    return any(isinstance(size, str) for size in shape)
+
+
+def _needs_shape(kind: TensorType) -> bool:
+    """Whether a batch is not all that an input leaves open."""
+    return kind.shape == UNRANKED or _open(kind.shape[1:])
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int | np.integer | Size) and not isinstance(value, bool)
+
+
+def check_operators(graph: Graph) -> None:
+    """Raise Unimplemented with every operator that is neither known nor computable beforehand."""
+    constant = set(graph.constants)
+    unknown: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        foldable = constant.issuperset(node.reads) and node.op not in RANDOM
+        if is_branching(node):
+            continue  # whichever branch is taken has its own
+        if not node.domain and (foldable or node.op == "Shape"):
+            constant.update(node.outputs)
+        elif row_name(node) not in OPERATORS:
+            unknown.setdefault(row_name(node), []).append(node.name)
+    if unknown:
+        reasons = [
+            f"operator {operator} of {_summarized(names)}" for operator, names in unknown.items()
+        ]
+        raise Unimplemented("the model uses operators that this runner does not know", reasons)
+
+
+def _summarized(names: Sequence[str]) -> str:
+    first = f"node {names[0]!r}"
+    return first if len(names) == 1 else f"{len(names)} nodes, the first is {first}"
+
+
+def _infer(node: Node, graph: Graph) -> dict[str, TensorType]:
+    kinds = OPERATORS[row_name(node)].infer(Scope(node, graph))
+    for value in node.outputs[len(kinds) :]:
+        if graph.uses()[value]:
+            raise Unimplemented(f"{node}: its output {value!r} is not computed")
+    return dict(zip(node.outputs, kinds, strict=False))
