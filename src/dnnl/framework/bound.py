@@ -82,6 +82,7 @@ class Binder:
     ) -> None:
         graph = lowering.graph
         self.stream, self._constants = stream, constants
+        self._streams: dict[int | None, Stream] = {None: stream}
         self._expressions = made = Expressions(lowering.symbols)
         self._steps = [
             _SizedStep(
@@ -115,22 +116,33 @@ class Binder:
         self._activations = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._arenas: dict[tuple[int, ...], Arena] = {}
         self._outdated = False
-        self._bound_before: dict[Numbers, Bound] = {}
+        self._bound_before: dict[tuple[Numbers, int], Bound] = {}
 
     @property
     def nbytes(self) -> int:
         """The memory of activations, in bytes."""
         return self._activations.desc.size
 
+    def needed(self, numbers: Numbers) -> int:
+        """The memory of activations that a run of these numbers needs, in bytes."""
+        return self._arena(self._expressions.compute(numbers)).size
+
+    def use(self, num_threads: int | None) -> None:
+        """Have later runs executed on so many threads; None is what the session has."""
+        if num_threads not in self._streams:
+            self._streams[num_threads] = Stream(self.stream.engine, num_threads)
+        self.stream = self._streams[num_threads]
+
     def bound(self, numbers: Numbers) -> Bound:
         """What a run of these numbers does."""
-        found = self._bound_before.get(numbers)
+        key = numbers, self.stream.num_threads
+        found = self._bound_before.get(key)
         if found is None:
             self._outdated = False
             found = self._bind(numbers)
             if self._outdated or len(self._bound_before) >= _MOST_BOUND:
                 self._bound_before.clear()
-            self._bound_before[numbers] = found
+            self._bound_before[key] = found
         return found
 
     def _bind(self, numbers: Numbers) -> Bound:
@@ -138,8 +150,9 @@ class Binder:
         arena = self._arena(values)
         if arena.size > self._activations.desc.size:
             check_capacity(arena.size)
-            self._activations = Memory(MemoryDesc((arena.size,), "u8"), self.stream.engine)
             self._forget()
+            self._activations = Memory(MemoryDesc((0,), "u8"), self.stream.engine)  # not both
+            self._activations = Memory(MemoryDesc((arena.size,), "u8"), self.stream.engine)
         calls = [self._count(own, arena, values) for own in self._counted]
         calls += [self._call(step, arena, values) for step in self._steps]
         feeds = {name: _filler(self._buffer(name, arena, values).view()) for name in self._inputs}
@@ -192,7 +205,7 @@ class Binder:
         ]
         indexed = step.indexed
         extent = values[indexed] if isinstance(indexed, str) else indexed
-        key = (*places, extent)
+        key = (*places, extent, self.stream.num_threads)
         found = step.calls.get(key)
         if found is None:
             if len(step.calls) >= _MOST_CALLS:
@@ -230,6 +243,7 @@ class Binder:
 
     def _forget(self) -> None:
         """What was bound before has memory that is not used any more."""
+        self._bound_before.clear()
         for step in self._steps:
             step.calls.clear()
         self._outdated = True

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
@@ -30,6 +29,7 @@ from dnnl.framework.progress import Progress, Report
 from dnnl.framework.quantized import move_conversions, prefer_unsigned
 from dnnl.framework.quantized_functions import convert_by_functions
 from dnnl.framework.quantized_products import fuse_products
+from dnnl.framework.requests import Binders, Budget, awaited
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
 from dnnl.framework.specialize import fold_constants
 from dnnl.framework.views import factors_behind_products, sink_views
@@ -40,6 +40,7 @@ from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import allocating, check_capacity
 from dnnl.runtime.stream import Stream
+from dnnl.runtime.threads import checked_num_threads
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -141,6 +142,7 @@ class Session:
         num_threads: int | None = None,
         kind: DataType = DataType.f32,
         progress: Report | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.engine = engine
         self._progress = Progress(progress)
@@ -167,18 +169,19 @@ class Session:
         self._images, self._primitives, self._progress = {}, {}, Progress(None)
         self.outputs = tuple(optimized.outputs)
         self._sizes = OpenInputs(self.inputs)
-        self._binder = partial(Binder, lowering, primitives, constants_by_storage)
-        first = self._binder(self._stream)
-        # Adding and removing are atomic, so that no lock is held while something runs.
-        self._idle, self._every = [first], [first]
+        binder = partial(Binder, lowering, primitives, constants_by_storage)
+        self._binders = Binders(
+            lambda: binder(Stream(engine, num_threads)), budget, counted=engine.kind == "cpu"
+        )
         if lowering.symbols is None:
-            first.bound(())
+            with self._binders.taken(()) as first:
+                first.bound(())
 
     @property
     def activation_nbytes(self) -> int:
         """The memory of what is computed, in bytes, of all runs that there were at the same time;
         values that are not needed at once share it."""
-        return sum(binder.nbytes for binder in self._every)
+        return self._binders.nbytes
 
     @property
     def nbytes(self) -> int:
@@ -190,24 +193,46 @@ class Session:
         """The number of threads that a primitive is spread over."""
         return self._stream.num_threads
 
-    def __call__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> Array | dict[str, Array]:
+    def __call__(
+        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
+    ) -> Array | dict[str, Array]:
         """Run on arrays in the order of ``inputs``, or on one mapping from their names.
 
-        The result is a new array, or a dict of them where there are several outputs. Raises
-        InvalidArguments as :meth:`run` does.
+        The result is a new array, or a dict of them where there are several outputs.
+        ``num_threads`` and what is raised are as of :meth:`run`.
         """
-        results = self.run(named(arrays, self.inputs))
+        results = self.run(named(arrays, self.inputs), num_threads=num_threads)
         return results if len(results) > 1 else results.popitem()[1]
 
+    async def run_async(
+        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
+    ) -> Array | dict[str, Array]:
+        """What a call of the session returns or raises, computed in another thread.
+
+        There are as many such threads as cpus, for all sessions; further runs wait for one. A run
+        that is cancelled before it begins does not take place. The arrays must not change until the
+        end.
+        """
+        return await awaited(partial(self, *arrays, num_threads=num_threads))
+
     @allocating
-    def run(self, feeds: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    def run(
+        self, feeds: Mapping[str, ArrayLike], *, num_threads: int | None = None
+    ) -> dict[str, Array]:
         """The outputs for one array per input, as new arrays.
 
-        Raises InvalidArguments for a missing, unknown or unfitting array.
+        ``num_threads`` is that of this run, by default that of the session. With 1 the calling
+        thread does all. The result has the same bits.
+
+        Raises InvalidArguments for a missing, unknown or unfitting array, and OutOfMemory where
+        activations need more than the memory budget.
         """
         arrays = self._checked(feeds)
-        with self._taken() as binder:
-            bound = self._loaded(binder, arrays)
+        threads = None if num_threads is None else checked_num_threads(num_threads)
+        numbers = self._served(arrays)
+        with self._binders.taken(numbers) as binder:
+            binder.use(threads)
+            bound = _loaded(binder.bound(numbers), arrays)
             for call in bound.calls:
                 call()
             binder.stream.wait()
@@ -217,9 +242,11 @@ class Session:
     def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
         """As :meth:`run`, with the time of each layer."""
         arrays = self._checked(feeds)
+        numbers = self._served(arrays)
         spans = []
-        with self._taken() as binder:
-            bound = self._loaded(binder, arrays)
+        with self._binders.taken(numbers) as binder:
+            binder.use(None)
+            bound = _loaded(binder.bound(numbers), arrays)
             for call in bound.calls:
                 start = perf_counter_ns()
                 call()
@@ -250,19 +277,6 @@ class Session:
             return numbers
         return numbers if self._serves(*numbers) else None
 
-    @contextmanager
-    def _taken(self) -> Iterator[Binder]:
-        """Memory that no other run uses."""
-        try:
-            binder = self._idle.pop()
-        except IndexError:
-            binder = self._binder(Stream(self.engine, self.num_threads))
-            self._every.append(binder)
-        try:
-            yield binder
-        finally:
-            self._idle.append(binder)
-
     def _served(self, arrays: Mapping[str, Array]) -> Numbers:
         """The numbers of a run, which the session serves."""
         shapes = {name: array.shape for name, array in arrays.items()}
@@ -270,13 +284,6 @@ class Session:
         if numbers is None:
             raise InvalidArguments("sizes of inputs", shapes, "this plan is for others")
         return numbers
-
-    def _loaded(self, binder: Binder, arrays: Mapping[str, Array]) -> Bound:
-        """What a run does, with its inputs in place."""
-        bound = binder.bound(self._served(arrays))
-        for name, fill in bound.feeds.items():
-            fill(arrays[name])
-        return bound
 
     def _prepare(self, key: Prepared, pd: PrimitiveDesc | None, array: Array) -> Memory:
         """A constant in the layout that its readers want."""
@@ -299,6 +306,13 @@ class Session:
             self._primitives[pd.key] = primitive = Primitive(pd, images=self._images)
         self._progress.ready(pd)
         return primitive
+
+
+def _loaded(bound: Bound, arrays: Mapping[str, Array]) -> Bound:
+    """What a run does, with its inputs in place."""
+    for name, fill in bound.feeds.items():
+        fill(arrays[name])
+    return bound
 
 
 def _copied(bound: Bound) -> dict[str, Array]:

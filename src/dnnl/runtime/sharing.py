@@ -32,11 +32,13 @@ class _Running:
         forks.renew(self)
 
     def enter(self) -> None:
+        """Count the calling thread as one that needs a cpu, until `leave`: once, however often."""
         with self._lock.own:
             self._threads[threading.get_ident()] = None
             _cells.requests = len(self._threads)
 
     def leave(self) -> None:
+        """The end of the thread's request. Nothing happens where there is none."""
         with self._lock.own:
             self._threads.pop(threading.get_ident(), None)
             _cells.requests = len(self._threads)
@@ -48,16 +50,7 @@ class _Running:
 
 
 _running = _Running()
-
-
-def enter() -> None:
-    """Count the calling thread as one that needs a cpu, until `leave`. Once, however often."""
-    _running.enter()
-
-
-def leave() -> None:
-    """The end of the thread's request. Nothing happens where there is none."""
-    _running.leave()
+enter, leave = _running.enter, _running.leave
 
 
 def requests() -> int:
