@@ -269,4 +269,4 @@ def test_several_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert len(shared._idle) == len(shared._every) <= 4
+    assert len(shared._binders.idle) <= 4

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -17,6 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dnnl.errors import Error
+from dnnl.runtime import sharing
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.engines import cpu, cpu_pool
@@ -207,6 +210,124 @@ def test_callers_of_many_threads_do_not_disturb_each_other() -> None:
     for caller in callers:
         caller.join()
     assert right == [True] * 4
+
+
+@contextmanager
+def requests_in_other_threads(count: int) -> Iterator[None]:
+    """So many other threads have a request."""
+    inside, stop = threading.Barrier(count + 1), threading.Event()
+
+    def request() -> None:
+        sharing.enter()
+        inside.wait()
+        stop.wait()
+        sharing.leave()
+
+    threads = [threading.Thread(target=request) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    inside.wait()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def met(items: int, threads: int) -> bool:
+    """Whether so many items, one for each thread that is wanted, are in work at the same time."""
+    a, b, pointers = arrays(items)
+    a[1] = items
+    launch(load(("meet", items)), pointers, threads)
+    return bool(b[:items].all())
+
+
+@needs_native
+def test_regions_of_two_callers_run_at_the_same_time() -> None:
+    shared = np.array([0, 4], np.int64)  # nobody goes on before four threads have begun an item
+    outcomes = [np.zeros(2, np.int64) for _ in range(2)]
+    executable = load(("meet", 2))
+
+    def work(b: NDArray[np.int64]) -> None:
+        launch(executable, (shared.ctypes.data, b.ctypes.data), 4)
+
+    callers = [threading.Thread(target=work, args=(b,)) for b in outcomes]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len({*outcomes[0].tolist(), *outcomes[1].tolist()} - {0}) == 4
+
+
+@needs_native
+@pytest.mark.parametrize(("cpus", "requests", "threads"), [(2, 2, 1), (4, 2, 2), (2, 3, 1)])
+def test_requests_divide_the_threads(
+    cpus: int, requests: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing._cells, "cpus", cpus)
+    executable = load(("whoami", 64))
+    sharing.enter()
+    try:
+        assert met(cpus, cpus)
+        with requests_in_other_threads(requests - 1):
+            assert sharing.requests() == requests
+            assert met(threads, cpus)
+            for _ in range(50):
+                _, b, pointers = arrays(64)
+                launch(executable, pointers, cpus)
+                assert len(set(b.tolist())) <= threads
+        assert met(cpus, cpus)  # the others have ended
+    finally:
+        sharing.leave()
+    assert sharing.requests() == 0
+
+
+@needs_native
+def test_no_workers_are_lost_or_made_too_many_when_many_call() -> None:
+    def work() -> None:
+        for _ in range(500):
+            launch(executable, pointers, 4)
+
+    executable, (_, _, pointers) = load(("visit", 40)), arrays(40)
+    assert met(4, 4)
+    before = len(os.listdir("/proc/self/task"))
+    callers = [threading.Thread(target=work) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    for _ in range(20):
+        assert met(4, 4)
+    assert len(os.listdir("/proc/self/task")) <= before
+
+
+@needs_fork
+@needs_native
+def test_a_child_has_all_threads_whatever_its_parent_was_doing() -> None:
+    stop, executable = threading.Event(), load(("visit", 40))
+
+    def keep_busy() -> None:
+        _, _, pointers = arrays(40)
+        sharing.enter()
+        while not stop.is_set():
+            launch(executable, pointers, 4)
+        sharing.leave()
+
+    def child() -> None:
+        assert sharing.requests() == 0
+        assert met(4, 4)
+
+    callers = [threading.Thread(target=keep_busy) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    try:
+        for _ in range(10):
+            assert forked(child) == DONE
+    finally:
+        stop.set()
+        for caller in callers:
+            caller.join()
 
 
 def test_a_region_within_a_region_runs_serially() -> None:

@@ -199,6 +199,10 @@ class Binder:
         """The memory of activations, in bytes."""
         return self._activations.desc.size
 
+    def needed(self, numbers: Numbers) -> int:
+        """The memory of activations that a run of these numbers needs, in bytes."""
+        return self._arena(self._expressions.compute(numbers)).size
+
     def bound(self, numbers: Numbers) -> Bound:
         """What a run of these numbers does."""
         found = self._bound_before.get(numbers)
@@ -261,6 +265,7 @@ class Binder:
         if activations > self._activations.desc.size:
             check_capacity(activations)
             self._bound_before.clear()
+            self._activations = Memory(MemoryDesc((0,), "u8"), engine)  # not both at a time
             self._activations = Memory(MemoryDesc((activations,), "u8"), engine)
         if scratchpad > self._scratchpad.desc.size:
             self._bound_before.clear()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import onnx
@@ -14,6 +14,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.framework.calls import Sessions
 from dnnl.framework.progress import Report
 from dnnl.framework.random_weights import with_random_weights
+from dnnl.framework.requests import Budget, awaited, checked_budget
 from dnnl.framework.session import Session, arrays_of, named
 from dnnl.graph.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
 from dnnl.onnx.check import refusal
@@ -34,9 +35,11 @@ class Model:
     """A graph as its file has it; methods give changed models and leave this one as it is.
 
     ``model(x)`` runs it. Models can be pickled and copied; each is equal to itself alone.
+    ``memory_budget`` is what :meth:`with_memory_budget` has set, None without.
     """
 
     graph: Graph
+    memory_budget: int | None = None
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
@@ -57,7 +60,7 @@ class Model:
     @allocating
     def with_batch(self, batch: int) -> Model:
         """The model with ``batch`` as the first size of every input."""
-        return Model(rebatched(self.graph, batch))
+        return replace(self, graph=rebatched(self.graph, batch))
 
     @allocating
     def with_inputs(self, *names: str) -> Model:
@@ -70,17 +73,26 @@ class Model:
             if not isinstance(name, str) or name not in self.defaults:
                 rule = f"is no input with a default; there are {', '.join(self.defaults) or 'none'}"
                 raise InvalidArguments("names", name, rule)
-        return Model(with_inputs(self.graph, names))
+        return replace(self, graph=with_inputs(self.graph, names))
 
     @allocating
     def with_shapes(self, input_shapes: Mapping[str, Shape]) -> Model:
         """The model for these sizes: every shape known, what is constant computed."""
-        return Model(specialize(self.graph, input_shapes))
+        return replace(self, graph=specialize(self.graph, input_shapes))
 
     @allocating
     def with_random_weights(self, seed: int) -> Model:
         """The model, all sizes known, with seeded parameters of a proper scale."""
-        return Model(with_random_weights(specialize(self.graph), seed))
+        return replace(self, graph=with_random_weights(specialize(self.graph), seed))
+
+    def with_memory_budget(self, nbytes: int | None) -> Model:
+        """The model with a bound for the memory of activations, in bytes; None for no bound.
+
+        It holds for all calls of the model together that run at the same time, and by default for
+        each session that is compiled, by itself. Calls wait for memory then, as runs of a session
+        do, see :meth:`compile`.
+        """
+        return replace(self, memory_budget=checked_budget(nbytes))
 
     @allocating
     def compile(
@@ -92,6 +104,7 @@ class Model:
         batch: int | None = None,
         layout: str = "propagate",
         progress: Report | None = None,
+        memory_budget: int | None = None,
     ) -> Session:
         """The model on an engine, by default the first cpu engine.
 
@@ -104,7 +117,12 @@ class Model:
         last one is for: first with 0, 0 and "planning", then once for each kernel, in this thread.
         What it raises ends the compilation.
 
-        Raises InvalidArguments where the model leaves a size open that nothing here gives.
+        ``memory_budget`` bounds the memory of activations, in bytes, by default as the model does.
+        Each run that takes place at the same time needs `Session.activation_nbytes` of its own: one
+        that would exceed the budget waits until another one ends.
+
+        Raises InvalidArguments where the model leaves a size open that nothing here gives, and
+        OutOfMemory where a single run needs more than the budget.
         """
         if progress is not None and not callable(progress):
             rule = "expected a function of two numbers and a text"
@@ -116,28 +134,42 @@ class Model:
         where = first_cpu() if engine is None else checked_engine(engine)
         graph = self.graph if batch is None else rebatched(self.graph, batch)
         kind = DataType[str(precision)]
-        return Session(specialize(graph), where, layout, num_threads, kind, progress)
+        limit = checked_budget(memory_budget) or self.memory_budget
+        budget = None if limit is None else Budget(limit)
+        return Session(specialize(graph), where, layout, num_threads, kind, progress, budget)
 
-    def __call__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> Array | dict[str, Array]:
+    def __call__(
+        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
+    ) -> Array | dict[str, Array]:
         """Run on arrays in the order of ``inputs``, or on one mapping from their names, which may
         have some of ``defaults`` as well.
 
         The result is an array, or a dict of them where there are several outputs. The first shapes
         are compiled as :meth:`compile` does. Those that come later share plans in which the sizes
         that the model leaves open stay open, so that a new size is not compiled again.
+        ``num_threads`` is that of this run, by default what `get_num_threads` says.
         """
         given = named(arrays, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
         feeds = arrays_of(given, {**self.inputs, **optional})
         shapes = {name: array.shape for name, array in feeds.items()}
-        return self._sessions.find(tuple(shapes.items()))(feeds)
+        return self._sessions.find(tuple(shapes.items()))(feeds, num_threads=num_threads)
+
+    async def run_async(
+        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
+    ) -> Array | dict[str, Array]:
+        """What a call of the model returns or raises, computed and compiled in another thread; see
+        `Session.run_async`.
+        """
+        return await awaited(partial(self, *arrays, num_threads=num_threads))
 
     @cached_property
     def _sessions(self) -> Sessions:
-        return Sessions(self.graph, lambda graph: Session(graph, first_cpu()))
+        budget = None if self.memory_budget is None else Budget(self.memory_budget)
+        return Sessions(self.graph, lambda graph: Session(graph, first_cpu(), budget=budget))
 
-    def __reduce__(self) -> tuple[type[Model], tuple[Graph]]:
-        return type(self), (self.graph,)  # without sessions
+    def __reduce__(self) -> tuple[type[Model], tuple[Graph, int | None]]:
+        return type(self), (self.graph, self.memory_budget)  # without sessions
 
     def to_onnx(self) -> bytes:
         """The model as the bytes of an ONNX file."""

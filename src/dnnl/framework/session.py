@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
@@ -16,6 +15,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Binder
 from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step
 from dnnl.framework.progress import Progress, Report
+from dnnl.framework.requests import Binders, Budget, awaited
 from dnnl.framework.shaped_buffer import same_places
 from dnnl.graph.expressions import Numbers, OpenInputs, conditions
 from dnnl.graph.graph import Array, Graph, Pass, Shape, TensorType, blamed_on
@@ -41,6 +41,7 @@ from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import allocating, check_capacity
 from dnnl.runtime.stream import Stream
+from dnnl.runtime.threads import checked_num_threads
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -142,6 +143,7 @@ class Session:
         num_threads: int | None = None,
         kind: DataType = DataType.f32,
         progress: Report | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.engine = engine
         self._progress = Progress(progress)
@@ -168,18 +170,19 @@ class Session:
         self._images, self._primitives, self._progress = {}, {}, Progress(None)
         self.outputs = tuple(optimized.outputs)
         self._sizes = OpenInputs(self.inputs)
-        self._binder = partial(Binder, lowering, primitives, constants_by_storage)
-        first = self._binder(self._stream)
-        # Adding and removing are atomic, so that no lock is held while something runs.
-        self._idle, self._every = [first], [first]
+        binder = partial(Binder, lowering, primitives, constants_by_storage)
+        self._binders = Binders(
+            lambda: binder(Stream(engine, num_threads)), budget, counted=engine.kind == "cpu"
+        )
         if lowering.symbols is None:
-            first.bound(())
+            with self._binders.taken(()) as first:
+                first.bound(())
 
     @property
     def activation_nbytes(self) -> int:
         """The memory of what is computed, in bytes, of all runs that there were at the same time;
         values that are not needed at once share it."""
-        return sum(binder.nbytes for binder in self._every)
+        return self._binders.nbytes
 
     @property
     def nbytes(self) -> int:
@@ -191,28 +194,47 @@ class Session:
         """The number of threads that a primitive is spread over."""
         return self._stream.num_threads
 
-    def __call__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> Array | dict[str, Array]:
+    def __call__(
+        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
+    ) -> Array | dict[str, Array]:
         """Run on arrays in the order of ``inputs``, or on one mapping from their names.
 
-        The result is a new array, or a dict of them where there are several outputs. Raises
-        InvalidArguments as :meth:`run` does.
+        The result is a new array, or a dict of them where there are several outputs.
+        ``num_threads`` and what is raised are as of :meth:`run`.
         """
-        results = self.run(named(arrays, self.inputs))
+        results = self.run(named(arrays, self.inputs), num_threads=num_threads)
         return results if len(results) > 1 else results.popitem()[1]
 
+    async def run_async(
+        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
+    ) -> Array | dict[str, Array]:
+        """What a call of the session returns or raises, computed in another thread.
+
+        There are as many such threads as cpus, for all sessions; further runs wait for one. A run
+        that is cancelled before it begins does not take place. The arrays must not change until the
+        end.
+        """
+        return await awaited(partial(self, *arrays, num_threads=num_threads))
+
     @allocating
-    def run(self, feeds: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    def run(
+        self, feeds: Mapping[str, ArrayLike], *, num_threads: int | None = None
+    ) -> dict[str, Array]:
         """The outputs for one array per input, as new arrays.
 
-        Raises InvalidArguments for a missing, unknown or unfitting array.
+        ``num_threads`` is that of this run, by default that of the session. With 1 the calling
+        thread does all. The result has the same bits.
+
+        Raises InvalidArguments for a missing, unknown or unfitting array, and OutOfMemory where
+        activations need more than the memory budget.
         """
         arrays = self._checked(feeds)
+        threads = None if num_threads is None else checked_num_threads(num_threads)
         numbers = self._served(arrays)
-        with self._taken() as binder:
+        with self._binders.taken(numbers) as binder:
             run = binder.bound(numbers).run(arrays)
-            threads = binder.stream.num_threads
             for call in run.calls:
-                call(threads)
+                call(threads or binder.stream.num_threads)
             binder.stream.wait()
             return run.results()
 
@@ -222,7 +244,7 @@ class Session:
         arrays = self._checked(feeds)
         numbers = self._served(arrays)
         spans = []
-        with self._taken() as binder:
+        with self._binders.taken(numbers) as binder:
             run = binder.bound(numbers).run(arrays)
             for call in run.calls:
                 start = perf_counter_ns()
@@ -253,19 +275,6 @@ class Session:
         if numbers is None or self._serves is None:
             return numbers
         return numbers if self._serves(*numbers) else None
-
-    @contextmanager
-    def _taken(self) -> Iterator[Binder]:
-        """Memory that no other run uses."""
-        try:
-            binder = self._idle.pop()
-        except IndexError:
-            binder = self._binder(Stream(self.engine, self.num_threads))
-            self._every.append(binder)
-        try:
-            yield binder
-        finally:
-            self._idle.append(binder)
 
     def _served(self, arrays: Mapping[str, Array]) -> Numbers:
         """The numbers of a run, which the session serves."""

@@ -44,7 +44,7 @@ def allocate(nbytes: int) -> NDArray[np.uint8]:
     try:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError):
-        raise OutOfMemory(f"cannot allocate {_size(nbytes)}") from None
+        raise OutOfMemory(f"cannot allocate {size_text(nbytes)}") from None
     start = -address_of(raw) % ALIGNMENT
     return raw[start : start + nbytes]
 
@@ -55,10 +55,13 @@ def check_capacity(nbytes: float) -> None:
     """
     memory = physical_memory()
     if nbytes > memory:
-        raise OutOfMemory(f"cannot allocate {_size(nbytes)}: this machine has {_size(memory)}")
+        raise OutOfMemory(
+            f"cannot allocate {size_text(nbytes)}: this machine has {size_text(memory)}"
+        )
 
 
-def _size(nbytes: float) -> str:
+def size_text(nbytes: float) -> str:
+    """A number of bytes as messages have it."""
     return f"{nbytes:.0f} bytes ({nbytes / 2**30:.3g} GiB)"
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from string import Template
 
+from dnnl.runtime import sharing
 from dnnl.runtime.engines.cpu_jit import assemble, link_forever
 from dnnl.runtime.engines.cpu_launch import RUN_IR, SERIAL_IR
 from dnnl.runtime.engines.cpu_pool_ir import POOL_IR
@@ -57,8 +58,9 @@ class NativePool(ThreadPool):
         run, spin, configure, forget = link_forever(
             assemble(pool_ir(MACHINES[platform.machine()])), ("run", "spin", "configure", "forget")
         )
-        configure_with = ctypes.CFUNCTYPE(None, ctypes.c_int64)(configure)
-        configure_with(_spins_in(SPIN_MICROSECONDS, ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin)))
+        spins = _spins_in(SPIN_MICROSECONDS, ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin))
+        configure_with = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(configure)
+        configure_with(spins, sharing.cells_address())
         # A child of fork has none of the threads: it forgets them and makes its own on demand.
         os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(forget))
         return run
