@@ -13,10 +13,10 @@ from dnnl.framework.expressions import Expressions, Numbers, SizedDesc
 from dnnl.framework.graph import Array, TensorType
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.memory_plan import Arena, lifetimes, place
-from dnnl.framework.shaped_buffer import ShapedBuffer
 from dnnl.framework.sizes import is_open
 from dnnl.primitives.primitive import Primitive
 from dnnl.runtime.memory import Memory
+from dnnl.runtime.shaped_buffer import ShapedBuffer
 from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg

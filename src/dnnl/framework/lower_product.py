@@ -7,11 +7,11 @@ from dataclasses import replace
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node
 from dnnl.framework.lowering import FORWARD, Lowering, Source, amount
-from dnnl.framework.shaped_buffer import unblocked
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.shaped_layout import unblocked
 
 _TRANSPOSED = (1, 0)
 

@@ -17,7 +17,6 @@ import numpy as np
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.graph import Graph, Node, Shape
 from dnnl.framework.open_steps import Described, describe
-from dnnl.framework.shaped_buffer import ShapedLayout, same_places
 from dnnl.framework.shapes import Scope, transposition
 from dnnl.framework.sizes import same_shape
 from dnnl.primitives.desc import Desc
@@ -29,6 +28,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpFunction
+from dnnl.types.shaped_layout import ShapedLayout, same_places
 from dnnl.types.size import Symbols, is_known, symbols_of, typical
 from dnnl.types.tag import FormatTag
 

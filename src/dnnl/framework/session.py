@@ -30,7 +30,6 @@ from dnnl.framework.progress import Progress, Report
 from dnnl.framework.quantized import move_conversions, prefer_unsigned
 from dnnl.framework.quantized_functions import convert_by_functions
 from dnnl.framework.quantized_products import fuse_products
-from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
 from dnnl.framework.specialize import fold_constants
 from dnnl.framework.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
@@ -38,11 +37,13 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
+from dnnl.runtime.shaped_buffer import ShapedBuffer
 from dnnl.runtime.storage import allocating, check_capacity
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.shaped_layout import same_places
 from dnnl.types.size import is_known
 
 PASSES: tuple[Pass, ...] = (
@@ -303,7 +304,7 @@ class Session:
 
 def _copied(bound: Bound) -> dict[str, Array]:
     return {
-        name: np.array(result.numpy() if isinstance(result, ShapedBuffer) else result)
+        name: np.array(result.view().numpy() if isinstance(result, ShapedBuffer) else result)
         for name, result in bound.results.items()
     }
 
