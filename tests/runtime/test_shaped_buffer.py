@@ -357,3 +357,20 @@ def test_a_buffer_does_not_change_and_can_be_copied() -> None:
         assert not np.shares_memory(made.numpy(), buffer.numpy())
     assert repr(buffer).startswith("ShapedBuffer(Memory(")
     assert "(0, 3, 1, 2)" in repr(buffer)
+
+
+def test_what_has_one_view_only() -> None:
+    """Sparse matrices, and weights with sums behind them."""
+    sparse = ShapedBuffer(Memory.from_numpy(np.eye(3, dtype=np.float32), "csr"))
+    assert (sparse.numpy() == np.eye(3)).all()
+    with pytest.raises(InvalidArguments, match="no encoding"):
+        sparse.view((1, 0))
+    desc = MemoryDesc((16, 16, 3, 3), "s8", "OIhw4i16o4i", compensation=dnnl.Compensation(s8s8=1))
+    array = RNG.integers(-128, 128, (3, 3, 16, 16), np.int8)
+    memory = ShapedBuffer.from_numpy(array, HWIO).memory_for(desc, HWIO)
+    sums = memory.compensation("s8s8")
+    assert (sums.ravel() == -128 * array.sum((0, 1, 2), np.int32)).all()
+    buffer = ShapedBuffer(memory, HWIO)
+    assert buffer.memory_for(desc, HWIO) is memory
+    with pytest.raises(InvalidArguments, match="would leave the compensation behind"):
+        buffer.view(NHWC)

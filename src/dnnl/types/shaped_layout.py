@@ -53,7 +53,9 @@ class ShapedLayout:
 
         Without one its axes are in the framework's order.
         """
-        return self.desc.permute_axes(self.axes_for(permutation))
+        axes = self.axes_for(permutation)
+        # What has an encoding or a compensation can be seen as it is, and in no other way.
+        return self.desc if axes == tuple(range(len(axes))) else self.desc.permute_axes(axes)
 
     def axes_for(self, permutation: Sequence[int] | None = None) -> tuple[int, ...]:
         """The axis that each descriptor axis becomes for an operation that requires
