@@ -22,7 +22,8 @@ from dnnl.framework.functions import fuse_functions
 from dnnl.framework.fusion import fuse_post_ops
 from dnnl.framework.graph import Array, Graph, Shape, TensorType, blamed_on
 from dnnl.framework.joined import join_functions
-from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step
+from dnnl.framework.layout_policy import POLICIES
+from dnnl.framework.lowering import Lowering, Prepared, Ref, Step
 from dnnl.framework.operators import operator_of
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.precision import fuse_conversions, in_precision, rounding_of, within_range
@@ -105,10 +106,10 @@ def optimize(graph: Graph, kind: DataType = DataType.f32) -> Graph:
 
 def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
     """The steps of an optimized graph."""
-    if str(layout) not in LAYOUTS:
-        raise InvalidArguments("layout", layout, f"must be one of {', '.join(LAYOUTS)}")
+    if str(layout) not in POLICIES:
+        raise InvalidArguments("layout", layout, f"must be one of {', '.join(POLICIES)}")
     check_environment(engine)
-    lowering = Lowering(graph, engine, plain=layout == "plain")
+    lowering = Lowering(graph, engine, POLICIES[str(layout)])
     for node in graph.nodes:
         with blamed_on(node):
             operator_of(node).lower(lowering, node)
