@@ -53,6 +53,20 @@ def test_models_without_onnx_say_what_to_install() -> None:
     assert found == "onnx models need the package onnx: pip install 'dnnl[onnx]' brings it"
 
 
+BUFFER = """
+import sys
+for absent in ('onnx', 'onnxruntime', 'torch'): sys.modules[absent] = None
+import numpy as np
+from dnnl import ShapedBuffer
+buffer = ShapedBuffer.from_numpy(np.ones((2, 3, 4, 5), 'f4'), (0, 3, 1, 2), layout='nChw16c')
+print(buffer.reshape(6, -1).numpy().sum(), [m for m in sys.modules if 'framework' in m])
+"""
+
+
+def test_buffers_of_a_framework_need_no_onnx() -> None:
+    assert run(BUFFER) == "120.0 []"
+
+
 HEAVY = "[m for m in ('numpy', 'llvmlite', 'onnx', 'dnnl.codegen', 'rich') if m in sys.modules]"
 
 

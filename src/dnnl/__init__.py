@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from dnnl.runtime.engine import Engine as Engine
     from dnnl.runtime.event import Event as Event
     from dnnl.runtime.memory import Memory as Memory
+    from dnnl.runtime.shaped_buffer import ShapedBuffer as ShapedBuffer
     from dnnl.runtime.stream import Stream as Stream
     from dnnl.runtime.threads import get_num_threads as get_num_threads
     from dnnl.runtime.threads import set_num_threads as set_num_threads
@@ -104,6 +105,7 @@ _HOMES = {
     "Engine": "runtime.engine",
     "Event": "runtime.event",
     "Memory": "runtime.memory",
+    "ShapedBuffer": "runtime.shaped_buffer",
     "Stream": "runtime.stream",
     "get_num_threads": "runtime.threads",
     "set_num_threads": "runtime.threads",

@@ -77,6 +77,24 @@ GIVEN: dict[str, Arguments] = {
     "Memory": {"desc": "md", "engine": "engine", "buffer": "bytes_of_md"},
     "Memory.from_numpy": {"array": "array", "tag": "'nhwc'", "engine": "engine"},
     "Memory.from_sparse": {"matrix": "matrix", "engine": "engine"},
+    "ShapedBuffer": {"memory": "mem", "permutation": "(0, 3, 1, 2)"},
+    "ShapedBuffer.from_numpy": {
+        "array": "array", "permutation": "(0, 3, 1, 2)", "engine": "engine", "layout": "'nhwc'",
+    },
+    "ShapedBuffer.empty": {
+        "shape": "(2, 3, 4, 5)", "data_type": "'f32'", "permutation": "(0, 3, 1, 2)",
+        "engine": "engine", "layout": "'nhwc'",
+    },
+    "buffer.axes_for": {"permutation": "(3, 2, 0, 1)"},
+    "buffer.view": {"permutation": "(3, 2, 0, 1)"},
+    "buffer.memory_for": {"desc": "md", "permutation": "(0, 1, 2, 3)"},
+    "buffer.transpose": {"": "(0, 3, 1, 2)", "move": "True"},
+    "buffer.reshape": {"": "(6, -1)", "data_type": "'f32'"},
+    "buffer.flatten": {"axis": "1"},
+    "buffer.reorder_to": {
+        "layout": "'nhwc'", "data_type": "'f16'", "permutation": "(0, 1, 2, 3)", "engine": "engine",
+    },
+    "buffer.copy_from": {"source": "array"},
     "mem.reorder_to": {"target": "'nhwc'", "data_type": "'f16'"},
     "reorder": {
         "src": "mem", "dst": "result", "stream": "stream", "attr": "None", "args": "{}",

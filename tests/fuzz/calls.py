@@ -143,6 +143,7 @@ _MAKERS: dict[str, Callable[[World], Any]] = {
     "prim": lambda w: dnnl.Primitive(w["pd"]),
     "attr": lambda _: dnnl.PrimitiveAttr(),
     "mem": lambda w: dnnl.Memory(w["md"], w["engine"], guarded(w["md"].size)),
+    "buffer": lambda w: dnnl.ShapedBuffer(w["mem"]),
     "result": lambda w: dnnl.Memory(w["md"], w["engine"], guarded(w["md"].size)),
     "args": lambda w: {dnnl.Arg.SRC: w["mem"], dnnl.Arg.DST: w["result"]},
     "event": lambda w: w["prim"].execute(

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import dnnl
-from dnnl import Arg, InvalidArguments, Memory, MemoryDesc, PrimitiveAttr, Stream
-from dnnl.framework.shaped_buffer import ShapedBuffer
+from dnnl import Arg, InvalidArguments, Memory, MemoryDesc, PrimitiveAttr, ShapedBuffer, Stream
 from tests.device import FAR
 from tests.primitives.harness import ENGINE
 
@@ -74,12 +73,12 @@ def test_shaped_buffers_change_their_type() -> None:
     buffer = ShapedBuffer.from_numpy(VALUES)
     for shape in ((57, 5), (3, 95)):
         for given in (buffer, buffer.transpose((2, 1, 0)).transpose((2, 1, 0))):
-            result = given.reshape(shape, "f64")
+            result = given.reshape(shape, data_type="f64")
             assert result.numpy().dtype == np.float64
             assert (result.numpy() == VALUES.reshape(shape)).all()
     assert (
-        buffer.transpose((1, 0, 2)).reshape((57, 5), "s32").numpy()
+        buffer.transpose((1, 0, 2)).reshape(57, 5, data_type="s32").numpy()
         == np.rint(VALUES.transpose(1, 0, 2).reshape(57, 5))
     ).all()
-    same = buffer.reshape((57, 5), "f32")
+    same = buffer.reshape(57, 5, data_type="f32")
     assert np.shares_memory(same.numpy(), VALUES)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dnnl.framework.model import load as load
     from dnnl.framework.session import Layer as Layer
     from dnnl.framework.session import Session as Session
-    from dnnl.framework.shaped_buffer import ShapedBuffer as ShapedBuffer
-    from dnnl.framework.shaped_buffer import ShapedLayout as ShapedLayout
     from dnnl.graph.graph import ModelError as ModelError
 
 _HOMES = {
@@ -23,8 +21,6 @@ _HOMES = {
     "Model": "model",
     "ModelError": "model",
     "Session": "session",
-    "ShapedBuffer": "shaped_buffer",
-    "ShapedLayout": "shaped_buffer",
     "load": "model",
 }
 

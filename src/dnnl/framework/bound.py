@@ -16,7 +16,6 @@ import numpy.typing as npt
 from dnnl.errors import InvalidArguments
 from dnnl.framework.lowering import Lowering, Step
 from dnnl.framework.memory_plan import Arena, lifetimes, place
-from dnnl.framework.shaped_buffer import ShapedBuffer
 from dnnl.graph.expressions import Expressions, Numbers, SizedDesc, Values
 from dnnl.graph.graph import Array, TensorType
 from dnnl.graph.sizes import is_open
@@ -25,6 +24,7 @@ from dnnl.primitives.sized_slots import Launch
 from dnnl.runtime.backend import Argument
 from dnnl.runtime.elements import plain_view
 from dnnl.runtime.memory import Memory
+from dnnl.runtime.shaped_buffer import ShapedBuffer
 from dnnl.runtime.storage import address_of, allocate, bytes_at, check_capacity
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
@@ -345,10 +345,12 @@ class Binder:
         """A value as a new array."""
         desc, permutation, storage = self._tensors[value]
         if storage not in addresses:
-            return np.array(self._buffer(value, arena, values).numpy())
+            return np.array(self._buffer(value, arena, values).view().numpy())
         own = desc.of(values)
         data = bytes_at(addresses[storage], own.size, self)
-        return np.array(ShapedBuffer(Memory(own, self.stream.engine, data), permutation).numpy())
+        return np.array(
+            ShapedBuffer(Memory(own, self.stream.engine, data), permutation).view().numpy()
+        )
 
     def _buffer(self, value: str, arena: Arena, values: Values) -> ShapedBuffer:
         desc, permutation, storage = self._tensors[value]

@@ -2,7 +2,7 @@
 
 Layouts propagate: a primitive is asked with layout ``any`` wherever it may choose, and a reorder is
 inserted only where what a value has differs from what its reader wants. Constants are brought into
-the wanted layout once, before the first run.
+the wanted layout once, before the first run. A `LayoutPolicy` says where layouts stop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.framework.layout_policy import POLICIES, PROPAGATE, LayoutPolicy
 from dnnl.framework.open_steps import Described, describe
-from dnnl.framework.shaped_buffer import ShapedLayout, same_places
 from dnnl.graph.graph import Graph, Node, Shape
 from dnnl.graph.scope import Scope, transposition
 from dnnl.graph.sizes import same_shape
@@ -29,11 +29,12 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpFunction
+from dnnl.types.shaped_layout import ShapedLayout, same_places
 from dnnl.types.size import Symbols, is_known, symbols_of, typical
 from dnnl.types.tag import FormatTag
 
 FORWARD = "forward_inference"
-LAYOUTS = ("propagate", "plain")
+LAYOUTS = tuple(POLICIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class Lowering:
 
     graph: Graph
     engine: Engine
-    plain: bool = False
+    policy: LayoutPolicy = PROPAGATE
     steps: list[Step] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
@@ -142,6 +143,7 @@ class Lowering:
     _last_use: dict[str, int] = field(default_factory=dict)
     _readers: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))
     _lent: set[int] = field(default_factory=set)
+    _chosen: dict[int, MemoryDesc] = field(default_factory=dict)
     _time: int = 0
 
     def __post_init__(self) -> None:
@@ -161,13 +163,25 @@ class Lowering:
         """Go on to the next node of the graph."""
         self._time += 1
 
+    @property
+    def _free(self) -> bool:
+        """Whether the present node takes and chooses layouts."""
+        return self.policy.propagates(self.graph.nodes[self._time].op)
+
     def tensor(self, value: str) -> Tensor:
-        """Where a value is stored."""
+        """Where a value is stored, as the present node may see it."""
         if value not in self.tensors:
             array = self.graph.constants[value]
             desc = MemoryDesc(array.shape, data_type(array.dtype, value))
             self.tensors[value] = Tensor(ShapedLayout.of(desc), constant=value)
-        return self.tensors[value]
+        tensor = self.tensors[value]
+        chosen = None if self._free else self._chosen.get(tensor.storage)
+        if chosen is None or same_places(chosen, MemoryDesc(chosen.dims, chosen.data_type)):
+            return tensor
+        # The value keeps its layout for readers that take it; readers that do not share the copy.
+        seen = _seen(tensor)
+        moved = self.reorder(value, seen, MemoryDesc(seen.desc.dims, seen.desc.data_type))
+        return Tensor(ShapedLayout.of(moved.desc), moved.storage)
 
     def source(
         self, value: str, shape: Shape | None = None, permutation: Sequence[int] | None = None
@@ -183,11 +197,12 @@ class Lowering:
 
     def wish(self, source: Source) -> MemoryDesc:
         """The descriptor with which a primitive is asked for a tensor that it may choose."""
-        return MemoryDesc(source.desc.dims, source.desc.data_type, None if self.plain else "any")
+        layout = "any" if self._free else None
+        return MemoryDesc(source.desc.dims, source.desc.data_type, layout)
 
     def result(self, node: Node, dims: Sequence[int]) -> MemoryDesc:
         """The descriptor with which a primitive is asked for its dst, the result of ``node``."""
-        return MemoryDesc(dims, self.kind(node.output), None if self.plain else "any")
+        return MemoryDesc(dims, self.kind(node.output), "any" if self._free else None)
 
     def kind(self, value: str) -> DataType:
         """The data type of a value."""
@@ -302,6 +317,7 @@ class Lowering:
             storage = self._storage(result)
         else:
             self._forget(storage)
+        self._note(storage, result, chosen=self._free)
         args[Arg.DST] = Ref(result, storage)
         self.steps.append(Step(node.name, desc.kind, made.pd, args, flops, node.fused))
         return Source(result, storage)
@@ -320,6 +336,7 @@ class Lowering:
         place = (source.storage, source.stored, wanted)
         if place not in self._moved:
             self._moved[place] = storage = self._storage(wanted)
+            self._note(storage, wanted, chosen=source.storage in self._chosen)
             pd = self._describe(None, ReorderDesc(source.stored, wanted), {}, None).pd
             args = {
                 int(Arg.FROM): Ref(source.stored, source.storage),
@@ -339,7 +356,7 @@ class Lowering:
         if layout is None:
             desc = tensor.layout.view()
             wanted = tensor.layout.movable(shape)
-            if self.plain:
+            if not self._free:
                 wanted = MemoryDesc(desc.dims, desc.data_type)
             moved = self.reorder(name, _seen(tensor), wanted)
             tensor = Tensor(ShapedLayout.of(wanted), moved.storage)
@@ -425,6 +442,12 @@ class Lowering:
         storage = len(self.sizes)
         self.sizes[storage] = desc.size
         return storage
+
+    def _note(self, storage: int, desc: MemoryDesc, *, chosen: bool) -> None:
+        """Whether a primitive chose the layout of what is stored there from now on."""
+        self._chosen.pop(storage, None)
+        if chosen:
+            self._chosen[storage] = desc
 
     def _forget(self, storage: int) -> None:
         """A storage is overwritten: it is no copy any more, and its copies are of the past."""

@@ -110,8 +110,10 @@ class Model:
 
         ``num_threads`` is what the stream of a run uses. ``batch`` is the first size of every
         input, as of :meth:`with_batch`. ``layout`` "plain" has every activation row-major instead
-        of letting layouts propagate. ``precision`` is one of `PRECISIONS`: the type of what is
-        between inputs and outputs, and of the factors of products, as far as it may be rounded.
+        of letting layouts propagate; "middle" those around operators that give meaning to axes by
+        their numbers, such as Reshape, Transpose and MatMul. ``precision`` is one of `PRECISIONS`:
+        the type of what is between inputs and outputs, and of the factors of products, as far as it
+        may be rounded.
 
         ``progress`` is called with how many kernels are there, how many there will be, and what the
         last one is for: first with 0, 0 and "planning", then once for each kernel, in this thread.

@@ -13,10 +13,10 @@ import numpy as np
 from dnnl import config
 from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Binder
-from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step
+from dnnl.framework.layout_policy import POLICIES
+from dnnl.framework.lowering import Lowering, Prepared, Ref, Step
 from dnnl.framework.progress import Progress, Report
 from dnnl.framework.requests import Binders, Budget, awaited
-from dnnl.framework.shaped_buffer import same_places
 from dnnl.graph.expressions import Numbers, OpenInputs, conditions
 from dnnl.graph.graph import Array, Graph, Pass, Shape, TensorType, blamed_on
 from dnnl.operators.table import operator_of
@@ -45,6 +45,7 @@ from dnnl.runtime.threads import checked_num_threads
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.shaped_layout import same_places
 from dnnl.types.size import is_known
 
 PASSES: tuple[Pass, ...] = (
@@ -106,10 +107,10 @@ def optimize(graph: Graph, kind: DataType = DataType.f32) -> Graph:
 
 def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
     """The steps of an optimized graph."""
-    if str(layout) not in LAYOUTS:
-        raise InvalidArguments("layout", layout, f"must be one of {', '.join(LAYOUTS)}")
+    if str(layout) not in POLICIES:
+        raise InvalidArguments("layout", layout, f"must be one of {', '.join(POLICIES)}")
     check_environment(engine)
-    lowering = Lowering(graph, engine, plain=layout == "plain")
+    lowering = Lowering(graph, engine, POLICIES[str(layout)])
     for node in graph.nodes:
         with blamed_on(node):
             operator_of(node).lower(lowering, node)

@@ -10,7 +10,6 @@ import numpy as np
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.lowering import FORWARD, Lowering, Source, amount
-from dnnl.framework.shaped_buffer import unblocked
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType, is_whole
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast
@@ -22,6 +21,7 @@ from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.shaped_layout import unblocked
 
 
 def infer_gemm(scope: Scope) -> list[TensorType]:

@@ -110,7 +110,8 @@ class Options:
     type=click.Choice(LAYOUTS),
     default=LAYOUTS[0],
     show_default=True,
-    help="Let layouts propagate, or have every activation row-major.",
+    help="Let layouts propagate, have every activation row-major, or those around Reshape, "
+    "Transpose, MatMul and others that number axes.",
 )
 @click.option(
     "--precision",

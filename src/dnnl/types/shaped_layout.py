@@ -1,4 +1,4 @@
-"""What a framework sees of a memory: a shape, whatever the order and the blocks beneath it.
+"""What a framework sees of a memory descriptor: a shape, whatever order and blocks are beneath it.
 
 A framework numbers the axes of a tensor in its own order, an operation in another one. The
 *permutation* of a shaped layout says which framework axis each descriptor axis is. Activations
@@ -20,13 +20,10 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.errors import InvalidArguments
-from dnnl.graph.graph import Array, Shape
-from dnnl.runtime.engine import Engine
-from dnnl.runtime.memory import Memory
-from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FormatKind, coerce
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 
+Shape = tuple[int, ...]
 Level = tuple[int, int]
 """Stride and extent of one step through a dimension."""
 
@@ -56,10 +53,17 @@ class ShapedLayout:
 
         Without one its axes are in the framework's order.
         """
+        axes = self.axes_for(permutation)
+        # What has an encoding or a compensation can be seen as it is, and in no other way.
+        return self.desc if axes == tuple(range(len(axes))) else self.desc.permute_axes(axes)
+
+    def axes_for(self, permutation: Sequence[int] | None = None) -> tuple[int, ...]:
+        """The axis that each descriptor axis becomes for an operation that requires
+        ``permutation``: this permutation, followed by the inverse of the required one."""
         required = range(self.desc.ndims) if permutation is None else permutation
         check_permutation("permutation", required, self.desc.ndims)
         place = inverse(required)
-        return self.desc.permute_axes([place[axis] for axis in self.permutation])
+        return tuple(place[axis] for axis in self.permutation)
 
     def transpose(self, axes: Sequence[int]) -> ShapedLayout:
         """The layout whose framework axis ``i`` is axis ``axes[i]`` of this one; no data moves."""
@@ -72,9 +76,10 @@ class ShapedLayout:
 
         Raises InvalidArguments where ``shape`` has another number of elements.
         """
-        if prod(shape) != prod(self.shape):
-            rule = f"a shape of {prod(self.shape)} elements, as {self.shape} is, must be given"
-            raise InvalidArguments("shape", tuple(shape), rule)
+        count = prod(self.shape)
+        if prod(shape) != count:
+            rule = f"a shape of {count} elements, as {self.shape} is, must be given"
+            raise InvalidArguments("shape", tuple(shape), rule, _nearest_shape(shape, count))
         try:
             return ShapedLayout.of(unblocked(self.view()).reshape(shape))
         except InvalidArguments:
@@ -119,73 +124,32 @@ class ShapedLayout:
         return MemoryDesc(desc.dims, desc.data_type, strides)
 
 
-@dataclass(frozen=True, slots=True)
-class ShapedBuffer:
-    """A memory with its layout in the framework's eyes."""
-
-    memory: Memory
-    permutation: tuple[int, ...]
-
-    @classmethod
-    def from_numpy(
-        cls,
-        array: Array,
-        permutation: Sequence[int] | None = None,
-        engine: Engine | None = None,
-    ) -> ShapedBuffer:
-        """A buffer of the array's shape, whose descriptor axes follow ``permutation``."""
-        order = tuple(range(array.ndim) if permutation is None else permutation)
-        check_permutation("permutation", order, array.ndim)
-        return cls(Memory.from_numpy(array.transpose(order), engine=engine), order)
-
-    @property
-    def layout(self) -> ShapedLayout:
-        """Descriptor and permutation."""
-        return ShapedLayout(self.memory.desc, self.permutation)
-
-    @property
-    def shape(self) -> Shape:
-        """The framework's shape."""
-        return self.layout.shape
-
-    def view(self, permutation: Sequence[int] | None = None) -> Memory:
-        """The data under the descriptor axes that an operation requires; nothing is copied."""
-        return self._over(self.layout.view(permutation))
-
-    def transpose(self, axes: Sequence[int]) -> ShapedBuffer:
-        """The buffer with its framework axes reordered; no data moves."""
-        return ShapedBuffer(self.memory, self.layout.transpose(axes).permutation)
-
-    def reshape(
-        self, shape: Sequence[int], data_type: DataType | str | None = None
-    ) -> ShapedBuffer:
-        """The buffer of another shape, and of another data type if one is given; data moves, by a
-        reorder, only where the layout or the type has to change."""
-        own = self.memory.desc.data_type
-        same = data_type is None or coerce(DataType, data_type, "data_type") is own
-        layout = self.layout.reshape(shape)
-        if layout is not None and same:
-            return ShapedBuffer(self._over(layout.desc), layout.permutation)
-        moved = self.view().reorder_to(self.layout.movable(shape), data_type)
-        return ShapedBuffer.of(moved).reshape(shape)
-
-    @classmethod
-    def of(cls, memory: Memory) -> ShapedBuffer:
-        """A memory whose axes are in the framework's order."""
-        return cls(memory, tuple(range(memory.desc.ndims)))
-
-    def numpy(self) -> Array:
-        """The tensor in the framework's order of axes; no copy where strides can say it."""
-        return self.view().numpy()
-
-    def _over(self, desc: MemoryDesc) -> Memory:
-        return self.memory.part(desc)
-
-
 def check_permutation(argument: str, axes: Sequence[int], count: int) -> None:
     """Raise InvalidArguments unless ``axes`` has each of 0..count-1 once."""
     if sorted(axes) != list(range(count)):
-        raise InvalidArguments(argument, tuple(axes), f"expected each of 0..{count - 1} once")
+        rule = f"expected each of 0..{count - 1} once"
+        raise InvalidArguments(argument, tuple(axes), rule, f"such as {_nearest(axes, count)}")
+
+
+def _nearest(axes: Sequence[int], count: int) -> tuple[int, ...]:
+    """A permutation with the given axes, as far as each is one that is not there before."""
+    wanted = [*axes[:count], *(-1 for _ in range(count - len(axes)))]
+    absent = iter(sorted(set(range(count)) - set(wanted)))
+    return tuple(
+        axis if axis in range(count) and axis not in wanted[:place] else next(absent)
+        for place, axis in enumerate(wanted)
+    )
+
+
+def _nearest_shape(shape: Sequence[int], count: int) -> str:
+    """A shape of ``count`` elements in which one size of ``shape``, the first if it can be, is
+    another one."""
+    for place in range(len(shape)):
+        others = prod(size for other, size in enumerate(shape) if other != place)
+        if others and count % others == 0:
+            sizes = (*shape[:place], count // others, *shape[place + 1 :])
+            return f"{sizes} is one"
+    return f"{(count,)} is one"
 
 
 def inverse(axes: Sequence[int]) -> tuple[int, ...]:
