@@ -19,10 +19,10 @@ import numpy as np
 from bench.context import SEED
 from bench.models import light_model
 from dnnl import load
-from dnnl.graph.graph import Array
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import Model
 from dnnl.framework.session import Session
+from dnnl.graph.graph import Array
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.tools.difference import compare
 from dnnl.tools.measure import Contender, Effort, Measurement, measure
 

@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.graph.graph import ModelError
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer
 

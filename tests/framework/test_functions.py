@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.session import Session
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import assert_same, feeds_for, make_model, model_of, node, run_peer
 

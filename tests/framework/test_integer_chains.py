@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.session import Session
 from dnnl.graph.graph import Array
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from tests.framework.models import make_model, model_of, node, run_peer

@@ -16,9 +16,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImp
 
 from dnnl import config
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.session import Session
 from dnnl.graph.graph import Array
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from tests.framework.models import make_model, model_of, node, run_peer

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from dnnl.framework.session import lower, optimize
+from dnnl.lowering.graphs import LAYOUTS, Lowering, Step
+from dnnl.lowering.policy import MIDDLE, PLAIN, PROPAGATE, STRICT
 from dnnl.operators.table import MADE, OPERATORS
 from dnnl.passes.specialize import specialize
-
-from dnnl.framework.layout_policy import MIDDLE, PLAIN, PROPAGATE, STRICT
-from dnnl.framework.lowering import LAYOUTS, Lowering, Step
-from dnnl.framework.session import lower, optimize
 from dnnl.runtime.engine import Engine
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.graph.graph import ModelError
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import feeds_for, make_model, model_of, node
 from tests.framework.test_operators import agree, random

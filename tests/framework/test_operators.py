@@ -11,9 +11,9 @@ import pytest
 
 from dnnl import config
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import load
 from dnnl.framework.session import Session
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.onnx.read import read_tensor
 from dnnl.operators.algorithms import ELTWISE
 from dnnl.runtime.engine import Engine

@@ -12,8 +12,8 @@ import torch
 from ml_dtypes import bfloat16
 from onnx import TensorProto
 
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.session import Session, optimize
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.passes.precision import Rounding
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dnnl.framework.lowering import LAYOUTS
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import assert_same, feeds_for, model_of, run_peer
 from tests.framework.random_graphs import STEPS, Builder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import LAYOUTS
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.operators.reduction import REDUCTIONS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer

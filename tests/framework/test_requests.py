@@ -100,9 +100,9 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     submit = CpuQueue.submit
 
-    def recorded(self: CpuQueue, executable: Any, arguments: Any, threads: int) -> Any:
+    def recorded(self: CpuQueue, executable: Any, arguments: Any, threads: int, *after: Any) -> Any:
         found.append(threads)
-        return submit(self, executable, arguments, threads)
+        return submit(self, executable, arguments, threads, *after)
 
     monkeypatch.setattr(CpuQueue, "submit", recorded)
     return found

@@ -12,8 +12,8 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import OutOfMemory, Unimplemented
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.graph.graph import ModelError
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.operators.interpolation import COORDINATES, ROUNDINGS, ratio
 from dnnl.runtime.engine import Engine
 from tests.framework.models import assert_same, make_model, model_of, node, run_peer

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dnnl.errors import OutOfMemory
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.graph.graph import JOINT, ModelError
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer
 

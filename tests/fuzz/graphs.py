@@ -14,7 +14,7 @@ import onnx
 from hypothesis import strategies as st
 
 import dnnl
-from dnnl.framework.lowering import LAYOUTS
+from dnnl.lowering.graphs import LAYOUTS
 from tests.framework.models import Array, assert_same, feeds_for, model_of, run_peer
 from tests.framework.random_graphs import STEPS, Builder
 from tests.fuzz.kind import PASSED, Kind, Outcome, failed

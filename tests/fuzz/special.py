@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from dnnl.framework.lowering import LAYOUTS
+from dnnl.lowering.graphs import LAYOUTS
 from tests.framework.models import model_of, run_peer
 from tests.framework.special_graphs import STEPS, SpecialGraph, bits
 from tests.fuzz.kind import PASSED, Kind, Outcome, failed

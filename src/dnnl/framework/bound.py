@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.lowering import Lowering, Step
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.graph.expressions import Expressions, Numbers, SizedDesc, Values
 from dnnl.graph.graph import Array, TensorType
 from dnnl.graph.sizes import is_open
+from dnnl.lowering.graphs import Lowering, Step
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.sized_slots import Launch
 from dnnl.runtime.backend import Argument

@@ -13,12 +13,12 @@ import numpy as np
 from dnnl import config
 from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Binder
-from dnnl.framework.layout_policy import POLICIES
-from dnnl.framework.lowering import Lowering, Prepared, Ref, Step
 from dnnl.framework.progress import Progress, Report
 from dnnl.framework.requests import Binders, Budget, awaited
 from dnnl.graph.expressions import Numbers, OpenInputs, conditions
 from dnnl.graph.graph import Array, Graph, Pass, Shape, TensorType, blamed_on
+from dnnl.lowering.graphs import Lowering, Prepared, Ref, Step
+from dnnl.lowering.policy import POLICIES
 from dnnl.operators.table import operator_of
 from dnnl.passes.affine import fold_affine
 from dnnl.passes.constants import fold_constants
@@ -168,6 +168,7 @@ class Session:
             constants_by_storage[storage] = self._prepare(key, preparations[key], constant)
         self.layers = tuple(_layer(step) for step in lowering.steps)
         primitives = [self._primitive(step.pd) for step in lowering.steps]
+        self._stream.wait()  # runs have streams of their own
         self._images, self._primitives, self._progress = {}, {}, Progress(None)
         self.outputs = tuple(optimized.outputs)
         self._sizes = OpenInputs(self.inputs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from dnnl.framework.lowering import FORWARD, Lowering, Source, amount
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
+from dnnl.lowering.graphs import FORWARD, Lowering, Source, amount
 from dnnl.operators.factors import quantization_of
 from dnnl.operators.operator import ANY_POST_OPS, Operator, product
 from dnnl.operators.quantization import CONV, CONV_TRANSPOSE

@@ -8,11 +8,11 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from dnnl.framework.lowering import Lowering
 from dnnl.graph.graph import ModelError, Node, TensorType
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.sizes import broadcast, known_int
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.operator import Operator, Role, moved
 from dnnl.operators.writing import ended, gathered, with_size
 from dnnl.primitives.exact import ExactDesc

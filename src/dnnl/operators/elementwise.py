@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import FORWARD, Lowering, Source
 from dnnl.graph.graph import FUNCTION, REAL, Array, ModelError, Node, PostOp, TensorType, is_whole
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import FORWARD, Lowering, Source
 from dnnl.operators.algorithms import BINARY, ELTWISE, source_of, unary_parameters
 from dnnl.operators.exact import aligned, lower_exact
 from dnnl.operators.inference import elementwise, same

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import Lowering, Source
 from dnnl.graph.graph import EXACT, REAL, Graph, Node, TensorType, is_whole
 from dnnl.graph.scope import Infer, Scope
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import Lowering, Source
 from dnnl.operators.inference import elementwise, same
 from dnnl.operators.operator import Expand, Operator, Role
 from dnnl.primitives.exact import ExactDesc

@@ -8,10 +8,10 @@ from math import prod
 
 import numpy as np
 
-from dnnl.framework.lowering import Lowering, Source, volume
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import Lowering, Source, volume
 from dnnl.operators.operator import Operator, moved
 from dnnl.operators.writing import Places
 from dnnl.primitives.gather import GatherDesc

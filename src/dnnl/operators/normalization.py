@@ -8,11 +8,11 @@ from math import prod
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import FORWARD, Lowering, Source
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import FORWARD, Lowering, Source
 from dnnl.operators.operator import ANY_POST_OPS, ELTWISE_POST_OPS, Operator
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc

@@ -8,10 +8,10 @@ from enum import Enum
 from typing import NoReturn
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import Lowering
 from dnnl.graph.graph import Node, PostOp
 from dnnl.graph.scope import Infer
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import Lowering
 
 Lower = Callable[[Lowering, Node], None]
 """Adds the steps of a node."""

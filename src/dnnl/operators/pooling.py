@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from math import prod
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import FORWARD, Lowering
 from dnnl.graph.graph import ModelError, Node, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.inference import same
 from dnnl.operators.operator import ANY_POST_OPS, Expand, Operator, Role
 from dnnl.operators.window import Window

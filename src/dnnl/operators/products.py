@@ -9,11 +9,11 @@ from math import prod
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import FORWARD, Lowering, Source, amount
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType, is_whole
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import FORWARD, Lowering, Source, amount
 from dnnl.operators.factors import quantization_of
 from dnnl.operators.operator import ANY_POST_OPS, Operator, product
 from dnnl.operators.quantization import MATMUL

@@ -9,11 +9,11 @@ from math import inf, nan, prod
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType, is_whole
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import FORWARD, Lowering, Source, volume
 from dnnl.operators.operator import ANY_POST_OPS, Operator, Role
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.pooling import PoolingDesc

@@ -11,10 +11,10 @@ from math import floor, isfinite, prod
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import FORWARD, Lowering
 from dnnl.graph.graph import Array, ModelError, Node, Shape, TensorType, is_whole
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.writer import Writer
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.interpolation import (
     COORDINATES,
     CROPS,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.lowering import Lowering
 from dnnl.graph.graph import ModelError, Node, TensorType
 from dnnl.graph.scope import Scope, normal_axis, transposition
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.inference import same
 from dnnl.operators.operator import Operator, moved
 

@@ -23,10 +23,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from dnnl.errors import InvalidArguments
 from dnnl.framework import Model, Session, load
 from dnnl.framework.indices import index_extents
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import PRECISIONS
 from dnnl.framework.session import Span
 from dnnl.graph.graph import UNRANKED, Array, ModelError, Shape, TensorType
+from dnnl.lowering.graphs import LAYOUTS
 from dnnl.onnx.read import read_tensor
 from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.threads import limit_text, limited_num_threads

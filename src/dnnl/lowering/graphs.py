@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.framework.layout_policy import POLICIES, PROPAGATE, LayoutPolicy
-from dnnl.framework.open_steps import Described, describe
 from dnnl.graph.graph import Graph, Node, Shape
 from dnnl.graph.scope import Scope, transposition
 from dnnl.graph.sizes import same_shape
+from dnnl.lowering.policy import POLICIES, PROPAGATE, LayoutPolicy
+from dnnl.lowering.steps import Described, describe
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
