@@ -16,6 +16,7 @@ from dnnl.errors import Unimplemented
 from dnnl.framework.external_data import load_external_data
 from dnnl.framework.graph import (
     JOINT,
+    SEQUENCE,
     UNRANKED,
     Array,
     Attributes,
@@ -195,9 +196,14 @@ def node_to_proto(node: Node) -> onnx.NodeProto:
 
 def _branch_to_proto(name: str, branch: Branch) -> onnx.GraphProto:
     nodes = [node_to_proto(node) for node in branch.nodes]
-    outputs = [onnx.ValueInfoProto(name=value) for value in branch.outputs]
+    inputs = [_declared(value, kind) for value, kind in branch.inputs.items()]
+    outputs = [_declared(value, branch.types.get(value)) for value in branch.outputs]
     constants = [numpy_helper.from_array(array, key) for key, array in branch.constants.items()]
-    return helper.make_graph(nodes, name, [], outputs, constants)
+    return helper.make_graph(nodes, name, inputs, outputs, constants)
+
+
+def _declared(name: str, kind: TensorType | None) -> onnx.ValueInfoProto:
+    return onnx.ValueInfoProto(name=name) if kind is None else _value_info(name, kind)
 
 
 def read_tensor(path: str | Path) -> Array:
@@ -270,11 +276,15 @@ def _to_array(tensor: onnx.TensorProto) -> Array:
 
 
 def _type(value: onnx.ValueInfoProto) -> TensorType:
-    kind = value.type.tensor_type
-    if not value.type.HasField("tensor_type") or not kind.elem_type:
+    kind, is_sequence = value.type.tensor_type, value.type.HasField("sequence_type")
+    if is_sequence:
+        kind = value.type.sequence_type.elem_type.tensor_type
+    if not (value.type.HasField("tensor_type") or is_sequence) or not kind.elem_type:
         raise ModelError(f"input {value.name!r} is not a tensor")
     shape: tuple[int | str, ...] = UNRANKED
-    if kind.HasField("shape"):
+    if is_sequence:
+        shape = SEQUENCE
+    elif kind.HasField("shape"):
         shape = tuple(
             _size(dim, f"{value.name}[{axis}]") for axis, dim in enumerate(kind.shape.dim)
         )
@@ -295,6 +305,8 @@ def _size(dim: onnx.TensorShapeProto.Dimension, unnamed: str) -> int | str:
 
 def _value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
     elem_type = helper.np_dtype_to_tensor_dtype(kind.dtype)
+    if kind.shape == SEQUENCE:
+        return helper.make_tensor_sequence_value_info(name, elem_type, None)
     shape = None if kind.shape == UNRANKED else list(kind.shape)
     return helper.make_tensor_value_info(name, elem_type, shape)
 
@@ -325,7 +337,19 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
 def _branch(proto: onnx.GraphProto) -> Branch:
     _check_names(proto, "a branch")
     constants = {tensor.name: _to_array(tensor) for tensor in proto.initializer}
-    return Branch(_nodes(proto), constants, tuple(output.name for output in proto.output))
+    inputs = {value.name: _type_if_any(value) for value in proto.input}
+    types = {value.name: _type_if_any(value) for value in proto.output}
+    outputs = tuple(output.name for output in proto.output)
+    given = {name: kind for name, kind in inputs.items() if name not in constants}
+    return Branch(_nodes(proto), constants, outputs, given, types)
+
+
+def _type_if_any(value: onnx.ValueInfoProto) -> TensorType | None:
+    """The type that a graph inside a node declares, which it need not do."""
+    kind = value.type.tensor_type
+    if value.type.HasField("sequence_type"):
+        kind = value.type.sequence_type.elem_type.tensor_type
+    return _type(value) if kind.elem_type else None
 
 
 def _attributes(proto: onnx.NodeProto, *, own: bool) -> Attributes:
