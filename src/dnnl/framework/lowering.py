@@ -19,7 +19,7 @@ from dnnl.framework.graph import Graph, Node, Shape
 from dnnl.framework.open_steps import Described, describe
 from dnnl.framework.shaped_buffer import ShapedLayout, same_places
 from dnnl.framework.shapes import Scope, transposition
-from dnnl.framework.sizes import same_shape
+from dnnl.framework.sizes import is_open, same_shape
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
@@ -144,7 +144,9 @@ class Lowering:
     _time: int = 0
 
     def __post_init__(self) -> None:
-        sizes = [size for kind in self.graph.inputs.values() for size in kind.sizes]
+        kinds = (*self.graph.inputs.values(), *self.graph.types.values())
+        sizes = [size for kind in kinds for size in kind.sizes]
+        sizes += [n for a in self.graph.constants.values() if is_open(a) for n in a.ravel()]
         self.symbols = None if all(map(is_known, sizes)) else symbols_of(*sizes)
         for time, node in enumerate(self.graph.nodes):
             self._last_use.update(dict.fromkeys(node.reads, time))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from dnnl.framework.calls import Sessions
 from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
 from dnnl.framework.onnx_check import refusal
 from dnnl.framework.onnx_model import graph_from_proto, graph_to_proto, read_model
+from dnnl.framework.parts import Program, divided
+from dnnl.framework.plans import Settings
+from dnnl.framework.program import Called, DividedSession, values_of, with_sizes
 from dnnl.framework.progress import Report
 from dnnl.framework.random_weights import with_random_weights
 from dnnl.framework.session import Session, arrays_of, named
@@ -73,7 +76,13 @@ class Model:
 
     @allocating
     def with_shapes(self, input_shapes: Mapping[str, Shape]) -> Model:
-        """The model for these sizes: every shape known, what is constant computed."""
+        """The model for these sizes: every shape known, what is constant computed.
+
+        Where the model decides sizes while it runs, only its inputs get them.
+        """
+        if self._program is not None:
+            inputs = with_sizes(self.graph.inputs, input_shapes)
+            return Model(replace(self.graph, inputs=inputs, defaults={}))
         return Model(specialize(self.graph, input_shapes))
 
     @allocating
@@ -115,6 +124,9 @@ class Model:
         where = first_cpu() if engine is None else checked_engine(engine)
         graph = self.graph if batch is None else rebatched(self.graph, batch)
         kind = DataType[str(precision)]
+        if self._program is not None:
+            settings = Settings(where, layout, num_threads, kind, progress)
+            return DividedSession(self._program, replace(graph, defaults={}), settings)
         return Session(specialize(graph), where, layout, num_threads, kind, progress)
 
     def __call__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> Array | dict[str, Array]:
@@ -127,13 +139,36 @@ class Model:
         """
         given = named(arrays, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
-        feeds = arrays_of(given, {**self.inputs, **optional})
+        program = self._program
+        feeds = (arrays_of if program is None else values_of)(given, {**self.inputs, **optional})
+        if program is not None:
+            return self._called(tuple(optional))(feeds)
         shapes = {name: array.shape for name, array in feeds.items()}
         return self._sessions.find(tuple(shapes.items()))(feeds)
 
     @cached_property
     def _sessions(self) -> Sessions:
         return Sessions(self.graph, lambda graph: Session(graph, first_cpu()))
+
+    @cached_property
+    def _program(self) -> Program | None:
+        """The parts of the model, where there are several."""
+        return divided(self.graph)
+
+    @cached_property
+    def _calls(self) -> dict[tuple[str, ...], Called]:
+        return {}
+
+    def _called(self, optional: tuple[str, ...]) -> Called:
+        """What runs the model in parts on inputs and some of its defaults."""
+        found = self._calls.get(optional)
+        if found is None:
+            graph = with_inputs(self.graph, optional)
+            program = self._program if not optional else divided(graph)
+            assert program is not None, "inputs make no fewer parts than constants"
+            made = Called(program, replace(graph, defaults={}), Settings(first_cpu()))
+            found = self._calls.setdefault(optional, made)
+        return found
 
     def __reduce__(self) -> tuple[type[Model], tuple[Graph]]:
         return type(self), (self.graph,)  # without sessions

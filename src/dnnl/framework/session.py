@@ -211,7 +211,7 @@ class Session:
             for call in bound.calls:
                 call()
             binder.stream.wait()
-            return _copied(bound)
+            return copied(bound)
 
     @allocating
     def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
@@ -225,7 +225,7 @@ class Session:
                 call()
                 binder.stream.wait()
                 spans.append(Span(start, perf_counter_ns()))
-            return _copied(bound), spans
+            return copied(bound), spans
 
     def __reduce__(self) -> Never:
         rule = "a Session holds machine code and cannot be copied or pickled"
@@ -301,7 +301,8 @@ class Session:
         return primitive
 
 
-def _copied(bound: Bound) -> dict[str, Array]:
+def copied(bound: Bound) -> dict[str, Array]:
+    """The results of a run, which the next one writes over, as new arrays."""
     return {
         name: np.array(result.numpy() if isinstance(result, ShapedBuffer) else result)
         for name, result in bound.results.items()

@@ -20,6 +20,7 @@ from dnnl.framework.graph import (
     JOINT,
     UNRANKED,
     Array,
+    Branch,
     Graph,
     ModelError,
     Node,
@@ -27,6 +28,7 @@ from dnnl.framework.graph import (
     TensorType,
     blamed_on,
 )
+from dnnl.framework.numbers import SIZES, is_folded, number_places, runs_between
 from dnnl.framework.onnx_model import node_to_proto
 from dnnl.framework.operators import OPERATORS, check_form, row_name
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
@@ -53,9 +55,10 @@ _OPEN: Mapping[str, tuple[int, ...]] = {
 }
 """The sources that may be sizes which only a run knows, where others are data."""
 
-_RANDOM = frozenset(
+RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
 )
+"""Operators whose results no source decides."""
 
 
 def _product(sizes: Array) -> int:
@@ -96,15 +99,17 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     with one reason for each operator that is not known, ModelError for sizes that disagree.
     """
     constants: dict[str, Array] = dict(graph.constants)
-    types: dict[str, TensorType] = {}
+    types = {name: graph.types[name] for name, array in constants.items() if is_open(array)}
     nodes: list[Node] = []
-    inputs = _bound(graph.inputs, {} if input_shapes is None else input_shapes)
+    inputs = bound(graph.inputs, {} if input_shapes is None else input_shapes)
     known = replace(graph, inputs=inputs, constants=constants, types=types, defaults={})
     check_operators(graph)
     pending = list(reversed(graph.nodes))
     while pending:
         node = pending.pop()
         with blamed_on(node):
+            if runs_between(node) and not is_folded(node):
+                raise Unimplemented(f"{node}: it is computed between plans; run the whole model")
             if is_branching(node):
                 inside, own = taken(node, known)
                 pending += reversed(inside)
@@ -218,8 +223,11 @@ def ones_for_open(inputs: Mapping[str, TensorType]) -> dict[str, Shape]:
     }
 
 
-def _bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
-    """The inputs with every size known."""
+def bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
+    """The inputs with every size known.
+
+    Raises InvalidArguments for shapes that are open or contradict the declared ones.
+    """
     if not isinstance(shapes, Mapping):
         rule = "expected a mapping from the names of inputs to their sizes"
         raise InvalidArguments("input_shapes", shapes, rule)
@@ -305,18 +313,29 @@ def check_operators(graph: Graph) -> None:
     constant = set(graph.constants)
     unknown: dict[str, list[str]] = {}
     for node in graph.nodes:
-        foldable = constant.issuperset(node.reads) and node.op not in _RANDOM
+        foldable = constant.issuperset(node.reads) and node.op not in RANDOM
         if is_branching(node):
             continue  # whichever branch is taken has its own
-        if not node.domain and (foldable or node.op == "Shape"):
+        if runs_between(node):
+            _check_bodies(node, graph)
+            continue
+        if not node.domain and (foldable or node.op in SIZES):
             constant.update(node.outputs)
-        elif row_name(node) not in OPERATORS:
+        elif row_name(node) not in OPERATORS and not number_places(node):
             unknown.setdefault(row_name(node), []).append(node.name)
     if unknown:
         reasons = [
             f"operator {operator} of {_summarized(names)}" for operator, names in unknown.items()
         ]
         raise Unimplemented("the model uses operators that this runner does not know", reasons)
+
+
+def _check_bodies(node: Node, graph: Graph) -> None:
+    """The same of the graphs inside a node."""
+    for body in node.attrs.values():
+        if isinstance(body, Branch):
+            constants = {**graph.constants, **body.constants}
+            check_operators(replace(graph, nodes=body.nodes, constants=constants))
 
 
 def _summarized(names: Sequence[str]) -> str:
@@ -330,9 +349,11 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         rank = len(graph.shape_of(node.inputs[0]))
         part = slice(node.attrs.get("start", 0), node.attrs.get("end", rank))
         return {node.output: array_of(graph.shape_of(node.inputs[0])[part])}
-    if node.op in _RANDOM or any(value not in graph.constants for value in node.reads):
+    if node.op == "Size" and node.inputs[0] not in graph.constants:
+        return {node.output: array_of([prod(graph.shape_of(node.inputs[0]))]).reshape(())}
+    if node.op in RANDOM or any(value not in graph.constants for value in node.reads):
         return None
-    if node.domain:
+    if node.domain or not is_folded(node):
         return None
     if any(is_open(graph.constants[value]) for value in node.reads):
         moves = node.op in _OPEN and not is_open(graph.constants[node.inputs[0]])
