@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import dnnl
 from dnnl.framework.graph import ModelError
 from dnnl.framework.model import Model
+from dnnl.tools.cli import main
 from tests.framework import control_graphs as graphs
 from tests.framework.control_graphs import inner, value
 from tests.framework.models import graph_of, make_model, node, run_peer
@@ -123,6 +127,38 @@ def test_plans_do_not_grow_with_sizes() -> None:
     assert len(plans._found) <= 128
 
 
+def test_places_from_the_end_share_a_plan() -> None:
+    nodes = [
+        node("Slice", ["x", "start", "end"], "tail"),
+        node("MatMul", ["tail", "w"], "y"),
+    ]
+    constants = {"end": np.array([2**63 - 1]), "w": floats(4, 3)}
+    kinds = {"start": np.int64}
+    proto = make_model(nodes, {"x": ("n", 4), "start": (1,)}, ["y"], constants, kinds=kinds)
+    model = Model(graph_of(proto))
+    for count in range(2, 30):
+        x = floats(50, 4)
+        got = model(x, np.array([-count]))
+        assert isinstance(got, np.ndarray)
+        np.testing.assert_allclose(got, x[-count:] @ constants["w"], 1e-4, 1e-4)
+    (plans,) = model._called(()).runner.plans
+    assert len(plans.sessions) == 2
+
+
+def test_plans_of_single_numbers_are_few() -> None:
+    """What is no size has a plan for each number, of which the latest stay."""
+    nodes = [node("Clip", ["x", "", "most"], "y")]
+    model = Model(graph_of(make_model(nodes, {"x": (5,), "most": ()}, ["y"])))
+    x = floats(5)
+    for step in range(12):
+        got = model(x, np.array(step / 10, np.float32))
+        assert isinstance(got, np.ndarray)
+        np.testing.assert_array_equal(got, np.minimum(x, np.float32(step / 10)))
+    (plans,) = model._called(()).runner.plans
+    assert len(plans.sessions) == 8
+    assert len(plans._found) <= 8
+
+
 def test_a_loop_of_a_thousand_sizes() -> None:
     """A decoder's cache grows; its plans, and what they hold, do not."""
     model = Model(graph_of(graphs.decoder()))
@@ -154,6 +190,21 @@ def loop_of(body: Any, **inputs: tuple[int, ...]) -> Model:
 
 
 IN_LOOP = [value("i", graphs.INT64, []), value("go", graphs.BOOL, []), value("s")]
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_run_command(precision: str, tmp_path: Path) -> None:
+    """`dnnl run` times the layers of all parts, and compares with the peer."""
+    path, image, trace = tmp_path / "m.onnx", tmp_path / "x.npy", tmp_path / "trace.json"
+    onnx.save(graphs.positive_rows(), path)
+    x = floats(20, 12)
+    x[:, 0] = np.where(np.arange(20) % 2, 1, -1)
+    np.save(image, x)
+    arguments = ["run", str(path), "--input", f"x={image}", "--profile", str(trace)]
+    arguments += ["--repeat", "2", "--precision", precision, "--compare", "onnxruntime"]
+    assert main(arguments) == 0
+    names = [event["name"] for event in json.loads(trace.read_text())["traceEvents"]]
+    assert names.count("node_where") == 2
 
 
 def test_errors_name_what_is_wrong() -> None:

@@ -87,7 +87,10 @@ class Model:
 
     @allocating
     def with_random_weights(self, seed: int) -> Model:
-        """The model, all sizes known, with seeded parameters of a proper scale."""
+        """The model, all sizes known, with seeded parameters of a proper scale.
+
+        Raises Unimplemented where the model decides sizes while it runs.
+        """
         return Model(with_random_weights(specialize(self.graph), seed))
 
     @allocating

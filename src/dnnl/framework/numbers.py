@@ -30,6 +30,9 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
 }
 """The places of sources that decide what an operator does: sizes, places, axes."""
 
+FOLDED = frozenset({"ConstantOfShape"})
+"""Operators that a plan computes before anything runs, or not at all."""
+
 SIZES = frozenset({"Shape", "Size"})
 """Operators that read the shape of their source alone."""
 

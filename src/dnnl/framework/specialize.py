@@ -28,7 +28,7 @@ from dnnl.framework.graph import (
     TensorType,
     blamed_on,
 )
-from dnnl.framework.numbers import SIZES, is_folded, number_places, runs_between
+from dnnl.framework.numbers import FOLDED, SIZES, is_folded, runs_between
 from dnnl.framework.onnx_model import node_to_proto
 from dnnl.framework.operators import OPERATORS, check_form, row_name
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
@@ -108,8 +108,6 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     while pending:
         node = pending.pop()
         with blamed_on(node):
-            if runs_between(node) and not is_folded(node):
-                raise Unimplemented(f"{node}: it is computed between plans; run the whole model")
             if is_branching(node):
                 inside, own = taken(node, known)
                 pending += reversed(inside)
@@ -118,6 +116,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
             check_form(node)
             folded = constant_results(node, known)
             if folded is None:
+                _check_plannable(node)
                 _settle_sizes(node, known, constants)
                 nodes.append(node)
                 types.update(_infer(node, known))
@@ -201,6 +200,8 @@ def _targets(graph: Graph, batch: int) -> dict[str, Array]:
         return {}
     try:
         old = specialize(graph, ones_for_open(graph.inputs))
+    except Unimplemented:  # of the model as it is, or only of one plan for all of it
+        return {}
     except ModelError:
         for name, kind in graph.inputs.items():
             if _needs_shape(kind):  # sizes of 1 did not fit: they must be given
@@ -321,13 +322,19 @@ def check_operators(graph: Graph) -> None:
             continue
         if not node.domain and (foldable or node.op in SIZES):
             constant.update(node.outputs)
-        elif row_name(node) not in OPERATORS and not number_places(node):
+        elif row_name(node) not in OPERATORS and row_name(node) not in FOLDED:
             unknown.setdefault(row_name(node), []).append(node.name)
     if unknown:
         reasons = [
             f"operator {operator} of {_summarized(names)}" for operator, names in unknown.items()
         ]
         raise Unimplemented("the model uses operators that this runner does not know", reasons)
+
+
+def _check_plannable(node: Node) -> None:
+    """Raise Unimplemented for what one plan cannot compute, where a model is run in parts."""
+    if runs_between(node) or row_name(node) not in OPERATORS:
+        raise Unimplemented(f"{node}: contents decide its result; no single plan computes it")
 
 
 def _check_bodies(node: Node, graph: Graph) -> None:
