@@ -92,8 +92,17 @@ def test_a_branch_may_be_a_value_from_outside() -> None:
     np.testing.assert_array_equal(got, x + np.maximum(x, 0))
 
 
-def test_what_inputs_decide_is_refused_by_name() -> None:
+def test_inputs_decide() -> None:
     proto = branching([], {"yes": np.bool_})
     model = Model(graph_of(proto))
-    with pytest.raises(dnnl.Unimplemented, match=r"node_b.*'yes' depends on the contents"):
-        model.with_batch(2).compile()
+    for rows, yes in ((5, True), (3, False), (4, True), (2, False)):
+        floats = {"x": RNG.standard_normal((rows, 4)), "w": RNG.standard_normal(4)}
+        feeds = {name: array.astype(np.float32) for name, array in floats.items()}
+        feeds["yes"] = np.array(yes)
+        got = model(feeds)
+        assert isinstance(got, np.ndarray)
+        np.testing.assert_allclose(got, run_peer(proto, feeds)["y"], 1e-5, 1e-6)
+    proto.graph.input[2].type.tensor_type.shape.dim.add().dim_value = 2
+    model, two = Model(graph_of(proto)), {**feeds, "yes": np.array([True, False])}
+    with pytest.raises(dnnl.InvalidArguments, match=r"node_b.*condition 'yes'.*must be one bool"):
+        model(two)

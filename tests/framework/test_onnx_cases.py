@@ -39,6 +39,8 @@ def cases(*, exact: bool) -> Iterator[Any]:
         graph = case.model.graph
         if len(graph.node) != 1 or graph.node[0].op_type not in OPERATORS or not graph.input:
             continue
+        if not all(value.type.HasField("tensor_type") for value in graph.input):
+            continue
         kinds = {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
         if kinds != {_FLOAT} if exact else graph.input[0].type.tensor_type.elem_type == _FLOAT:
             yield case

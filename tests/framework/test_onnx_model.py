@@ -62,7 +62,7 @@ def test_unknown_operators_are_named_with_their_nodes() -> None:
     proto = make_model(
         [
             node("Frobnicate", ["x"], "a"),
-            node("NonZero", ["a"], "b"),
+            node("Twiddle", ["a"], "b"),
             node("Frobnicate", ["b"], "y"),
         ],
         {"x": [1, 2]},
@@ -72,7 +72,7 @@ def test_unknown_operators_are_named_with_their_nodes() -> None:
         specialize(graph_of(proto))
     assert caught.value.reasons == (
         "operator Frobnicate of 2 nodes, the first is node 'node_a'",
-        "operator NonZero of node 'node_b'",
+        "operator Twiddle of node 'node_b'",
     )
 
 

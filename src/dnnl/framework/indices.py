@@ -34,6 +34,11 @@ def index_extents(graph: Graph) -> dict[str, int]:
     return {name: min(found) for name, found in extents.items() if found and min(found) > 0}
 
 
+def _is_typed(value: str, graph: Graph) -> bool:
+    """Whether a type is known, as it is not of results in a model that decides sizes later."""
+    return any(value in known for known in (graph.types, graph.constants, graph.inputs))
+
+
 def _extents(value: str, graph: Graph, readers: Mapping[str, list[Node]]) -> set[int]:
     """The sizes of all axes that a value indexes; 0 is among them where it is more than that."""
     found: set[int] = set()
@@ -43,7 +48,7 @@ def _extents(value: str, graph: Graph, readers: Mapping[str, list[Node]]) -> set
         if node.op in _MOVING:
             for result in filter(None, node.outputs):
                 found |= _extents(result, graph, readers)
-        elif node.op in _GATHERS and node.inputs[0] != value:
+        elif node.op in _GATHERS and node.inputs[0] != value and _is_typed(node.inputs[0], graph):
             scope = Scope(node, graph)
             found.add(scope.shape()[scope.axis(0)])
         elif node.op not in COMPARISONS:

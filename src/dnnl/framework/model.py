@@ -12,6 +12,9 @@ import onnx
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.calls import Sessions
+from dnnl.framework.parts import Program, divided
+from dnnl.framework.plans import Settings
+from dnnl.framework.program import Called, DividedSession, values_of, with_sizes
 from dnnl.framework.progress import Report
 from dnnl.framework.random_weights import with_random_weights
 from dnnl.framework.requests import Budget, awaited, checked_budget
@@ -77,12 +80,21 @@ class Model:
 
     @allocating
     def with_shapes(self, input_shapes: Mapping[str, Shape]) -> Model:
-        """The model for these sizes: every shape known, what is constant computed."""
+        """The model for these sizes: every shape known, what is constant computed.
+
+        Where the model decides sizes while it runs, only its inputs get them.
+        """
+        if self._program is not None:
+            inputs = with_sizes(self.graph.inputs, input_shapes)
+            return replace(self, graph=replace(self.graph, inputs=inputs, defaults={}))
         return replace(self, graph=specialize(self.graph, input_shapes))
 
     @allocating
     def with_random_weights(self, seed: int) -> Model:
-        """The model, all sizes known, with seeded parameters of a proper scale."""
+        """The model, all sizes known, with seeded parameters of a proper scale.
+
+        Raises Unimplemented where the model decides sizes while it runs.
+        """
         return replace(self, graph=with_random_weights(specialize(self.graph), seed))
 
     def with_memory_budget(self, nbytes: int | None) -> Model:
@@ -138,6 +150,9 @@ class Model:
         kind = DataType[str(precision)]
         limit = checked_budget(memory_budget) or self.memory_budget
         budget = None if limit is None else Budget(limit)
+        if self._program is not None:
+            settings = Settings(where, layout, num_threads, kind, progress, budget)
+            return DividedSession(self._program, replace(graph, defaults={}), settings)
         return Session(specialize(graph), where, layout, num_threads, kind, progress, budget)
 
     def __call__(
@@ -153,7 +168,10 @@ class Model:
         """
         given = named(arrays, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
-        feeds = arrays_of(given, {**self.inputs, **optional})
+        program = self._program
+        feeds = (arrays_of if program is None else values_of)(given, {**self.inputs, **optional})
+        if program is not None:
+            return self._called(tuple(optional))(feeds, num_threads=num_threads)
         shapes = {name: array.shape for name, array in feeds.items()}
         return self._sessions.find(tuple(shapes.items()))(feeds, num_threads=num_threads)
 
@@ -167,8 +185,34 @@ class Model:
 
     @cached_property
     def _sessions(self) -> Sessions:
-        budget = None if self.memory_budget is None else Budget(self.memory_budget)
+        budget = self._budget
         return Sessions(self.graph, lambda graph: Session(graph, first_cpu(), budget=budget))
+
+    @cached_property
+    def _budget(self) -> Budget | None:
+        """The memory of all calls together."""
+        return None if self.memory_budget is None else Budget(self.memory_budget)
+
+    @cached_property
+    def _program(self) -> Program | None:
+        """The parts of the model, where there are several."""
+        return divided(self.graph)
+
+    @cached_property
+    def _calls(self) -> dict[tuple[str, ...], Called]:
+        return {}
+
+    def _called(self, optional: tuple[str, ...]) -> Called:
+        """What runs the model in parts on inputs and some of its defaults."""
+        found = self._calls.get(optional)
+        if found is None:
+            graph = with_inputs(self.graph, optional)
+            program = self._program if not optional else divided(graph)
+            assert program is not None, "inputs make no fewer parts than constants"
+            settings = Settings(first_cpu(), budget=self._budget)
+            made = Called(program, replace(graph, defaults={}), settings)
+            found = self._calls.setdefault(optional, made)
+        return found
 
     def __reduce__(self) -> tuple[type[Model], tuple[Graph, int | None]]:
         return type(self), (self.graph, self.memory_budget)  # without sessions

@@ -230,30 +230,35 @@ class Session:
         Raises InvalidArguments for a missing, unknown or unfitting array, and OutOfMemory where
         activations need more than the memory budget.
         """
+        threads = checked_if_any(num_threads)
         arrays = self._checked(feeds)
-        threads = None if num_threads is None else checked_num_threads(num_threads)
-        numbers = self._served(arrays)
-        with self._binders.taken(numbers) as binder:
-            run = binder.bound(numbers).run(arrays)
-            for call in run.calls:
-                call(threads or binder.stream.num_threads)
-            binder.stream.wait()
-            return run.results()
+        return self.execute(arrays, self._served(arrays), threads)
 
     @allocating
     def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
         """As :meth:`run`, with the time of each layer."""
-        arrays = self._checked(feeds)
-        numbers = self._served(arrays)
-        spans = []
+        arrays, spans = self._checked(feeds), list[Span]()
+        return self.execute(arrays, self._served(arrays), None, spans), spans
+
+    def execute(
+        self,
+        arrays: Mapping[str, Array],
+        numbers: Numbers,
+        num_threads: int | None = None,
+        spans: list[Span] | None = None,
+    ) -> dict[str, Array]:
+        """The outputs, as new arrays, for inputs that fit and say these ``numbers``; ``spans`` gets
+        the time of each layer."""
         with self._binders.taken(numbers) as binder:
-            run = binder.bound(numbers).run(arrays)
+            run, threads = binder.bound(numbers).run(arrays), num_threads or self.num_threads
             for call in run.calls:
                 start = perf_counter_ns()
-                call(binder.stream.num_threads)
-                binder.stream.wait()
-                spans.append(Span(start, perf_counter_ns()))
-            return run.results(), spans
+                call(threads)
+                if spans is not None:
+                    binder.stream.wait()
+                    spans.append(Span(start, perf_counter_ns()))
+            binder.stream.wait()
+            return run.results()
 
     def __reduce__(self) -> Never:
         rule = "a Session holds machine code and cannot be copied or pickled"
@@ -307,6 +312,11 @@ class Session:
             self._primitives[pd.key] = primitive = Primitive(pd, images=self._images)
         self._progress.ready(pd)
         return primitive
+
+
+def checked_if_any(num_threads: int | None) -> int | None:
+    """The threads of a run; raises InvalidArguments for what is no number of them."""
+    return None if num_threads is None else checked_num_threads(num_threads)
 
 
 def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[str, ArrayLike]:

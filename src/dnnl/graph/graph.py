@@ -41,6 +41,9 @@ EXACT = "dnnl.Exact"
 UNRANKED = ("...",)
 """The shape of an input whose number of dimensions the model leaves open as well."""
 
+SEQUENCE = ("sequence",)
+"""The shape of an input that is a list of tensors of one type, of any shapes."""
+
 
 class ModelError(Error, ValueError):
     """A file or a graph that is no usable model; the message says where and why."""
@@ -130,11 +133,17 @@ class Node:
 @dataclass(frozen=True)
 class Branch:
     """A graph inside a node, which may read values of the graph around it: the contents of its own
-    ``constants``, and which values are its ``outputs``."""
+    ``constants``, and which values are its ``outputs``.
+
+    ``inputs`` has what the node hands to it, ``types`` its outputs, each with the declared type or
+    None where none is declared.
+    """
 
     nodes: tuple[Node, ...]
     constants: Mapping[str, Array]
     outputs: tuple[str, ...]
+    inputs: Mapping[str, TensorType | None] = field(default_factory=dict)
+    types: Mapping[str, TensorType | None] = field(default_factory=dict)
 
     @property
     def produced(self) -> frozenset[str]:
@@ -144,7 +153,7 @@ class Branch:
     @property
     def own(self) -> frozenset[str]:
         """All values that are its own."""
-        return self.produced.union(self.constants)
+        return self.produced.union(self.constants, self.inputs)
 
     @property
     def captured(self) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def type_of(node: Node, graph: Graph, result: Array) -> TensorType:
     """The type of sizes that a node computes: that of its first source, unless it is a Cast."""
     if node.op == "Cast":
         return TensorType(node.attrs["to"], result.shape)
-    source = INT64 if node.op == "Shape" else graph.type_of(node.inputs[0]).dtype
+    source = INT64 if node.op in ("Shape", "Size") else graph.type_of(node.inputs[0]).dtype
     return TensorType(source, result.shape)
 
 
@@ -80,6 +80,13 @@ def _joined(sizes: Sequence[int], shapes: Sequence[Shape]) -> int:
 def _array(values: Array, dtype: np.dtype) -> Array:
     """An array of objects as one of numbers if it has no sizes."""
     return values if any(not is_known(v) for v in values.ravel()) else values.astype(dtype)
+
+
+def computes(node: Node) -> bool:
+    """Whether a node may compute with sizes, without knowing numbers."""
+    if node.op == "Cast":
+        return node.attrs.get("to") in _NUMBERS
+    return not node.domain and node.op in _RULES
 
 
 def computed(node: Node, graph: Graph) -> Array | None:

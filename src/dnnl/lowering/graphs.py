@@ -17,7 +17,7 @@ import numpy as np
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.graph.graph import Graph, Node, Shape
 from dnnl.graph.scope import Scope, transposition
-from dnnl.graph.sizes import same_shape
+from dnnl.graph.sizes import is_open, same_shape
 from dnnl.lowering.policy import POLICIES, PROPAGATE, LayoutPolicy
 from dnnl.lowering.steps import Described, describe
 from dnnl.primitives.desc import Desc
@@ -147,7 +147,9 @@ class Lowering:
     _time: int = 0
 
     def __post_init__(self) -> None:
-        sizes = [size for kind in self.graph.inputs.values() for size in kind.sizes]
+        kinds = (*self.graph.inputs.values(), *self.graph.types.values())
+        sizes = [size for kind in kinds for size in kind.sizes]
+        sizes += [n for a in self.graph.constants.values() if is_open(a) for n in a.ravel()]
         self.symbols = None if all(map(is_known, sizes)) else symbols_of(*sizes)
         for time, node in enumerate(self.graph.nodes):
             self._last_use.update(dict.fromkeys(node.reads, time))

@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import (
     JOINT,
+    SEQUENCE,
     UNRANKED,
     Array,
     Attributes,
@@ -187,11 +188,15 @@ def _to_array(tensor: onnx.TensorProto) -> Array:
 
 
 def _type(value: onnx.ValueInfoProto) -> TensorType:
-    kind = value.type.tensor_type
-    if not value.type.HasField("tensor_type") or not kind.elem_type:
+    kind, is_sequence = value.type.tensor_type, value.type.HasField("sequence_type")
+    if is_sequence:
+        kind = value.type.sequence_type.elem_type.tensor_type
+    if not (value.type.HasField("tensor_type") or is_sequence) or not kind.elem_type:
         raise ModelError(f"input {value.name!r} is not a tensor")
     shape: tuple[int | str, ...] = UNRANKED
-    if kind.HasField("shape"):
+    if is_sequence:
+        shape = SEQUENCE
+    elif kind.HasField("shape"):
         shape = tuple(
             _size(dim, f"{value.name}[{axis}]") for axis, dim in enumerate(kind.shape.dim)
         )
@@ -236,7 +241,19 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
 def _branch(proto: onnx.GraphProto) -> Branch:
     _check_names(proto, "a branch")
     constants = {tensor.name: _to_array(tensor) for tensor in proto.initializer}
-    return Branch(_nodes(proto), constants, tuple(output.name for output in proto.output))
+    inputs = {value.name: _type_if_any(value) for value in proto.input}
+    types = {value.name: _type_if_any(value) for value in proto.output}
+    outputs = tuple(output.name for output in proto.output)
+    given = {name: kind for name, kind in inputs.items() if name not in constants}
+    return Branch(_nodes(proto), constants, outputs, given, types)
+
+
+def _type_if_any(value: onnx.ValueInfoProto) -> TensorType | None:
+    """The type that a graph inside a node declares, which it need not do."""
+    kind = value.type.tensor_type
+    if value.type.HasField("sequence_type"):
+        kind = value.type.sequence_type.elem_type.tensor_type
+    return _type(value) if kind.elem_type else None
 
 
 def _attributes(proto: onnx.NodeProto, *, own: bool) -> Attributes:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from dnnl.graph.graph import UNRANKED, Branch, Graph, ModelError, Node, TensorType
+from dnnl.graph.graph import SEQUENCE, UNRANKED, Branch, Graph, ModelError, Node, TensorType
 from dnnl.onnx.versions import FIRST_WITH_DEFAULTS
 
 
@@ -49,12 +49,19 @@ def node_to_proto(node: Node) -> onnx.NodeProto:
 
 def _branch_to_proto(name: str, branch: Branch) -> onnx.GraphProto:
     nodes = [node_to_proto(node) for node in branch.nodes]
-    outputs = [onnx.ValueInfoProto(name=value) for value in branch.outputs]
+    inputs = [_declared(value, kind) for value, kind in branch.inputs.items()]
+    outputs = [_declared(value, branch.types.get(value)) for value in branch.outputs]
     constants = [numpy_helper.from_array(array, key) for key, array in branch.constants.items()]
-    return helper.make_graph(nodes, name, [], outputs, constants)
+    return helper.make_graph(nodes, name, inputs, outputs, constants)
+
+
+def _declared(name: str, kind: TensorType | None) -> onnx.ValueInfoProto:
+    return onnx.ValueInfoProto(name=name) if kind is None else _value_info(name, kind)
 
 
 def _value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
     elem_type = helper.np_dtype_to_tensor_dtype(kind.dtype)
+    if kind.shape == SEQUENCE:
+        return helper.make_tensor_sequence_value_info(name, elem_type, None)
     shape = None if kind.shape == UNRANKED else list(kind.shape)
     return helper.make_tensor_value_info(name, elem_type, shape)

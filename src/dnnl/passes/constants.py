@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
+from dnnl.operators.numbers import is_folded
 from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.operators.quantized import check_parameters
 from dnnl.operators.table import OPERATORS
@@ -42,6 +44,7 @@ OPEN_SOURCES: Mapping[str, tuple[int, ...]] = {
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
 )
+"""Operators whose results no source decides."""
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -67,9 +70,11 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         rank = len(graph.shape_of(node.inputs[0]))
         part = slice(node.attrs.get("start", 0), node.attrs.get("end", rank))
         return {node.output: array_of(graph.shape_of(node.inputs[0])[part])}
+    if node.op == "Size" and node.inputs[0] not in graph.constants:
+        return {node.output: array_of([prod(graph.shape_of(node.inputs[0]))]).reshape(())}
     if node.op in RANDOM or any(value not in graph.constants for value in node.reads):
         return None
-    if node.domain:
+    if node.domain or not is_folded(node):
         return None
     if any(is_open(graph.constants[value]) for value in node.reads):
         moves = node.op in OPEN_SOURCES and not is_open(graph.constants[node.inputs[0]])

@@ -13,6 +13,7 @@ from dnnl.graph.graph import (
     JOINT,
     UNRANKED,
     Array,
+    Branch,
     Graph,
     ModelError,
     Node,
@@ -23,6 +24,7 @@ from dnnl.graph.graph import (
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import fixed, is_open, known_int
 from dnnl.onnx.evaluate import evaluate
+from dnnl.operators.numbers import FOLDED, SIZES, runs_between
 from dnnl.operators.table import OPERATORS, check_form, row_name
 from dnnl.passes.constants import OPEN_SOURCES, RANDOM, constant_results, types_of_sizes
 from dnnl.types.layout_input import read_sequence
@@ -48,9 +50,9 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     with one reason for each operator that is not known, ModelError for sizes that disagree.
     """
     constants: dict[str, Array] = dict(graph.constants)
-    types: dict[str, TensorType] = {}
+    types = {name: graph.types[name] for name, array in constants.items() if is_open(array)}
     nodes: list[Node] = []
-    inputs = _bound(graph.inputs, {} if input_shapes is None else input_shapes)
+    inputs = bound(graph.inputs, {} if input_shapes is None else input_shapes)
     known = replace(graph, inputs=inputs, constants=constants, types=types, defaults={})
     check_operators(graph)
     pending = list(reversed(graph.nodes))
@@ -69,6 +71,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 if instead:
                     pending += reversed(instead)
                     continue
+                _check_plannable(node)
                 nodes.append(node)
                 types.update(_infer(node, known))
             else:
@@ -95,7 +98,7 @@ def _with_numbers(
         if node.op not in _COMPUTED:
             constants[value] = fixed(value, graph)
         elif value not in names:
-            names[value] = f"{value}{JOINT}numbers"
+            names[value] = f"{value}{JOINT}written"
             if names[value] not in graph.types:
                 made += _numbers(value, names[value], graph, constants, types)
     inputs = tuple(names.get(value, value) for value in node.inputs)
@@ -169,6 +172,8 @@ def _targets(graph: Graph, batch: int) -> dict[str, Array]:
         return {}
     try:
         old = specialize(graph, ones_for_open(graph.inputs))
+    except Unimplemented:  # of the model as it is, or only of one plan for all of it
+        return {}
     except ModelError:
         for name, kind in graph.inputs.items():
             if _needs_shape(kind):  # sizes of 1 did not fit: they must be given
@@ -191,8 +196,11 @@ def ones_for_open(inputs: Mapping[str, TensorType]) -> dict[str, Shape]:
     }
 
 
-def _bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
-    """The inputs with every size known."""
+def bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
+    """The inputs with every size known.
+
+    Raises InvalidArguments for shapes that are open or contradict the declared ones.
+    """
     if not isinstance(shapes, Mapping):
         rule = "expected a mapping from the names of inputs to their sizes"
         raise InvalidArguments("input_shapes", shapes, rule)
@@ -281,15 +289,32 @@ def check_operators(graph: Graph) -> None:
         foldable = constant.issuperset(node.reads) and node.op not in RANDOM
         if is_branching(node):
             continue  # whichever branch is taken has its own
-        if not node.domain and (foldable or node.op == "Shape"):
+        if runs_between(node):
+            _check_bodies(node, graph)
+            continue
+        if not node.domain and (foldable or node.op in SIZES):
             constant.update(node.outputs)
-        elif row_name(node) not in OPERATORS:
+        elif row_name(node) not in OPERATORS and row_name(node) not in FOLDED:
             unknown.setdefault(row_name(node), []).append(node.name)
     if unknown:
         reasons = [
             f"operator {operator} of {_summarized(names)}" for operator, names in unknown.items()
         ]
         raise Unimplemented("the model uses operators that this runner does not know", reasons)
+
+
+def _check_plannable(node: Node) -> None:
+    """Raise Unimplemented for what one plan cannot compute, where a model is run in parts."""
+    if runs_between(node) or row_name(node) not in OPERATORS:
+        raise Unimplemented(f"{node}: contents decide its result; no single plan computes it")
+
+
+def _check_bodies(node: Node, graph: Graph) -> None:
+    """The same of the graphs inside a node."""
+    for body in node.attrs.values():
+        if isinstance(body, Branch):
+            constants = {**graph.constants, **body.constants}
+            check_operators(replace(graph, nodes=body.nodes, constants=constants))
 
 
 def _summarized(names: Sequence[str]) -> str:

@@ -58,8 +58,9 @@ class Steps:
 
 
 def quantized_values(graph: Graph) -> dict[str, TensorType]:
-    """The bytes that a graph of known sizes computes, by name."""
-    results = (value for node in graph.nodes for value in node.outputs if value)
+    """The bytes that a graph of known sizes computes, by name; none of a model in parts, whose
+    types show when it runs."""
+    results = (value for node in graph.nodes for value in node.outputs if value in graph.types)
     types = ((value, graph.types[value]) for value in results)
     return {value: kind for value, kind in types if kind.dtype in BYTES and prod(kind.sizes) > 1}
 

@@ -1,0 +1,318 @@
+"""Runs a model in parts: plans where it computes, NumPy between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from dnnl.errors import InvalidArguments
+from dnnl.framework import control, selections, sequences
+from dnnl.framework.parts import Between, Part, Program
+from dnnl.framework.plans import PartSession, Plans, Settings
+from dnnl.framework.progress import Progress
+from dnnl.framework.session import (
+    Layer,
+    Session,
+    Span,
+    arrays_of,
+    check_environment,
+    check_input,
+    checked_if_any,
+)
+from dnnl.graph.graph import SEQUENCE, Array, Graph, Node, Shape, TensorType, blamed_on
+from dnnl.passes.precision import Rounding
+from dnnl.passes.specialize import bound
+from dnnl.runtime.storage import allocating
+from dnnl.runtime.stream import Stream
+from dnnl.runtime.wrap import ArrayLike
+
+Values = dict[str, Any]
+
+_ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
+    "Compress": selections.compress,
+    "ConcatFromSequence": sequences.joined,
+    "Identity": lambda node, given: list(given),
+    "NonMaxSuppression": selections.non_max_suppression,
+    "NonZero": selections.nonzero,
+    "SequenceAt": sequences.at,
+    "SequenceConstruct": sequences.constructed,
+    "SequenceEmpty": sequences.empty,
+    "SequenceErase": sequences.erased,
+    "SequenceInsert": sequences.inserted,
+    "SequenceLength": sequences.length,
+    "SplitToSequence": sequences.split,
+    "TopK": selections.top_k,
+    "Unique": selections.unique,
+}
+_WITH_BODIES: Mapping[str, Callable[[Node, Sequence[Any], control.Bodies], list[Any]]] = {
+    "If": control.branch,
+    "Loop": control.loop,
+    "SequenceMap": control.mapped,
+}
+
+
+@dataclass
+class Record:
+    """A run on so many threads, by default those of the session: the layers of its parts, and when
+    each ran where that is asked for."""
+
+    threads: int | None = None
+    layers: list[Layer] = field(default_factory=list)
+    spans: list[Span] | None = None
+
+
+class Runner:
+    """A program with its plans; ``declared`` has the types of inputs that the model declares."""
+
+    def __init__(
+        self, program: Program, settings: Settings, declared: Mapping[str, TensorType], opset: int
+    ) -> None:
+        self.program, self._opset = program, opset
+        self._steps: list[tuple[Plans | Between, Mapping[str, Runner]]] = []
+        for step in program.steps:
+            if isinstance(step, Part):
+                self._steps.append((Plans(step, declared, settings), {}))
+                continue
+            bodies = {key: Runner(body, settings, {}, opset) for key, body in step.bodies.items()}
+            self._steps.append((step, bodies))
+        self._unused = _last_reads(program)
+
+    @property
+    def plans(self) -> list[Plans]:
+        """The plans of all parts, those of bodies included."""
+        found = []
+        for step, bodies in self._steps:
+            if isinstance(step, Plans):
+                found.append(step)
+            for body in bodies.values():
+                found += body.plans
+        return found
+
+    @property
+    def sessions(self) -> list[PartSession]:
+        """All plans that there are now."""
+        return [session for plans in self.plans for session in plans.sessions]
+
+    def plan_first(self, values: Mapping[str, Any]) -> None:
+        """Make the plan of the first step, where inputs alone decide it."""
+        step = self._steps[0][0] if self._steps else None
+        if isinstance(step, Plans) and not step.part.contents:
+            step.find(values)
+
+    def run(self, given: Sequence[Any], record: Record) -> list[Any]:
+        """The outputs for a value for each input."""
+        values: Values = dict(self.program.constants)
+        values.update(zip(self.program.inputs, given, strict=True))
+        for (step, bodies), unused in zip(self._steps, self._unused, strict=True):
+            if isinstance(step, Plans):
+                session, numbers = step.find(values)
+                arrays = {name: values[name] for name in session.inputs}
+                values.update(session.execute(arrays, numbers, record.threads, record.spans))
+                record.layers += session.layers
+            else:
+                self._between(step, bodies, values, record)
+            for name in unused:
+                values.pop(name, None)
+        return [values[name] for name in self.program.outputs]
+
+    def _between(
+        self, step: Between, bodies: Mapping[str, Runner], values: Values, record: Record
+    ) -> None:
+        node, start = step.node, perf_counter_ns()
+        given = [values[name] if name else None for name in step.sources]
+        inside = Record(record.threads)  # what a body does is part of its node
+        calls = {key: partial(_called, body, values, inside) for key, body in bodies.items()}
+        with blamed_on(node):
+            if node.op == "Scan":
+                results = control.scan(node, given, calls, self._opset)
+            elif node.op in _WITH_BODIES:
+                results = _WITH_BODIES[node.op](node, given, calls)
+            else:
+                results = _ON_ARRAYS[node.op](node, given)
+        named = zip(node.outputs, results, strict=False)
+        values.update((name, own) for name, own in named if name)
+        kind = "graphs" if bodies else "numpy"
+        record.layers.append(Layer(node.name, node.op.lower(), kind, {}, 0.0, ()))
+        if record.spans is not None:
+            record.spans.append(Span(start, perf_counter_ns()))
+
+
+def _called(
+    body: Runner, around: Mapping[str, Any], record: Record, own: Sequence[Any]
+) -> list[Any]:
+    """The results of a body for what its node hands to it."""
+    program = body.program
+    if len(own) + len(program.captured) != len(program.inputs):
+        count = len(program.inputs) - len(program.captured)
+        raise InvalidArguments("inputs of the body", len(own), f"the graph has {count}")
+    record.layers.clear()
+    return body.run([*own, *(around[name] for name in program.captured)], record)
+
+
+def _last_reads(program: Program) -> list[tuple[str, ...]]:
+    """The values that nobody reads after each step."""
+    kept = set(program.outputs)
+    found: list[tuple[str, ...]] = []
+    for step in reversed(program.steps):
+        if isinstance(step, Part):
+            read = {*step.inputs, *step.contents.values()}
+        else:
+            read = set(step.node.reads)
+        found.append(tuple(sorted(read - kept)))
+        kept |= read
+    return found[::-1]
+
+
+class DividedSession(Session):
+    """A session of a model in parts, which are planned when their sizes are known.
+
+    It has the interface of `Session`. ``layers`` has those of the latest run, with one for each
+    node between parts; ``rounding`` and the memory are those of all plans so far.
+    """
+
+    def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
+        check_environment(settings.engine)
+        self.engine = settings.engine
+        self.inputs = with_sizes(graph.inputs, {})
+        self.outputs = tuple(graph.outputs)
+        self._stream = Stream(settings.engine, settings.num_threads)
+        self._layers: tuple[Layer, ...] = ()
+        self._declared = dict(graph.inputs)
+        self._progress = Progress(settings.progress)
+        self._progress.expect([])
+        self._runner = Runner(program, settings, graph.inputs, graph.opset)
+        self._runner.plan_first(
+            {
+                n: np.empty(kind.sizes, kind.dtype)
+                for n, kind in self.inputs.items()
+                if kind.shape != SEQUENCE
+            }
+        )
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
+        """What the latest run did."""
+        return self._layers
+
+    @property
+    def rounding(self) -> Rounding | None:  # type: ignore[override]
+        """The roundings to types smaller than f32 of all parts, one after the other."""
+        every = [[own.rounding for own in plans.sessions] for plans in self._runner.plans]
+        most = [max(filter(None, own), key=lambda r: r.depth) for own in every if any(own)]
+        if not most:
+            return None
+        return Rounding(max(own.eps for own in most), sum(own.depth for own in most))
+
+    @property
+    def activation_nbytes(self) -> int:
+        """The memory of what plans compute, in bytes."""
+        return sum(session.activation_nbytes for session in self._runner.sessions)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of activations and constants of all plans, in bytes."""
+        return sum(session.nbytes for session in self._runner.sessions)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether inputs may have several sizes."""
+        return True
+
+    @allocating
+    def run(
+        self, feeds: Mapping[str, ArrayLike], *, num_threads: int | None = None
+    ) -> dict[str, Array]:
+        """The outputs for one array per input, or a list of them where that is declared.
+
+        Raises InvalidArguments for a missing, unknown or unfitting array, and for contents that
+        break a rule of a node.
+        """
+        return self._run(feeds, Record(checked_if_any(num_threads)))
+
+    @allocating
+    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
+        """As :meth:`run`, with the time of each layer."""
+        spans: list[Span] = []
+        return self._run(feeds, Record(spans=spans)), spans
+
+    def _run(self, feeds: Mapping[str, ArrayLike], record: Record) -> dict[str, Array]:
+        values = values_of(feeds, self.inputs)
+        for name, kind in self.inputs.items():
+            if kind.shape != SEQUENCE:
+                check_input(name, values[name], kind)
+        results = self._runner.run([values[name] for name in self._runner.program.inputs], record)
+        self._layers = tuple(record.layers)
+        return _results(self.outputs, results)
+
+
+class Called:
+    """A model in parts that is called with inputs of any sizes."""
+
+    def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
+        self._graph = graph
+        self.runner = Runner(program, settings, graph.inputs, graph.opset)
+
+    def __call__(
+        self, feeds: Mapping[str, Any], *, num_threads: int | None = None
+    ) -> Array | dict[str, Array]:
+        """The results for an array, or a list of them, for each input.
+
+        Raises InvalidArguments as `DividedSession.run` does.
+        """
+        values = values_of(feeds, self._graph.inputs)
+        shapes = {name: v.shape for name, v in values.items() if isinstance(v, np.ndarray)}
+        for name, kind in with_sizes(self._graph.inputs, shapes).items():
+            if kind.shape != SEQUENCE:
+                check_input(name, values[name], kind)
+        given = [values[name] for name in self.runner.program.inputs]
+        record = Record(checked_if_any(num_threads))
+        results = _results(tuple(self._graph.outputs), self.runner.run(given, record))
+        return results if len(results) > 1 else results.popitem()[1]
+
+
+def with_sizes(
+    inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]
+) -> dict[str, TensorType]:
+    """The inputs with every size known."""
+    tensors = {name: kind for name, kind in inputs.items() if kind.shape != SEQUENCE}
+    return {**inputs, **bound(tensors, {n: s for n, s in shapes.items() if n in tensors})}
+
+
+def values_of(feeds: Mapping[str, Any], inputs: Mapping[str, TensorType]) -> dict[str, Any]:
+    """An array, or a list of them, for each input.
+
+    Raises InvalidArguments for a missing or unknown name, and for what is neither.
+    """
+    lists = {name: kind for name, kind in inputs.items() if kind.shape == SEQUENCE}
+    if not lists or not isinstance(feeds, Mapping):
+        return dict(arrays_of(feeds, inputs))
+    tensors = {name: kind for name, kind in inputs.items() if name not in lists}
+    found: dict[str, Any] = dict(
+        arrays_of({name: own for name, own in feeds.items() if name not in lists}, tensors)
+    )
+    for name, kind in lists.items():
+        given = feeds.get(name)
+        if not isinstance(given, list | tuple):
+            rule = f"the model expects a list of tensors of {kind.dtype}"
+            raise InvalidArguments(f"input {name!r}", type(given).__name__, rule)
+        items = {f"{name}[{place}]": item for place, item in enumerate(given)}
+        arrays = arrays_of(items, dict.fromkeys(items, replace(kind, shape=("...",))))
+        for own, array in arrays.items():
+            if array.dtype != kind.dtype:
+                rule = f"wrong data type: the model expects {kind.dtype}"
+                raise InvalidArguments(f"input {own!r}", str(array.dtype), rule)
+        found[name] = list(arrays.values())
+    return found
+
+
+def _results(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """Outputs that are inputs or constants are copied, as those of a plan are new."""
+    return {
+        name: list(value) if isinstance(value, list) else np.array(value)
+        for name, value in zip(names, values, strict=True)
+    }

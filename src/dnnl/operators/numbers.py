@@ -1,0 +1,74 @@
+"""Which sources of each operator a plan has to know as numbers, and what runs between plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dnnl.graph.graph import Node
+from dnnl.operators.reduction import REDUCTIONS
+
+NUMBERS: Mapping[str, tuple[int, ...]] = {
+    "Clip": (1, 2),
+    "ConstantOfShape": (0,),
+    "CumSum": (1,),
+    "Dropout": (2,),
+    "Expand": (1,),
+    "If": (0,),
+    "OneHot": (1,),
+    "Pad": (1, 2, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+    **dict.fromkeys(REDUCTIONS, (1,)),
+}
+"""The places of sources that decide what an operator does: sizes, places, axes."""
+
+FOLDED = frozenset({"ConstantOfShape"})
+"""Operators that a plan computes before anything runs, or not at all."""
+
+SIZES = frozenset({"Shape", "Size"})
+"""Operators that read the shape of their source alone."""
+
+CONTROL = frozenset({"Loop", "Scan", "SequenceMap"})
+"""Operators that run a graph of their own, any number of times."""
+
+SELECTIONS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
+"""Operators whose results have sizes that contents decide."""
+
+SEQUENCES = frozenset(
+    {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"}
+    | {"SequenceInsert", "SequenceLength", "SplitToSequence"}
+)
+"""Operators on lists of tensors."""
+
+_MAKE_SEQUENCES = frozenset(
+    {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap"}
+    | {"SplitToSequence"}
+)
+
+
+def number_places(node: Node) -> tuple[int, ...]:
+    """The places of the sources that a plan has to know as numbers."""
+    return () if node.domain else NUMBERS.get(node.op, ())
+
+
+def runs_between(node: Node) -> bool:
+    """Whether an operator is computed between plans, unless it needs no contents of inputs."""
+    return not node.domain and node.op in (CONTROL | SELECTIONS | SEQUENCES)
+
+
+def is_folded(node: Node) -> bool:
+    """Whether an operator on constants becomes a constant: lists and graphs do not."""
+    return not node.domain and node.op not in (CONTROL | SEQUENCES)
+
+
+def makes_sequence(node: Node) -> bool:
+    """Whether all results of an operator are lists of tensors."""
+    return not node.domain and node.op in _MAKE_SEQUENCES
