@@ -155,14 +155,15 @@ GIVEN: dict[str, Arguments] = {
     "model": {"": "array"},
     "model.compile": {
         "engine": "engine", "precision": "'f32'", "num_threads": "1", "batch": "None",
-        "layout": "'plain'", "progress": "lambda *_: 0",
+        "layout": "'plain'", "progress": "lambda *_: 0", "memory_budget": "1 << 30",
     },
+    "model.with_memory_budget": {"nbytes": "1 << 30"},
     "model.with_batch": {"batch": "2"},
     "model.with_inputs": {"*": "()"},
     "model.with_shapes": {"input_shapes": "{'x': (2, 3, 4, 5)}"},
     "model.with_random_weights": {"seed": "1"},
-    "session": {"": "array"},
-    "session.run": {"feeds": "feeds"},
+    "session": {"": "array", "num_threads": "1"},
+    "session.run": {"feeds": "feeds", "num_threads": "1"},
     "session.run_timed": {"feeds": "feeds"},
 }  # fmt: skip
 """Functions by the names that `tests.fuzz.calls` gives to the objects, with arguments by keyword;
