@@ -13,6 +13,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from dnnl.framework.model import Model
+from dnnl.framework.plans import Plans
 from dnnl.graph.graph import Graph
 from dnnl.onnx.read import graph_from_proto
 from dnnl.tools.difference import compare
@@ -55,6 +56,12 @@ def make_model(
         initializers,
     )
     return helper.make_model_gen_version(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def plans_of(model: Model) -> Plans:
+    """The plans of a model of one part that was called."""
+    (plans,) = model._called(()).runner.plans
+    return plans
 
 
 def graph_of(proto: Any) -> Graph:

@@ -15,7 +15,7 @@ import pytest
 
 import dnnl
 from dnnl.framework.model import Model
-from tests.framework.models import make_model, model_of, node
+from tests.framework.models import make_model, model_of, node, plans_of
 
 A = np.random.default_rng(1).standard_normal((2, 4)).astype(np.float32)
 B = np.random.default_rng(2).standard_normal((2, 4)).astype(np.float32)
@@ -63,7 +63,7 @@ def test_a_called_model_has_one_plan_for_all_sizes_but_the_first() -> None:
     for rows in (*range(2, 12), 3):
         x = np.full((rows, 4), rows, np.float32)
         np.testing.assert_array_equal(model(x), x + x)
-    sessions = model._sessions
+    sessions = plans_of(model)
     assert (len(sessions._known), len(sessions._open)) == (1, 1)
 
 
@@ -119,7 +119,7 @@ def test_a_model_is_equal_to_itself_alone() -> None:
 def test_sessions_end_with_their_model() -> None:
     model = doubled()
     model(A)
-    session = weakref.ref(model._sessions.find((("x", A.shape),)))
+    session = weakref.ref(plans_of(model).sessions[0])
     gc.disable()
     try:
         del model

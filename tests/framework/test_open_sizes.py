@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 import dnnl
 from dnnl.framework.model import Model
-from tests.framework.models import graph_of, make_model, node, run_peer
+from tests.framework.models import graph_of, make_model, node, plans_of, run_peer
 
 Array = np.ndarray
 RNG = np.random.default_rng(36)
@@ -160,7 +160,7 @@ def test_calls_of_many_sizes(kind: str) -> None:
             got, want = result(model, feeds), run_peer(proto, feeds)["y"]
             assert got.shape == want.shape
             np.testing.assert_allclose(got, want, 1e-4, 1e-4)
-    sessions = model._sessions
+    sessions = plans_of(model)
     assert len(sessions._known) + len(sessions._open) <= most
 
 
@@ -176,7 +176,7 @@ def test_a_cache_that_grows() -> None:
         for name, array in want.items():
             np.testing.assert_allclose(got[name], array, 1e-4, 1e-4)
         past = got["keys"]
-    assert (len(model._sessions._known), len(model._sessions._open)) == (1, 1)
+    assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)
 
 
 def test_memory_is_that_of_the_largest_sizes() -> None:
@@ -184,7 +184,7 @@ def test_memory_is_that_of_the_largest_sizes() -> None:
     model = Model(graph_of(proto))
     for shape in ((2, 3, 8, 8), (2, 3, 60, 62), (3, 3, 20, 30)):
         model(feed(name, shape))
-    ((_, session),) = model._sessions._open
+    ((_, _, session),) = plans_of(model)._open
     largest = session.activation_nbytes
     for height in range(6, 60, 7):
         model(feed(name, (2, 3, height, 31)))
@@ -244,7 +244,7 @@ def test_sizes_are_results() -> None:
         for name in names:
             assert got[name].dtype == want[name].dtype
             np.testing.assert_array_equal(got[name], want[name])
-    assert (len(model._sessions._known), len(model._sessions._open)) == (1, 1)
+    assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)
 
 
 def test_several_threads_at_once() -> None:
@@ -253,7 +253,7 @@ def test_several_threads_at_once() -> None:
     model = Model(graph_of(proto))
     feeds = [feed(name, shape) for shape in ((2, 9), (3, 17), (4, 33), (5, 32), (2, 16))]
     want = [result(model, each) for each in feeds]
-    ((_, shared),) = model._sessions._open
+    ((_, _, shared),) = plans_of(model)._open
     shared(feeds[1])
     wrong: list[int] = []
 

@@ -28,7 +28,7 @@ from dnnl.graph.graph import Array
 from dnnl.runtime import sharing
 from dnnl.runtime.engines.cpu_launch import CpuQueue
 from tests.forking import DONE, forked
-from tests.framework.models import make_model, model_of, node
+from tests.framework.models import make_model, model_of, node, plans_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RNG = np.random.default_rng(7)
@@ -338,7 +338,7 @@ def test_sizes_of_a_called_model_share_its_budget() -> None:
     assert {count: result.shape[0] for count, result in results.items()} == {  # type: ignore[union-attr]
         count: count for count in results
     }
-    sessions = [*model._sessions._known.values(), *(own for _, own in model._sessions._open)]
+    sessions = plans_of(model).sessions
     assert len(sessions) > 1
     assert sum(session.activation_nbytes for session in sessions) <= large + large // 4
 
@@ -348,7 +348,7 @@ def test_memory_of_idle_runs_is_given_up_for_others() -> None:
     model = network().with_memory_budget(large + large // 8)  # open sizes are rounded up
     model(rows(100))  # a session of its own
     model(rows(400))  # one for open sizes
-    ((_, first),) = model._sessions._known.items()
+    ((_, first),) = plans_of(model)._known.items()
     assert first.activation_nbytes == 0
     model(rows(100))
     gc.collect()

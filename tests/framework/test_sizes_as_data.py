@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from dnnl.framework.model import Model
-from tests.framework.models import graph_of, make_model, node, run_peer
+from tests.framework.models import graph_of, make_model, node, plans_of, run_peer
 
 Array = np.ndarray
 RNG = np.random.default_rng(37)
@@ -108,4 +108,4 @@ def test_one_plan_for_all_sizes(name: str) -> None:
         for key, array in want.items():
             own = got[key] if isinstance(got, dict) else got
             np.testing.assert_allclose(own, array, 1e-5, 1e-4)
-    assert (len(model._sessions._known), len(model._sessions._open)) == (1, 1)
+    assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)

@@ -155,7 +155,7 @@ GIVEN: dict[str, Arguments] = {
     "model": {"": "array"},
     "model.compile": {
         "engine": "engine", "precision": "'f32'", "num_threads": "1", "batch": "None",
-        "layout": "'plain'", "progress": "lambda *_: 0", "memory_budget": "1 << 30",
+        "sizes": "{}", "layout": "'plain'", "progress": "lambda *_: 0", "memory_budget": "1 << 30",
     },
     "model.with_memory_budget": {"nbytes": "1 << 30"},
     "model.with_batch": {"batch": "2"},

@@ -11,14 +11,13 @@ from pathlib import Path
 import onnx
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.calls import Sessions
 from dnnl.framework.parts import Program, divided
 from dnnl.framework.plans import Settings
-from dnnl.framework.program import Called, DividedSession, values_of, with_sizes
+from dnnl.framework.program import Called, OpenSession, values_of, with_sizes
 from dnnl.framework.progress import Report
 from dnnl.framework.random_weights import with_random_weights
 from dnnl.framework.requests import Budget, awaited, checked_budget
-from dnnl.framework.session import Session, arrays_of, named
+from dnnl.framework.session import Session, named
 from dnnl.graph.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
 from dnnl.onnx.check import refusal
 from dnnl.onnx.read import graph_from_proto, read_model
@@ -28,6 +27,7 @@ from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.dtype import DataType
+from dnnl.types.runtime_dim import RuntimeDim
 
 PRECISIONS = ("f32", "bf16", "f16")
 """What a model of f32 may be computed in."""
@@ -84,7 +84,7 @@ class Model:
 
         Where the model decides sizes while it runs, only its inputs get them.
         """
-        if self._program is not None:
+        if not self._program.whole:
             inputs = with_sizes(self.graph.inputs, input_shapes)
             return replace(self, graph=replace(self.graph, inputs=inputs, defaults={}))
         return replace(self, graph=specialize(self.graph, input_shapes))
@@ -114,6 +114,7 @@ class Model:
         num_threads: int | None = None,
         *,
         batch: int | None = None,
+        sizes: Mapping[str, int | tuple[int, int] | RuntimeDim] | None = None,
         layout: str = "propagate",
         progress: Report | None = None,
         memory_budget: int | None = None,
@@ -121,11 +122,15 @@ class Model:
         """The model on an engine, by default the first cpu engine.
 
         ``num_threads`` is what the stream of a run uses. ``batch`` is the first size of every
-        input, as of :meth:`with_batch`. ``layout`` "plain" has every activation row-major instead
-        of letting layouts propagate; "middle" those around operators that give meaning to axes by
-        their numbers, such as Reshape, Transpose and MatMul. ``precision`` is one of `PRECISIONS`:
-        the type of what is between inputs and outputs, and of the factors of products, as far as it
-        may be rounded.
+        input, as of :meth:`with_batch`. ``sizes`` gives sizes that the model leaves open, by the
+        names that they have in `inputs`: a number, or the least and the largest that a run may
+        have, or a :class:`RuntimeDim`, whose multiple kernels use. With such ranges the session
+        plans for all sizes at once, and a run with another size raises InvalidArguments.
+
+        ``layout`` "plain" has every activation row-major instead of letting layouts propagate;
+        "middle" those around operators that give meaning to axes by their numbers, such as Reshape,
+        Transpose and MatMul. ``precision`` is one of `PRECISIONS`: the type of what is between
+        inputs and outputs, and of the factors of products, as far as it may be rounded.
 
         ``progress`` is called with how many kernels are there, how many there will be, and what the
         last one is for: first with 0, 0 and "planning", then once for each kernel, in this thread.
@@ -150,9 +155,10 @@ class Model:
         kind = DataType[str(precision)]
         limit = checked_budget(memory_budget) or self.memory_budget
         budget = None if limit is None else Budget(limit)
-        if self._program is not None:
-            settings = Settings(where, layout, num_threads, kind, progress, budget)
-            return DividedSession(self._program, replace(graph, defaults={}), settings)
+        promises, graph = promised(sizes or {}, graph)
+        if promises or not self._program.whole:
+            settings = Settings(where, layout, num_threads, kind, progress, budget, promises)
+            return OpenSession(self._program, replace(graph, defaults={}), settings)
         return Session(specialize(graph), where, layout, num_threads, kind, progress, budget)
 
     def __call__(
@@ -168,12 +174,8 @@ class Model:
         """
         given = named(arrays, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
-        program = self._program
-        feeds = (arrays_of if program is None else values_of)(given, {**self.inputs, **optional})
-        if program is not None:
-            return self._called(tuple(optional))(feeds, num_threads=num_threads)
-        shapes = {name: array.shape for name, array in feeds.items()}
-        return self._sessions.find(tuple(shapes.items()))(feeds, num_threads=num_threads)
+        feeds = values_of(given, {**self.inputs, **optional})
+        return self._called(tuple(optional))(feeds, num_threads=num_threads)
 
     async def run_async(
         self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
@@ -184,18 +186,13 @@ class Model:
         return await awaited(partial(self, *arrays, num_threads=num_threads))
 
     @cached_property
-    def _sessions(self) -> Sessions:
-        budget = self._budget
-        return Sessions(self.graph, lambda graph: Session(graph, first_cpu(), budget=budget))
-
-    @cached_property
     def _budget(self) -> Budget | None:
         """The memory of all calls together."""
         return None if self.memory_budget is None else Budget(self.memory_budget)
 
     @cached_property
-    def _program(self) -> Program | None:
-        """The parts of the model, where there are several."""
+    def _program(self) -> Program:
+        """The parts of the model."""
         return divided(self.graph)
 
     @cached_property
@@ -208,7 +205,6 @@ class Model:
         if found is None:
             graph = with_inputs(self.graph, optional)
             program = self._program if not optional else divided(graph)
-            assert program is not None, "inputs make no fewer parts than constants"
             settings = Settings(first_cpu(), budget=self._budget)
             made = Called(program, replace(graph, defaults={}), settings)
             found = self._calls.setdefault(optional, made)
@@ -221,6 +217,36 @@ class Model:
         """The model as the bytes of an ONNX file."""
         content: bytes = graph_to_proto(self.graph).SerializeToString()
         return content
+
+
+def promised(
+    sizes: Mapping[str, int | tuple[int, int] | RuntimeDim], graph: Graph
+) -> tuple[dict[str, RuntimeDim], Graph]:
+    """What is promised of sizes by their names, and the graph with those that are numbers."""
+    names = {n for kind in graph.inputs.values() for n in kind.shape if isinstance(n, str)}
+    if not isinstance(sizes, Mapping):
+        raise InvalidArguments("sizes", sizes, "expected a mapping from names of sizes")
+    promises, known = dict[str, RuntimeDim](), dict[str, int]()
+    for name, given in sizes.items():
+        if name not in names:
+            there = ", ".join(sorted(names)) or "none"
+            raise InvalidArguments("sizes", name, f"no open size has this name; there are {there}")
+        if isinstance(given, RuntimeDim):
+            promises[name] = given
+        elif type(given) is int and given >= 0:
+            known[name] = given
+        elif isinstance(given, tuple) and len(given) == 2:
+            promises[name] = RuntimeDim(*given)
+        else:
+            rule = "expected a number, the least and the largest one, or a dnnl.RuntimeDim"
+            raise InvalidArguments(f"sizes[{name!r}]", given, rule, "(32, 2048)")
+    inputs = {
+        name: replace(
+            kind, shape=tuple(known.get(n, n) if isinstance(n, str) else n for n in kind.shape)
+        )
+        for name, kind in graph.inputs.items()
+    }
+    return promises, replace(graph, inputs=inputs)
 
 
 @allocating

@@ -75,7 +75,8 @@ class Program:
     """Steps in order: each reads ``inputs``, ``constants`` and results of those before it.
 
     ``captured`` are those inputs that are values of the graph around; ``sequences`` says which
-    outputs are lists of tensors, ``types`` what the outputs are declared as.
+    outputs are lists of tensors, ``types`` what the outputs are declared as. A ``whole`` one has
+    one step, the model as it is.
     """
 
     inputs: tuple[str, ...]
@@ -85,6 +86,7 @@ class Program:
     outputs: tuple[str, ...]
     sequences: tuple[bool, ...] = ()
     types: tuple[TensorType | None, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,18 +104,19 @@ class _Value:
     sequence: bool = False
 
 
-def divided(graph: Graph) -> Program | None:
-    """The parts of a model; None where one plan serves for everything, as of most models."""
+def divided(graph: Graph) -> Program:
+    """The parts of a model: one where a plan serves for everything, as of most models."""
     inputs = {name: _given(kind) for name, kind in graph.inputs.items()}
     whole = _Cut(graph.opset, dict(graph.constants), dict(inputs), folds=False)
     whole.add(graph.nodes)
-    if whole.is_whole:
-        return None
-    program = _program(graph, inputs, graph.constants)
-    steps = program.steps
-    if len(steps) == 1 and isinstance(steps[0], Part) and not steps[0].contents:
-        return None
-    return program
+    if not whole.is_whole:
+        program = _program(graph, inputs, graph.constants)
+        steps = program.steps
+        if len(steps) != 1 or not isinstance(steps[0], Part) or steps[0].contents:
+            return program
+    names = tuple(graph.inputs)
+    part = Part(replace(graph, inputs={}, defaults={}), names, {})
+    return Program(names, (), {}, (part,), tuple(graph.outputs), whole=True)
 
 
 def _program(graph: Graph, inputs: Mapping[str, _Value], constants: Mapping[str, Array]) -> Program:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from dnnl import forks
 from dnnl.errors import Error
-from dnnl.framework.calls import KEPT_SESSIONS
 from dnnl.framework.parts import Part
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget
@@ -27,8 +27,11 @@ from dnnl.graph.sizes import INT64
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
+from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST, Size, Symbols
 
+_MOST_PLANS = 8
+"""Plans for one size that a part has at most, and as many for open sizes: the latest."""
 _FOUND = 128
 """Shapes and contents for which the plan that serves them is remembered."""
 _MOST_NUMBERS = 64
@@ -42,7 +45,8 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Settings:
-    """What all plans of a model have in common."""
+    """What all plans of a model have in common. ``promises`` are the sizes that its names stand
+    for: then no plan is for one size before it comes."""
 
     engine: Engine
     layout: str = "propagate"
@@ -50,6 +54,7 @@ class Settings:
     kind: DataType = DataType.f32
     progress: Report | None = None
     budget: Budget | None = None
+    promises: Mapping[str, RuntimeDim] = field(default_factory=dict)
 
 
 class PartSession(Session):
@@ -157,10 +162,10 @@ class Plans:
                 return session, numbers
         opened, made = self._made(arrays, contents)
         if not made.is_open:
-            self._known = dict([*self._known.items(), (key, made)][-KEPT_SESSIONS:])
+            self._known = dict([*self._known.items(), (key, made)][-_MOST_PLANS:])
             self._found.clear()  # plans that are forgotten are not held by it
             return made, ()
-        self._open = [*self._open, (dtypes, opened.patterns, made)][-KEPT_SESSIONS:]
+        self._open = [*self._open, (dtypes, opened.patterns, made)][-_MOST_PLANS:]
         self._found.clear()
         numbers = _numbers(made, opened.patterns, arrays, contents)
         assert numbers is not None, "a plan serves what it was made for"
@@ -169,7 +174,7 @@ class Plans:
     def _made(
         self, arrays: Mapping[str, Array], contents: Mapping[str, Array]
     ) -> tuple[_Opened, PartSession]:
-        if self._known:
+        if self._known or self._settings.promises:
             try:
                 return self._with_symbols(arrays, contents)
             except Error:  # of these sizes, with numbers in the message, or only of symbols
@@ -220,7 +225,10 @@ class Plans:
                 return number
             if name not in made:
                 names.append(name)
-                made[name] = symbols.size(number)
+                promised = self._settings.promises.get(name, RuntimeDim())
+                most = inf if promised.max > _HUGE else promised.max
+                least = max(LEAST, promised.min)
+                made[name] = symbols.size(number, least, most, promised.multiple)
             return made[name]
 
         opened = _Opened()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isqrt
 from time import perf_counter_ns
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,8 +32,12 @@ from dnnl.passes.specialize import bound
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.wrap import ArrayLike
+from dnnl.types.runtime_dim import RuntimeDim
+from dnnl.types.size import LEAST
 
 Values = dict[str, Any]
+_MOST_CHECKED = 128
+"""Types and shapes of inputs that are known to be right."""
 
 _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "Compress": selections.compress,
@@ -168,31 +174,33 @@ def _last_reads(program: Program) -> list[tuple[str, ...]]:
     return found[::-1]
 
 
-class DividedSession(Session):
-    """A session of a model in parts, which are planned when their sizes are known.
+class OpenSession(Session):
+    """A session that is planned for the sizes that come: those of ``settings.promises``, or those
+    that a model in parts decides.
 
-    It has the interface of `Session`. ``layers`` has those of the latest run, with one for each
-    node between parts; ``rounding`` and the memory are those of all plans so far.
+    It has the interface of `Session`. ``inputs`` have names where sizes are open. ``layers`` are
+    those of the latest run, with one for each node between parts; ``rounding`` and the memory are
+    those of all plans so far.
     """
 
     def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
         check_environment(settings.engine)
-        self.engine = settings.engine
-        self.inputs = with_sizes(graph.inputs, {})
+        self.engine, self._promises = settings.engine, settings.promises
+        self.inputs = dict(graph.inputs)
+        usual = {n: _usual(kind, settings.promises) for n, kind in graph.inputs.items()}
+        tensors = {n: shape for n, shape in usual.items() if shape is not None}
+        known = with_sizes(graph.inputs, tensors)
+        if not settings.promises:
+            self.inputs = known
         self.outputs = tuple(graph.outputs)
         self._stream = Stream(settings.engine, settings.num_threads)
         self._layers: tuple[Layer, ...] = ()
-        self._declared = dict(graph.inputs)
         self._progress = Progress(settings.progress)
         self._progress.expect([])
         self._runner = Runner(program, settings, graph.inputs, graph.opset)
-        self._runner.plan_first(
-            {
-                n: np.empty(kind.sizes, kind.dtype)
-                for n, kind in self.inputs.items()
-                if kind.shape != SEQUENCE
-            }
-        )
+        self._runner.plan_first({n: np.empty(known[n].sizes, known[n].dtype) for n in tensors})
+        if program.whole:
+            self._layers = self._runner.sessions[-1].layers
 
     @property
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
@@ -242,37 +250,74 @@ class DividedSession(Session):
 
     def _run(self, feeds: Mapping[str, ArrayLike], record: Record) -> dict[str, Array]:
         values = values_of(feeds, self.inputs)
-        for name, kind in self.inputs.items():
-            if kind.shape != SEQUENCE:
-                check_input(name, values[name], kind)
+        check_values(values, self.inputs, self._promises)
         results = self._runner.run([values[name] for name in self._runner.program.inputs], record)
         self._layers = tuple(record.layers)
-        return _results(self.outputs, results)
+        return _results(self._runner.program, self.outputs, results)
 
 
 class Called:
     """A model in parts that is called with inputs of any sizes."""
 
     def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
-        self._graph = graph
+        self._inputs, self._outputs = graph.inputs, tuple(graph.outputs)
+        self._checked: set[tuple[Any, ...]] = set()
         self.runner = Runner(program, settings, graph.inputs, graph.opset)
 
     def __call__(
-        self, feeds: Mapping[str, Any], *, num_threads: int | None = None
+        self, values: Mapping[str, Any], *, num_threads: int | None = None
     ) -> Array | dict[str, Array]:
         """The results for an array, or a list of them, for each input.
 
-        Raises InvalidArguments as `DividedSession.run` does.
+        Raises InvalidArguments as `OpenSession.run` does.
         """
-        values = values_of(feeds, self._graph.inputs)
-        shapes = {name: v.shape for name, v in values.items() if isinstance(v, np.ndarray)}
-        for name, kind in with_sizes(self._graph.inputs, shapes).items():
-            if kind.shape != SEQUENCE:
-                check_input(name, values[name], kind)
+        arrays = [own for own in values.values() if isinstance(own, np.ndarray)]
+        kinds = tuple([(own.dtype, own.shape) for own in arrays])
+        if kinds not in self._checked:
+            check_values(values, self._inputs)
+            if len(self._checked) >= _MOST_CHECKED:
+                self._checked.clear()
+            self._checked.add(kinds)
         given = [values[name] for name in self.runner.program.inputs]
         record = Record(checked_if_any(num_threads))
-        results = _results(tuple(self._graph.outputs), self.runner.run(given, record))
+        results = _results(self.runner.program, self._outputs, self.runner.run(given, record))
         return results if len(results) > 1 else results.popitem()[1]
+
+
+def check_values(
+    values: Mapping[str, Any],
+    inputs: Mapping[str, TensorType],
+    promises: Mapping[str, RuntimeDim] = MappingProxyType({}),
+) -> None:
+    """Raise InvalidArguments where arrays are not what inputs expect, or sizes not as promised."""
+    shapes = {name: own.shape for name, own in values.items() if isinstance(own, np.ndarray)}
+    for name, kind in with_sizes(inputs, shapes).items():
+        if kind.shape == SEQUENCE:
+            continue
+        check_input(name, values[name], kind)
+        for own, size in zip(inputs[name].shape, kind.sizes, strict=False):
+            promised = promises.get(own) if isinstance(own, str) else None
+            if promised is not None and not promised.allows(size):
+                rule = f"size {own!r} must be {promised.rule}"
+                raise InvalidArguments(f"input {name!r}", str(kind), rule)
+
+
+def _usual(kind: TensorType, promises: Mapping[str, RuntimeDim]) -> Shape | None:
+    """Sizes that an input may have, None for a list: between the ends of what is promised."""
+    if kind.shape == SEQUENCE:
+        return None
+    sizes = []
+    for size in kind.shape:
+        if isinstance(size, int):
+            sizes.append(size)
+        elif size in promises:
+            low, high, _ = promises[size].promise
+            sizes.append(promises[size].near(isqrt(max(low, LEAST) * min(high, 16 * (low + 16)))))
+        else:
+            rule = f"the model leaves {size!r} open"
+            hint = f"compile(sizes={{{size!r}: (2, 512)}}), or model(x) takes any"
+            raise InvalidArguments("sizes", None, rule, hint)
+    return tuple(sizes)
 
 
 def with_sizes(
@@ -310,8 +355,10 @@ def values_of(feeds: Mapping[str, Any], inputs: Mapping[str, TensorType]) -> dic
     return found
 
 
-def _results(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    """Outputs that are inputs or constants are copied, as those of a plan are new."""
+def _results(program: Program, names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """Outputs of several parts are copied, which may be inputs; those of one plan are new."""
+    if program.whole:
+        return dict(zip(names, values, strict=True))
     return {
         name: list(value) if isinstance(value, list) else np.array(value)
         for name, value in zip(names, values, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from operator import itemgetter
 from typing import Any
 
@@ -25,14 +26,19 @@ class OpenInputs:
     def __init__(self, inputs: Mapping[str, TensorType]) -> None:
         self._shapes = {name: tuple(map(_symbol, kind.sizes)) for name, kind in inputs.items()}
         found: dict[int, tuple[str, int]] = {}
+        multiples: dict[int, int] = {}
         for name, kind in inputs.items():
             for dim, size in enumerate(kind.sizes):
                 if isinstance(size, Size):
                     found.setdefault(-1 - _symbol(size), (name, dim))
+                    (multiples[-1 - _symbol(size)],) = size.terms.values()
         self._places = [found[place] for place in sorted(found)]
+        self._multiples = [multiples[place] for place in sorted(found)]
+        self._are_multiples = any(multiple != 1 for multiple in self._multiples)
 
     def numbers(self, shapes: Mapping[str, Shape]) -> Numbers | None:
-        """The numbers of all symbols; None where shapes are not those of the inputs."""
+        """The numbers of all symbols; None where shapes are not those of the inputs, or not the
+        multiples that these are."""
         if any(len(own) != len(shapes[name]) for name, own in self._shapes.items()):
             return None
         numbers = tuple([shapes[name][dim] for name, dim in self._places])
@@ -40,7 +46,10 @@ class OpenInputs:
             for size, given in zip(own, shapes[name], strict=True):
                 if given != (size if size >= 0 else numbers[-1 - size]):
                     return None
-        return numbers
+        if not self._are_multiples:
+            return numbers
+        pairs = [divmod(n, by) for n, by in zip(numbers, self._multiples, strict=True)]
+        return None if any(rest for _, rest in pairs) else tuple(number for number, _ in pairs)
 
 
 def _symbol(size: int) -> int:
@@ -92,7 +101,10 @@ class Expressions:
 
 def conditions(symbols: Symbols) -> Callable[..., Any]:
     """A function of the numbers of a run: whether what was planned holds for them."""
-    ranges = (f"{low}<=s{n}" for n, (_, low, _) in enumerate(symbols.ranges))
+    ranges = (
+        f"{low}<=s{n}" if high == inf else f"{low}<=s{n}<={high}"
+        for n, (_, low, high) in enumerate(symbols.ranges)
+    )
     return _function(symbols, " and ".join((*ranges, *map(str, symbols.guards))))
 
 
