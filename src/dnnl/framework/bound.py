@@ -35,6 +35,8 @@ Call = Callable[[int], object]
 """One execution on so many threads."""
 Shown = Callable[[Mapping[int, int]], Array]
 """A copy of a result, in memory of the binder or where the arrays of a run are."""
+CallAt = Callable[[Mapping[int, int]], Call]
+"""A call with the addresses of the arrays of a run, by storage."""
 Bytes = npt.NDArray[np.uint8]
 
 _MOST_BOUND = 64
@@ -53,21 +55,30 @@ class Run:
     results: Callable[[], dict[str, Array]]
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A new array that a run writes."""
+
+    dtype: np.dtype
+    dims: tuple[int, ...]
+    nbytes: int
+
+
 class Bound:
     """What a run on inputs of some sizes does, in the memory of a binder.
 
     ``fills`` write inputs that are not read where they are, ``calls`` compute, of which ``moving``
     depend on where the arrays of a run are: these take the address of each storage in
-    ``arrays``. ``outputs`` are the storages that become results, with their descriptors.
+    ``arrays``. ``read`` are the storages of inputs, ``written`` those of new arrays.
     """
 
     def __init__(
         self,
         fills: Mapping[str, Callable[[Array], object]],
         calls: Sequence[Call],
-        moving: Mapping[int, Callable[[Mapping[int, int]], Call]],
+        moving: Mapping[int, CallAt],
         read: Mapping[str, int],
-        written: Mapping[int, MemoryDesc],
+        written: Mapping[int, Output],
         results: Mapping[str, int | Array | Shown],
     ) -> None:
         self._fills, self._calls, self._moving = fills, calls, moving
@@ -85,8 +96,8 @@ class Bound:
             kept.append(array)
             addresses[storage] = array.__array_interface__["data"][0]
         made = dict[int, Bytes]()
-        for storage, desc in self._written.items():
-            made[storage] = data = allocate(desc.size)
+        for storage, output in self._written.items():
+            made[storage] = data = allocate(output.nbytes)
             addresses[storage] = address_of(data)
         calls = list(self._calls)
         for number, place_at in self._moving.items():
@@ -100,8 +111,8 @@ class Bound:
         shown: dict[str, Array] = {}
         for name, result in self._results.items():
             if isinstance(result, int):
-                desc = self._written[result]
-                shown[name] = made[result].view(desc.data_type.numpy).reshape(desc.dims)
+                output = self._written[result]
+                shown[name] = made[result].view(output.dtype).reshape(output.dims)
             else:
                 shown[name] = np.array(result) if isinstance(result, Array) else result(addresses)
         return shown
@@ -117,6 +128,26 @@ class _SizedStep:
         self.indexed = None if step.indexed is None else expressions.place(step.indexed)
         patterns = step.pd.patterns if step.pd.variants is not None else ()
         self._numbers = expressions.pick([p for arg in patterns for p in self.descs[arg].places])
+        self._latest: tuple[Launch | None, object, tuple[Call, CallAt | None]]
+        self._latest = None, None, (_unplaced, None)
+
+    def call(
+        self,
+        launch: Launch,
+        values: Values,
+        addresses: Mapping[int, Argument],
+        make: Callable[..., tuple[Call, CallAt | None]],
+    ) -> tuple[Call, CallAt | None]:
+        """The execution of a launch: that of the run before, if it is the same in the same places.
+
+        ``make(step, launch, values, addresses)`` prepares another one.
+        """
+        before, there, found = self._latest
+        if before is launch and there is addresses and self.indexed is None:
+            return found
+        made = make(self, launch, values, addresses)
+        self._latest = launch, addresses, made
+        return made
 
     def launch(self, values: Values) -> Launch:
         """What an execution in a run of these numbers is."""
@@ -184,7 +215,10 @@ class Binder:
         }
         self._filled = [name for name in graph.inputs if name not in self._read]
         known = {*self._read.values(), *lowering.prepared.values()}
-        self._written = _written_in_place(lowering, known) if host else {}
+        self._written = {
+            storage: _output(value, lowering.tensors[value].layout.desc, made)
+            for storage, value in (_written_in_place(lowering, known) if host else {}).items()
+        }
         elsewhere = known.union(self._written)
         self._sizes = {s: made.place(n) for s, n in lowering.sizes.items() if s not in elsewhere}
         touched = [[ref.storage for ref in step.args.values()] for step in lowering.steps]
@@ -192,6 +226,7 @@ class Binder:
         self._scratchpad = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._activations = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._arenas: dict[tuple[int, ...], Arena] = {}
+        self._places: dict[int, dict[int, Argument]] = {}
         self._bound_before: dict[Numbers, Bound] = {}
 
     @property
@@ -219,22 +254,23 @@ class Binder:
         launches = [step.launch(values) for step in self._steps]
         self._reserve(arena.size, max((own.scratchpad_size for own in launches), default=0))
         calls: list[Call] = [self._count(own, arena, values) for own in self._counted]
-        moving: dict[int, Callable[[Mapping[int, int]], Call]] = {}
+        moving: dict[int, CallAt] = {}
         addresses = self._addresses(arena)
         for step, launch in zip(self._steps, launches, strict=True):
-            call_at = self._call_at(step, launch, values, addresses)
-            if any(step.storages.get(arg) not in addresses for arg in launch.order):
+            call, call_at = step.call(launch, values, addresses, self._call_of)
+            if call_at is not None:
                 moving[len(calls)] = call_at
-                calls.append(_unplaced)
-            else:
-                calls.append(call_at({}))
-        written = {s: self._tensors[value][0].of(values) for s, value in self._written.items()}
-        check_capacity(arena.size + sum(desc.size for desc in written.values()))
+            calls.append(call)
+        written = {
+            storage: Output(dtype, dims(values), values[nbytes])
+            for storage, (_, dtype, dims, nbytes) in self._written.items()
+        }
+        check_capacity(arena.size + sum(output.nbytes for output in written.values()))
         results: dict[str, int | Array | Shown] = {}
         for public, value in self._outputs.items():
             if public in self._constant_results:
                 results[public] = self._constant_results[public].of(values)
-            elif self._written.get(self._tensors[value][2]) == value:
+            elif self._written.get(self._tensors[value][2], ("",))[0] == value:
                 results[public] = self._tensors[value][2]
             else:
                 results[public] = partial(self._copied, value, arena, values)
@@ -255,6 +291,7 @@ class Binder:
             arena = place(lifetimes(sizes, self._touched, before, after))
             if len(self._arenas) >= _MOST_BOUND:
                 self._arenas.clear()
+                self._places.clear()
             self._arenas[key] = arena
         return arena
 
@@ -262,23 +299,28 @@ class Binder:
         """Have memory of at least so many bytes. All steps share one scratchpad: no two of them run
         at a time."""
         engine = self.stream.engine
+        if activations > self._activations.desc.size or scratchpad > self._scratchpad.desc.size:
+            self._bound_before.clear()
+            self._places.clear()
         if activations > self._activations.desc.size:
             check_capacity(activations)
-            self._bound_before.clear()
             self._activations = Memory(MemoryDesc((0,), "u8"), engine)  # not both at a time
             self._activations = Memory(MemoryDesc((activations,), "u8"), engine)
         if scratchpad > self._scratchpad.desc.size:
-            self._bound_before.clear()
             self._scratchpad = Memory(MemoryDesc((scratchpad,), "u8"), engine)
 
     def _addresses(self, arena: Arena) -> dict[int, Argument]:
         """Where each storage is that belongs to the binder, as a queue takes it."""
+        found = self._places.get(id(arena))
+        if found is not None:
+            return found
         made: dict[int, Argument] = {s: own.argument for s, own in self._constants.items()}
         begin = self._activations.argument
         for storage, offset in arena.offsets.items():
             host = isinstance(begin, int)
             made[storage] = begin + offset if host else begin._replace(offset=begin.offset + offset)
         made[_SCRATCHPAD] = self._scratchpad.argument
+        self._places[id(arena)] = made
         return made
 
     def _count(
@@ -292,13 +334,26 @@ class Binder:
         write = partial(np.copyto, memory.numpy()) if host else memory.fill
         return partial(_write, write, numbers.astype(memory.desc.data_type.numpy))
 
+    def _call_of(
+        self,
+        step: _SizedStep,
+        launch: Launch,
+        values: Values,
+        addresses: Mapping[int, Argument],
+    ) -> tuple[Call, CallAt | None]:
+        """One execution of a step, and what makes it where it depends on the arrays of a run."""
+        call_at = self._call_at(step, launch, values, addresses)
+        if any(step.storages.get(arg, _SCRATCHPAD) not in addresses for arg in launch.order):
+            return _unplaced, call_at
+        return call_at({}), None
+
     def _call_at(
         self,
         step: _SizedStep,
         launch: Launch,
         values: Values,
         addresses: Mapping[int, Argument],
-    ) -> Callable[[Mapping[int, int]], Call]:
+    ) -> CallAt:
         """One execution of a step, with the storages of a run's arrays where these are."""
         storages = [step.storages.get(arg, _SCRATCHPAD) for arg in launch.order]
         fixed = [addresses.get(storage) for storage in storages]
@@ -355,6 +410,14 @@ class Binder:
     def _buffer(self, value: str, arena: Arena, values: Values) -> ShapedBuffer:
         desc, permutation, storage = self._tensors[value]
         return ShapedBuffer(self._memory(storage, desc.of(values), arena), permutation)
+
+
+def _output(
+    value: str, desc: MemoryDesc, expressions: Expressions
+) -> tuple[str, np.dtype, Callable[[Values], Values], int]:
+    """A value that is a new array: its type, and what gives its dims and bytes in a run."""
+    dims = expressions.pick([expressions.place(n) for n in desc.dims])
+    return value, desc.data_type.numpy, dims, expressions.place(desc.size)
 
 
 def _written_in_place(lowering: Lowering, elsewhere: Collection[int]) -> dict[int, str]:

@@ -117,10 +117,18 @@ class _Opened:
 
 class Plans:
     """The plans of one part. ``declared`` has the types of those of its inputs that the model
-    declares: sizes of one name are one symbol."""
+    declares: sizes of one name are one symbol. ``check(values)`` raises where a plan must not be
+    made for some values."""
 
-    def __init__(self, part: Part, declared: Mapping[str, TensorType], settings: Settings) -> None:
+    def __init__(
+        self,
+        part: Part,
+        declared: Mapping[str, TensorType],
+        settings: Settings,
+        check: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
         self.part, self._declared, self._settings = part, declared, settings
+        self._check = check
         self._known: dict[Key, PartSession] = {}
         self._open: list[tuple[Key, Mapping[str, Pattern], PartSession]] = []
         self._found: dict[Key, tuple[PartSession, Numbers]] = {}
@@ -160,6 +168,8 @@ class Plans:
             numbers = _numbers(session, patterns, arrays, contents) if own == dtypes else None
             if numbers is not None:
                 return session, numbers
+        if self._check is not None:
+            self._check(arrays)
         opened, made = self._made(arrays, contents)
         if not made.is_open:
             self._known = dict([*self._known.items(), (key, made)][-_MOST_PLANS:])

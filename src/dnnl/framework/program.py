@@ -36,8 +36,6 @@ from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST
 
 Values = dict[str, Any]
-_MOST_CHECKED = 128
-"""Types and shapes of inputs that are known to be right."""
 
 _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "Compress": selections.compress,
@@ -73,16 +71,22 @@ class Record:
 
 
 class Runner:
-    """A program with its plans; ``declared`` has the types of inputs that the model declares."""
+    """A program with its plans; ``declared`` has the types of inputs that the model declares, and
+    ``check`` raises before a plan of a whole program is made for others."""
 
     def __init__(
-        self, program: Program, settings: Settings, declared: Mapping[str, TensorType], opset: int
+        self,
+        program: Program,
+        settings: Settings,
+        declared: Mapping[str, TensorType],
+        opset: int,
+        check: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.program, self._opset = program, opset
         self._steps: list[tuple[Plans | Between, Mapping[str, Runner]]] = []
         for step in program.steps:
             if isinstance(step, Part):
-                self._steps.append((Plans(step, declared, settings), {}))
+                self._steps.append((Plans(step, declared, settings, check), {}))
                 continue
             bodies = {key: Runner(body, settings, {}, opset) for key, body in step.bodies.items()}
             self._steps.append((step, bodies))
@@ -261,8 +265,9 @@ class Called:
 
     def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
         self._inputs, self._outputs = graph.inputs, tuple(graph.outputs)
-        self._checked: set[tuple[Any, ...]] = set()
-        self.runner = Runner(program, settings, graph.inputs, graph.opset)
+        # Those that a plan serves are right.
+        check = partial(check_values, inputs=graph.inputs) if program.whole else None
+        self.runner = Runner(program, settings, graph.inputs, graph.opset, check)
 
     def __call__(
         self, values: Mapping[str, Any], *, num_threads: int | None = None
@@ -271,13 +276,8 @@ class Called:
 
         Raises InvalidArguments as `OpenSession.run` does.
         """
-        arrays = [own for own in values.values() if isinstance(own, np.ndarray)]
-        kinds = tuple([(own.dtype, own.shape) for own in arrays])
-        if kinds not in self._checked:
+        if not self.runner.program.whole:
             check_values(values, self._inputs)
-            if len(self._checked) >= _MOST_CHECKED:
-                self._checked.clear()
-            self._checked.add(kinds)
         given = [values[name] for name in self.runner.program.inputs]
         record = Record(checked_if_any(num_threads))
         results = _results(self.runner.program, self._outputs, self.runner.run(given, record))
