@@ -3,7 +3,9 @@ Runtime."""
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -270,3 +272,26 @@ def test_several_threads_at_once() -> None:
         thread.join()
     assert not wrong
     assert len(shared._binders.idle) <= 4
+
+
+def test_numbers_of_a_run_live_as_long_as_it() -> None:
+    """Primitives forget launches of other sizes, and calls know their numbers by address."""
+    proto, name, shapes, _ = MODELS["attention"]
+    model = Model(graph_of(proto))
+    known = [feed(name, shape) for shape in shapes[:4]]
+    want = [result(model, feeds) for feeds in known]
+    ((_, _, session),) = plans_of(model)._open
+    with session._binders.taken(()) as binder:
+        every = [own for bound in binder._bound_before.values() for own in bound._launches]
+        lent = [weakref.ref(own.sizes) for own in every if own.sizes is not None]
+        del every
+        for step in binder._steps:
+            step._latest = None, None, step._latest[2]
+            slots: Any = getattr(step.primitive._launch, "__self__", None)
+            if slots is not None:
+                slots._launches.clear()
+    gc.collect()
+    assert lent
+    assert all(reference() is not None for reference in lent)
+    for feeds, expected in zip(known, want, strict=True):
+        np.testing.assert_array_equal(result(model, feeds), expected)

@@ -80,9 +80,11 @@ class Bound:
         read: Mapping[str, int],
         written: Mapping[int, Output],
         results: Mapping[str, int | Array | Shown],
+        launches: Sequence[Launch],
     ) -> None:
         self._fills, self._calls, self._moving = fills, calls, moving
         self._read, self._written, self._results = read, written, results
+        self._launches = launches  # whose numbers calls have by their addresses alone
 
     def run(self, feeds: Mapping[str, Array]) -> Run:
         """One run on these inputs, which must not change before its end."""
@@ -275,7 +277,7 @@ class Binder:
             else:
                 results[public] = partial(self._copied, value, arena, values)
         fills = {name: self._buffer(name, arena, values).view().fill for name in self._filled}
-        return Bound(fills, calls, moving, self._read, written, results)
+        return Bound(fills, calls, moving, self._read, written, results, launches)
 
     def _arena(self, values: Values) -> Arena:
         """The storage of each activation; those of outputs that are copied stay until the end."""

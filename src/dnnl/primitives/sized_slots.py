@@ -37,7 +37,7 @@ Descs = tuple[MemoryDesc, ...]
 class HostNumbers:
     """An array of 64-bit integers in the host's memory, as an argument of a kernel."""
 
-    __slots__ = ("_data", "argument")
+    __slots__ = ("__weakref__", "_data", "argument")
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._data = (ctypes.c_int64 * len(numbers))(*numbers)
