@@ -184,7 +184,8 @@ class Binder:
         }
         self._filled = [name for name in graph.inputs if name not in self._read]
         known = {*self._read.values(), *lowering.prepared.values()}
-        self._written = _written_in_place(lowering, known) if host else {}
+        counted = [own.ref.storage for own in lowering.counted]  # written before the first step
+        self._written = _written_in_place(lowering, known.union(counted)) if host else {}
         elsewhere = known.union(self._written)
         self._sizes = {s: made.place(n) for s, n in lowering.sizes.items() if s not in elsewhere}
         touched = [[ref.storage for ref in step.args.values()] for step in lowering.steps]
@@ -231,10 +232,12 @@ class Binder:
         written = {s: self._tensors[value][0].of(values) for s, value in self._written.items()}
         check_capacity(arena.size + sum(desc.size for desc in written.values()))
         results: dict[str, int | Array | Shown] = {}
+        left = set(self._written.values())  # a value of a second name is copied
         for public, value in self._outputs.items():
             if public in self._constant_results:
                 results[public] = self._constant_results[public].of(values)
-            elif self._written.get(self._tensors[value][2]) == value:
+            elif value in left:
+                left.remove(value)
                 results[public] = self._tensors[value][2]
             else:
                 results[public] = partial(self._copied, value, arena, values)
