@@ -40,10 +40,12 @@ def fixed(value: str, graph: Graph) -> Array:
 
 
 def type_of(node: Node, graph: Graph, result: Array) -> TensorType:
-    """The type of sizes that a node computes: that of its first source, unless it is a Cast."""
+    """The type of sizes that a node computes: that of its first source, or of the first that Where
+    chooses from, unless it is a Cast."""
     if node.op == "Cast":
         return TensorType(node.attrs["to"], result.shape)
-    source = INT64 if node.op in ("Shape", "Size") else graph.type_of(node.inputs[0]).dtype
+    first = node.inputs[node.op == "Where"]
+    source = INT64 if node.op in ("Shape", "Size") else graph.type_of(first).dtype
     return TensorType(source, result.shape)
 
 
