@@ -239,3 +239,19 @@ def test_errors_name_what_is_wrong() -> None:
     proto = make_model(nodes, {"x": (2,), "p": ()}, ["y"], kinds={"p": np.int64})
     with pytest.raises(dnnl.InvalidArguments, match=r"node_y.*position 'p'.*2.*from -2 to 1"):
         Model(graph_of(proto))(floats(2), number(2))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_largest_of_what_is_no_number(count: int, largest: int, kind: Any) -> None:
+    """A NaN is larger than infinity, and the zeros are equal."""
+    nodes = [node("TopK", ["x", "k"], "y", "places", largest=largest)]
+    kinds = {"x": kind, "y": kind, "places": np.int64}
+    constants = {"k": np.array([count])}
+    proto = make_model(nodes, {"x": ("n", 40)}, ["y", "places"], constants, kinds=kinds)
+    numbers = np.array([np.inf, np.nan, -np.inf, 0.0, -0.0, 1.5], kind)
+    feeds = {"x": RNG.choice(numbers, (30, 40))}
+    got, want = Model(graph_of(proto))(feeds), run_peer(proto, feeds)
+    for name, array in want.items():
+        np.testing.assert_array_equal(got[name], array, strict=True)
