@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import dnnl
 from dnnl.framework.model import Model
@@ -255,3 +256,15 @@ def test_largest_of_what_is_no_number(count: int, largest: int, kind: Any) -> No
     got, want = Model(graph_of(proto))(feeds), run_peer(proto, feeds)
     for name, array in want.items():
         np.testing.assert_array_equal(got[name], array, strict=True)
+
+
+def test_lists_have_memory_of_their_own() -> None:
+    proto = make_model([node("SequenceConstruct", ["x", "x", "w"], "y")], {"x": ("n",)}, ["y"],
+                       {"w": floats(3)})  # fmt: skip
+    proto.graph.output[0].CopyFrom(helper.make_tensor_sequence_value_info("y", graphs.FLOAT, None))
+    model, x = Model(graph_of(proto)), floats(5)
+    first, second, constant = model(x)
+    assert not np.shares_memory(first, x)
+    assert not np.shares_memory(first, second)
+    assert constant.flags.writeable
+    np.testing.assert_array_equal(first, x)

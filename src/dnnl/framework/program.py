@@ -313,6 +313,6 @@ def values_of(feeds: Mapping[str, Any], inputs: Mapping[str, TensorType]) -> dic
 def _results(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     """Outputs that are inputs or constants are copied, as those of a plan are new."""
     return {
-        name: list(value) if isinstance(value, list) else np.array(value)
+        name: [*map(np.array, value)] if isinstance(value, list) else np.array(value)
         for name, value in zip(names, values, strict=True)
     }
