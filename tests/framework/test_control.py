@@ -268,3 +268,13 @@ def test_lists_have_memory_of_their_own() -> None:
     assert not np.shares_memory(first, second)
     assert constant.flags.writeable
     np.testing.assert_array_equal(first, x)
+
+
+def test_contents_that_nobody_reads() -> None:
+    """A Range of an input's contents does not matter where no output needs it."""
+    nodes = [node("Range", ["zero", "end", "one"], "r"), node("Relu", ["x"], "y")]
+    constants = {"zero": np.array(0), "one": np.array(1)}
+    inputs: Mapping[str, Any] = {"x": ("n",), "end": ()}
+    model = Model(graph_of(make_model(nodes, inputs, ["y"], constants, kinds={"end": np.int64})))
+    for count in (3, 5):
+        np.testing.assert_array_equal(model(np.ones(count, np.float32), number(count)), 1)
