@@ -28,7 +28,8 @@ from dnnl.runtime.threads import set_num_threads
 
 _ALLOWED = 5e-3
 """Seconds that a first call may take more than 1.5 steady ones."""
-_TOLERANCE = 1e-3
+_TOLERANCE = 0.05
+"""What no wrong kernel keeps to; small outputs of deep networks differ by 0.01."""
 Sizes = dict[str, int]
 
 

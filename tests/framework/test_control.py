@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import dnnl
 from dnnl.framework.model import Model
@@ -239,3 +240,41 @@ def test_errors_name_what_is_wrong() -> None:
     proto = make_model(nodes, {"x": (2,), "p": ()}, ["y"], kinds={"p": np.int64})
     with pytest.raises(dnnl.InvalidArguments, match=r"node_y.*position 'p'.*2.*from -2 to 1"):
         Model(graph_of(proto))(floats(2), number(2))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_largest_of_what_is_no_number(count: int, largest: int, kind: Any) -> None:
+    """A NaN is larger than infinity, and the zeros are equal."""
+    nodes = [node("TopK", ["x", "k"], "y", "places", largest=largest)]
+    kinds = {"x": kind, "y": kind, "places": np.int64}
+    constants = {"k": np.array([count])}
+    proto = make_model(nodes, {"x": ("n", 40)}, ["y", "places"], constants, kinds=kinds)
+    numbers = np.array([np.inf, np.nan, -np.inf, 0.0, -0.0, 1.5], kind)
+    feeds = {"x": RNG.choice(numbers, (30, 40))}
+    got, want = Model(graph_of(proto))(feeds), run_peer(proto, feeds)
+    for name, array in want.items():
+        np.testing.assert_array_equal(got[name], array, strict=True)
+
+
+def test_lists_have_memory_of_their_own() -> None:
+    proto = make_model([node("SequenceConstruct", ["x", "x", "w"], "y")], {"x": ("n",)}, ["y"],
+                       {"w": floats(3)})  # fmt: skip
+    proto.graph.output[0].CopyFrom(helper.make_tensor_sequence_value_info("y", graphs.FLOAT, None))
+    model, x = Model(graph_of(proto)), floats(5)
+    first, second, constant = model(x)
+    assert not np.shares_memory(first, x)
+    assert not np.shares_memory(first, second)
+    assert constant.flags.writeable
+    np.testing.assert_array_equal(first, x)
+
+
+def test_contents_that_nobody_reads() -> None:
+    """A Range of an input's contents does not matter where no output needs it."""
+    nodes = [node("Range", ["zero", "end", "one"], "r"), node("Relu", ["x"], "y")]
+    constants = {"zero": np.array(0), "one": np.array(1)}
+    inputs: Mapping[str, Any] = {"x": ("n",), "end": ()}
+    model = Model(graph_of(make_model(nodes, inputs, ["y"], constants, kinds={"end": np.int64})))
+    for count in (3, 5):
+        np.testing.assert_array_equal(model(np.ones(count, np.float32), number(count)), 1)

@@ -41,6 +41,7 @@ SLICES: dict[str, tuple[list[int], list[int], list[int], list[int]]] = {
     "backwards by two": ([15, 4], [2, 0], [1, 2], [-2, -1]),
     "every axis": ([0, 2, 1, 1], [1, 9, 4, 5], [0, 1, 2, 3], [1, 1, 1, 1]),
     "clamped": ([5], [1000], [1], [1]),
+    "backwards from before the first": ([-99], [-LARGE], [1], [-1]),
 }
 
 
@@ -69,6 +70,30 @@ def test_slice_up_to_half_of_another_value(layout: str) -> None:
     arrays = {name: np.array(value) for name, value in constants.items()}
     proto = make_model(nodes, {"x": SHAPE, "z": (3, 9)}, ["y"], arrays)
     assert run(proto, layout) == ["eltwise"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_backward_from_before_the_first_of_a_shape(known: bool) -> None:
+    """The first element, of a constant and of sizes, although Python takes nothing."""
+    constants = {"start": np.array([-9]), "end": np.array([-LARGE]), "axis": np.array([0]),
+                 "back": np.array([-1]), "numbers": np.array([4, 5, 6])}  # fmt: skip
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Slice", ["numbers" if known else "shape", "start", "end", "axis", "back"], "y"),
+    ]
+    model = model_of(make_model(nodes, {"x": ("n", 2)}, ["y"], constants, kinds={"y": np.int64}))
+    for rows in (3, 8, 5):
+        got = model(np.zeros((rows, 2), np.float32))
+        np.testing.assert_array_equal(got, [4 if known else rows])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_flatten_of_nothing_that_is_constant(axis: int) -> None:
+    """The shape of a scalar, as an example."""
+    nodes = [node("Shape", ["x"], "shape"), node("Flatten", ["shape"], "y", axis=axis)]
+    proto = make_model(nodes, {"x": ()}, ["y"], kinds={"y": np.int64})
+    feeds = {"x": np.array(1, np.float32)}
+    assert_same(model_of(proto).compile().run(feeds), run_peer(proto, feeds), 1e-9)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

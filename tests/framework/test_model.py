@@ -58,6 +58,16 @@ def test_calls_take_arrays_or_a_mapping() -> None:
     assert isinstance(result, np.ndarray)
 
 
+def test_two_outputs_of_one_value_have_memory_of_their_own() -> None:
+    nodes = [node("Relu", ["x"], "y"), node("Identity", ["y"], "z")]
+    model = model_of(make_model(nodes, {"x": ("n",)}, ["y", "z"]))
+    for count in (3, 5, 8):
+        results = model(np.ones(count, np.float32))
+        assert isinstance(results, dict)
+        assert not np.shares_memory(results["y"], results["z"])
+        assert (results["y"] == results["z"]).all()
+
+
 def test_a_called_model_has_one_plan_for_all_sizes_but_the_first() -> None:
     model = doubled()
     for rows in (*range(2, 12), 3):

@@ -109,3 +109,33 @@ def test_one_plan_for_all_sizes(name: str) -> None:
             own = got[key] if isinstance(got, dict) else got
             np.testing.assert_allclose(own, array, 1e-5, 1e-4)
     assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)
+
+
+def test_where_has_the_type_of_what_it_chooses() -> None:
+    """Not that of its condition, also where the result is known for all sizes of a plan."""
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Greater", ["shape", "most"], "beyond"),
+        node("Where", ["beyond", "shape", "number"], "y"),
+    ]
+    constants = {"most": ints(4), "number": ints(7)}
+    proto = make_model(nodes, {"x": ("n", "l")}, ["y"], constants, kinds={"y": np.int64})
+    model = Model(graph_of(proto))
+    for shape in ((2, 3), (3, 8), (9, 9), (3, 3)):
+        got = model(np.zeros(shape, np.float32))
+        want = np.where(np.array(shape) > 4, shape, 7)
+        np.testing.assert_array_equal(got, want, strict=True)
+
+
+def test_range_as_output() -> None:
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Gather", ["shape", "zero"], "rows"),
+        node("Range", ["zero", "rows", "one"], "y"),
+    ]
+    constants = {"zero": np.array(0, np.int64), "one": np.array(1, np.int64)}
+    proto = make_model(nodes, {"x": ("n", 2)}, ["y"], constants, kinds={"y": np.int64})
+    model = Model(graph_of(proto))
+    for rows in (3, 5, 17, 4):
+        got = model(np.zeros((rows, 2), np.float32))
+        np.testing.assert_array_equal(got, np.arange(rows))

@@ -217,9 +217,11 @@ class Binder:
         }
         self._filled = [name for name in graph.inputs if name not in self._read]
         known = {*self._read.values(), *lowering.prepared.values()}
+        counted = [own.ref.storage for own in lowering.counted]  # written before the first step
+        there = known.union(counted)
         self._written = {
             storage: _output(value, lowering.tensors[value].layout.desc, made)
-            for storage, value in (_written_in_place(lowering, known) if host else {}).items()
+            for storage, value in (_written_in_place(lowering, there) if host else {}).items()
         }
         elsewhere = known.union(self._written)
         self._sizes = {s: made.place(n) for s, n in lowering.sizes.items() if s not in elsewhere}
@@ -269,10 +271,12 @@ class Binder:
         }
         check_capacity(arena.size + sum(output.nbytes for output in written.values()))
         results: dict[str, int | Array | Shown] = {}
+        left = {value for value, *_ in self._written.values()}  # a value of a second name is copied
         for public, value in self._outputs.items():
             if public in self._constant_results:
                 results[public] = self._constant_results[public].of(values)
-            elif self._written.get(self._tensors[value][2], ("",))[0] == value:
+            elif value in left:
+                left.remove(value)
                 results[public] = self._tensors[value][2]
             else:
                 results[public] = partial(self._copied, value, arena, values)

@@ -360,6 +360,6 @@ def _results(program: Program, names: Sequence[str], values: Sequence[Any]) -> d
     if program.whole:
         return dict(zip(names, values, strict=True))
     return {
-        name: list(value) if isinstance(value, list) else np.array(value)
+        name: [*map(np.array, value)] if isinstance(value, list) else np.array(value)
         for name, value in zip(names, values, strict=True)
     }

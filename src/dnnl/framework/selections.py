@@ -89,29 +89,32 @@ def _count(node: Node, given: Given) -> int:
 
 
 def _keys(rows: Array, *, largest: bool) -> Array:
-    """Numbers in whose order the elements are wanted, those without a value last."""
+    """Integers in whose order the elements are wanted. A NaN is larger than any other number, as in
+    ONNX Runtime."""
     if rows.dtype.kind == "V":
         rows = rows.astype(np.float32)
-    if rows.dtype.kind != "f":
-        return ~rows if largest else rows  # exact, also for the least number of a type
-    # A NaN is larger than any other, as in ONNX Runtime: it comes first among the largest.
-    return np.where(np.isnan(rows), -np.inf, -rows) if largest else rows
+    keys = rows
+    if rows.dtype.kind == "f":
+        whole = (rows + rows.dtype.type(0)).view(f"i{rows.itemsize}")  # 0 for -0
+        most = np.iinfo(whole.dtype).max
+        ordered = np.where(whole < 0, whole ^ most, whole)  # the sign is apart from the number
+        keys = np.where(np.isnan(rows), most, ordered)
+    return ~keys if largest else keys  # exact, also for the least number of a type
 
 
 def _first(keys: Array, count: int) -> npt.NDArray[np.int64]:
     """The places of the smallest keys, in order; of equal ones those that come first."""
     extent = keys.shape[-1]
-    if count == 1 and extent and keys.dtype.kind != "f":
+    if count == 1 and extent:
         return np.asarray(keys.argmin(-1, keepdims=True), _INDEX)
     if 0 < count < extent // 8:
         # Only keys up to the last one that is wanted are sorted: of equal ones there may be more.
         last = np.partition(keys, count - 1, axis=-1)[..., count - 1 : count]
-        if not (keys.dtype.kind == "f" and np.isnan(last).any()):
-            most = int((keys <= last).sum(-1).max(initial=count))
-            if most <= extent // 4:
-                chosen = np.argsort(~(keys <= last), axis=-1, kind="stable")[..., :most]
-                within = np.argsort(np.take_along_axis(keys, chosen, -1), axis=-1, kind="stable")
-                return np.take_along_axis(chosen, within[..., :count], -1).astype(_INDEX)
+        most = int((keys <= last).sum(-1).max(initial=count))
+        if most <= extent // 4:
+            chosen = np.argsort(~(keys <= last), axis=-1, kind="stable")[..., :most]
+            within = np.argsort(np.take_along_axis(keys, chosen, -1), axis=-1, kind="stable")
+            return np.take_along_axis(chosen, within[..., :count], -1).astype(_INDEX)
     return np.argsort(keys, axis=-1, kind="stable")[..., :count].astype(_INDEX)
 
 

@@ -40,10 +40,12 @@ def fixed(value: str, graph: Graph) -> Array:
 
 
 def type_of(node: Node, graph: Graph, result: Array) -> TensorType:
-    """The type of sizes that a node computes: that of its first source, unless it is a Cast."""
+    """The type of sizes that a node computes: that of its first source, or of the first that Where
+    chooses from, unless it is a Cast."""
     if node.op == "Cast":
         return TensorType(node.attrs["to"], result.shape)
-    source = INT64 if node.op in ("Shape", "Size") else graph.type_of(node.inputs[0]).dtype
+    first = node.inputs[node.op == "Where"]
+    source = INT64 if node.op in ("Shape", "Size") else graph.type_of(first).dtype
     return TensorType(source, result.shape)
 
 
@@ -131,6 +133,12 @@ def _gather(node: Node, data: Array, indices: Array) -> Any:
     return np.take(data, indices.astype(np.int64), axis=node.attrs.get("axis", 0))
 
 
+def first_of(start: int, extent: int, step: int) -> int:
+    """Where Slice begins in Python's terms: backward from the first element, where ``start`` is
+    before it; Python takes nothing then."""
+    return max(start, -extent) if step < 0 else start
+
+
 def _concat(node: Node, *parts: Array) -> Array:
     return np.concatenate(parts, axis=node.attrs["axis"])
 
@@ -164,7 +172,8 @@ def _slice(
     strides = [1] * len(starts) if steps is None else np.ravel(steps).tolist()
     where = [slice(None)] * data.ndim
     for axis, start, end, step in zip(places, starts, ends, strides, strict=True):
-        where[axis] = slice(int(start), int(end), int(step))
+        first = first_of(int(start), data.shape[axis], int(step))
+        where[axis] = slice(first, int(end), int(step))
     return data[tuple(where)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dnnl.graph.graph import ModelError, Node, TensorType
 from dnnl.graph.scope import Scope, normal_axis
-from dnnl.graph.sizes import broadcast
+from dnnl.graph.sizes import broadcast, first_of
 from dnnl.graph.writer import Writer
 from dnnl.lowering.graphs import Lowering
 from dnnl.operators.operator import Operator, moved
@@ -46,14 +46,14 @@ def infer_concat(scope: Scope) -> list[TensorType]:
 
 
 def _infer_slice(scope: Scope) -> list[TensorType]:
-    """Slices begin, end and go on as those of Python."""
+    """Slices begin, end and go on as those of Python; see `dnnl.graph.sizes.first_of`."""
     sizes = list(scope.shape())
-    for found in _slices(scope):
+    for found in slices_of(scope):
         sizes[found.axis] = found.count
     return scope.result(sizes)
 
 
-def _slices(scope: Scope) -> list[Range]:
+def slices_of(scope: Scope) -> list[Range]:
     """What Slice takes of each axis that it names."""
     shape = scope.shape()
     starts, ends = scope.listed("starts", 1), scope.listed("ends", 2)
@@ -70,7 +70,7 @@ def _slices(scope: Scope) -> list[Range]:
     found = []
     for axis, start, end, step in zip(places, starts, ends, steps, strict=True):
         if is_known(shape[axis]) and is_known(start) and is_known(end):
-            taken = range(shape[axis])[start:end:step]
+            taken = range(shape[axis])[first_of(start, shape[axis], step) : end : step]
             found.append(Range(axis, taken.start if taken else 0, len(taken), step))
         else:
             found.append(_taken(axis, shape[axis], start, end, step))
@@ -81,7 +81,7 @@ def _taken(axis: int, extent: int, start: int, end: int, step: int) -> Range:
     """The same of numbers of which only a run knows some."""
     if step < 0:
         start, extent, end = int(start), int(extent), int(end)
-        taken = range(extent)[start:end:step]
+        taken = range(extent)[first_of(start, extent, step) : end : step]
         return Range(axis, taken.start if taken else 0, len(taken), step)
     first, last = (_inside(place, extent) for place in (start, end))
     return Range(axis, first, -(-(last - first) // step) if first < last else 0, step)
@@ -123,7 +123,7 @@ def _parts_of(scope: Scope) -> list[Range]:
 def _expand_slice(writer: Writer) -> bool:
     """One axis after the other, those that go backwards as a Gather."""
     node, graph = writer.node, writer.graph
-    found = _slices(Scope(node, graph))
+    found = slices_of(Scope(node, graph))
     if len(found) == 1 and found[0].step > 0:
         return False
     value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
@@ -161,7 +161,7 @@ def _lower_split(lowering: Lowering, node: Node) -> None:
 
 def _lower_slice(lowering: Lowering, node: Node) -> None:
     """A view of one axis; more axes are nodes of their own, and so is the inverse."""
-    (found,) = _slices(Scope(node, lowering.graph))
+    (found,) = slices_of(Scope(node, lowering.graph))
     lowering.part(node.output, node.inputs[0], found.axis, found.first, found.count, found.step)
 
 

@@ -15,6 +15,7 @@ from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
 from dnnl.operators.numbers import is_folded
+from dnnl.operators.parts import slices_of
 from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.operators.quantized import check_parameters
 from dnnl.operators.table import OPERATORS
@@ -97,13 +98,30 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         whole = folded(function, [graph.constants[v] for v in node.inputs], kind.dtype)
         if whole is not None:
             return {node.output: whole}
-    if node.op == "GatherElements":  # ONNX's own implementation fails for more than two dimensions
+    moved = _moved(node, graph)
+    if moved is not None:
+        return {node.output: moved}
+    return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
+
+
+def _moved(node: Node, graph: Graph) -> Array | None:
+    """The elements of constants in other places, where ONNX's own implementation is wrong."""
+    scope = Scope(node, graph)
+    if node.op == "Flatten":  # which it cannot do of nothing
+        (kind,) = OPERATORS[node.op].infer(scope)
+        return graph.constants[node.inputs[0]].reshape(kind.sizes)
+    if node.op == "Slice":  # it begins as Python does, see first_of
+        data = graph.constants[node.inputs[0]]
+        for part in slices_of(scope):
+            data = data.take(part.first + part.step * np.arange(part.count), part.axis)
+        return data
+    if node.op == "GatherElements":  # it fails for more than two dimensions
         data, indices = (graph.constants[value] for value in node.reads)
-        axis = Scope(node, graph).axis(0)
+        axis = scope.axis(0)
         sizes = enumerate(indices.shape)
         data = data[tuple(slice(None if d == axis else size) for d, size in sizes)]
-        return {node.output: np.take_along_axis(data, indices.astype(np.int64), axis)}
-    return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
+        return np.take_along_axis(data, indices.astype(np.int64), axis)
+    return None
 
 
 def types_of_sizes(node: Node, graph: Graph, results: Mapping[str, Array]) -> dict[str, TensorType]:

@@ -55,7 +55,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     inputs = bound(graph.inputs, {} if input_shapes is None else input_shapes)
     known = replace(graph, inputs=inputs, constants=constants, types=types, defaults={})
     check_operators(graph)
-    pending = list(reversed(graph.nodes))
+    pending = list(reversed(graph.pruned().nodes))  # what nobody reads may need contents
     while pending:
         node = pending.pop()
         with blamed_on(node):
