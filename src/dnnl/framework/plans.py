@@ -17,11 +17,12 @@ import numpy as np
 from dnnl import forks
 from dnnl.errors import Error
 from dnnl.framework.calls import KEPT_SESSIONS
+from dnnl.framework.compiler import compiled
 from dnnl.framework.parts import Part
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget
 from dnnl.framework.session import Session
-from dnnl.graph.expressions import Numbers, OpenInputs
+from dnnl.graph.expressions import Numbers, OpenInputs, named_symbols
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, TensorType
 from dnnl.graph.sizes import INT64
 from dnnl.passes.specialize import specialize
@@ -62,17 +63,17 @@ class PartSession(Session):
         read = {value for node in graph.nodes for value in node.reads}
         read.update(graph.outputs.values())
         needed = {name: kind for name, kind in graph.inputs.items() if name in read}
-        super().__init__(
+        made = compiled(
             replace(graph, inputs=needed),
             settings.engine,
             settings.layout,
-            settings.num_threads,
             settings.kind,
             settings.progress,
-            settings.budget,
         )
+        super().__init__(made, settings.num_threads, settings.budget)
         listed = {_as_shape(name): TensorType(INT64, own) for name, own in numbers.items()}
-        self._sizes = OpenInputs({**graph.inputs, **listed})
+        given = {**graph.inputs, **listed}
+        self._sizes = OpenInputs({name: named_symbols(kind) for name, kind in given.items()})
 
 
 @dataclass(frozen=True)
