@@ -9,6 +9,7 @@ from typing import Any
 
 from dnnl.errors import Error, Unimplemented
 from dnnl.framework.calls import Saved
+from dnnl.framework.requests import checked_budget
 from dnnl.framework.saved_file import SavedFile
 from dnnl.framework.saved_graph import GraphReader
 from dnnl.framework.saved_plan import PlanReader
@@ -16,6 +17,7 @@ from dnnl.graph.graph import Graph, ModelError
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.image import Image
 from dnnl.runtime.image_bytes import decoded
+from dnnl.types.dtype import DataType
 
 
 def read_saved(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Saved]:
@@ -27,8 +29,10 @@ def read_saved(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Save
     try:
         return _read(file, compiles)
     except Error:
+        file.stop()
         raise
     except Exception as error:  # contents that no writer makes, though the checksums are right
+        file.stop()
         what = f"{type(error).__name__}: {error}"
         raise ModelError(f"{file.path} is damaged: {what}") from error
 
@@ -50,8 +54,9 @@ def _read(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Saved]:
     reader = PlanReader(engine, image, file.blob)
     plans = tuple(map(reader.read, index["plans"]))
     graph = GraphReader(file.blob).read(index["graph"])
-    precision = index["precision"]
-    return graph, index["memory_budget"], Saved(file.path, plans, compiles, precision)
+    precision = DataType[index["precision"]].name
+    budget = checked_budget(index["memory_budget"])
+    return graph, budget, Saved(file.path, plans, compiles, precision)
 
 
 def _check_machine(path: str, target: dict[str, Any], engine: Engine) -> None:

@@ -18,7 +18,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,14 @@ class SavedFile:
         self.index = self._read_index()
         self._checked: set[str] = set()
         self._running: dict[str, list[Future[bool]]] = {}
-        names = [name for name in self.index["sections"] if name != WEIGHTS]
+        try:
+            self._sections = {
+                str(name): (int(begin), int(nbytes), tuple(map(str, digests)))
+                for name, (begin, nbytes, digests) in self.index["sections"].items()
+            }
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{path} is damaged: its sections are no such: {error}") from error
+        names = [name for name in self._sections if name != WEIGHTS]
         if names:
             self._start(names)
 
@@ -96,7 +103,9 @@ class SavedFile:
         text = self._map[offset : offset + length]
         if hashlib.sha256(text).digest() != digest:
             raise ModelError(f"{self.path} is damaged: its index has another checksum")
-        found: dict[str, Any] = json.loads(text)
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise ModelError(f"{self.path} is damaged: its index is no object")
         return found
 
     def check(self, name: str) -> None:
@@ -110,6 +119,11 @@ class SavedFile:
             raise ModelError(f"{self.path} is damaged: {rule}")
         self._checked.add(name)
 
+    def stop(self) -> None:
+        """Check nothing more: no thread reads the file when this returns."""
+        left = [chunk for chunks in self._running.values() for chunk in chunks]
+        wait([chunk for chunk in left if not chunk.cancel()])
+
     def _start(self, names: Iterable[str]) -> None:
         """Begin to check sections."""
         threads = ThreadPoolExecutor(available_cpus())
@@ -119,7 +133,7 @@ class SavedFile:
         threads.shutdown(wait=False)
 
     def _chunks(self, name: str) -> Iterable[tuple[int, int, str]]:
-        offset, nbytes, digests = self.index["sections"][name]
+        offset, nbytes, digests = self._sections[name]
         if len(digests) != -(-nbytes // _CHUNK) or not 0 <= offset <= offset + nbytes <= len(
             self._map
         ):
@@ -135,7 +149,7 @@ class SavedFile:
         """The bytes at a place, not copied and read-only; its section is checked first."""
         name, offset, nbytes = place
         self.check(name)
-        begin, length, _ = self.index["sections"][name]
+        begin, length, _ = self._sections[name]
         if not 0 <= offset <= offset + nbytes <= length:
             raise ModelError(f"{self.path} is damaged: {place} is outside of its section")
         return self._bytes[begin + offset : begin + offset + nbytes]

@@ -114,6 +114,8 @@ class PlanReader:
         forms = [_form_of(own) for own in given["forms"]]
         steps = tuple(_step_of(own, forms) for own in given["steps"])
         rounding = given["rounding"]
+        if not given["symbols"]:
+            given["expressions"] = [str(int(text)) for text in given["expressions"]]
         plan = Plan(
             inputs={name: type_of(own) for name, own in given["inputs"].items()},
             outputs=given["outputs"],

@@ -23,10 +23,12 @@ from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.image_bytes import encoded
 from dnnl.types.dtype import DataType
 
-_BATCHES = (1, 4)
-_PIXELS, _LENGTH = 224, 64
-"""Typical sizes of images, and of other axes that a model leaves open."""
-_IMAGE_RANK = 4
+_PIXELS = (224, 64, 128, 320, 448, 640, 960, 1280)
+_LENGTHS = (128, 8, 16, 32, 64, 256, 512, 1024)
+_TYPICAL = (*((1, *own) for own in zip(_PIXELS, _LENGTHS, strict=True)), (4, 224, 128), (8, 64, 16))
+"""Typical batches, sizes of images, and lengths of other axes that a model leaves open. There are
+several, as kernels differ by how many tiles there are and whether tensors fit into caches."""
+_IMAGE_RANK, _FIRST_PIXEL = 4, 2
 
 
 def save(
@@ -130,17 +132,19 @@ def _typical_shapes(inputs: Mapping[str, TensorType]) -> list[Shapes]:
         if kind.shape == UNRANKED:
             rule = f"input {name!r} has any rank: no shape of it is typical"
             raise InvalidArguments("shapes", None, rule, f"shapes=[{{{name!r}: (1, 3, 224, 224)}}]")
-    found = (tuple(_typical(inputs, batch).items()) for batch in _BATCHES)
+    found = (tuple(_typical(inputs, *sizes).items()) for sizes in _TYPICAL)
     return list(dict.fromkeys(found))
 
 
-def _typical(inputs: Mapping[str, TensorType], batch: int) -> dict[str, Shape]:
+def _typical(
+    inputs: Mapping[str, TensorType], batch: int, pixels: int, length: int
+) -> dict[str, Shape]:
     sizes: dict[str, int] = {}
     for kind in inputs.values():
         for dim, size in enumerate(kind.shape):
             if isinstance(size, str):
-                pixels = dim >= 2 and len(kind.shape) >= _IMAGE_RANK
-                sizes.setdefault(size, batch if not dim else _PIXELS if pixels else _LENGTH)
+                image = dim >= _FIRST_PIXEL and len(kind.shape) >= _IMAGE_RANK
+                sizes.setdefault(size, batch if not dim else pixels if image else length)
     return {
         name: tuple(sizes[n] if isinstance(n, str) else n for n in kind.shape)
         for name, kind in inputs.items()

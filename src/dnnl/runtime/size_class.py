@@ -30,13 +30,13 @@ class SizeClass:
         Raises `arithmetic.NoArithmetic` where something is no expression of integers.
         """
         names = [f"s{number}" for number in range(len(self.sources))]
-        known = frozenset(names)
+        known, given = frozenset(names), frozenset(("n",))
         for text in self.sources:
-            arithmetic.check(text, {"n"})
+            arithmetic.check(text, given)
         for text in (*self.counts, self.scratchpad):
             arithmetic.check(text, known)
         for text in self.conditions:
-            arithmetic.check(text, known | {"n"})
+            arithmetic.check(text, known | given)
         symbols = "".join(f"{name}," for name in names)
         counts = "".join(f"{count}," for count in self.counts)
         conditions = " and ".join(f"({own})" for own in self.conditions) or "1"
