@@ -107,7 +107,7 @@ class Sessions:
 
     def _made(self, shapes: Shapes) -> Session:
         graph = self._graph_for(shapes)
-        if not self._known:
+        if not self._known and self._saved is None:
             session = self._compiled(specializing.specialize(graph, dict(shapes)))
             self._known[shapes] = session
             return session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dnnl.types import arithmetic
 
@@ -29,18 +30,23 @@ class SizeClass:
 
         Raises `arithmetic.NoArithmetic` where something is no expression of integers.
         """
-        names = [f"s{number}" for number in range(len(self.sources))]
-        known, given = frozenset(names), frozenset(("n",))
-        for text in self.sources:
-            arithmetic.check(text, given)
-        for text in (*self.counts, self.scratchpad):
-            arithmetic.check(text, known)
-        for text in self.conditions:
-            arithmetic.check(text, known | given)
-        symbols = "".join(f"{name}," for name in names)
-        counts = "".join(f"{count}," for count in self.counts)
-        conditions = " and ".join(f"({own})" for own in self.conditions) or "1"
-        return arithmetic.trusted(
-            f"lambda n: (lambda {','.join(names)}: (({symbols}), ({counts}), {self.scratchpad}) "
-            f"if {conditions} else None)({','.join(self.sources)})"
-        )
+        return _function(self)
+
+
+@lru_cache(maxsize=1024)  # layers of one shape have equal ones, and differ in their weights
+def _function(own: SizeClass) -> Serve:
+    names = [f"s{number}" for number in range(len(own.sources))]
+    known, given = frozenset(names), frozenset(("n",))
+    for text in own.sources:
+        arithmetic.check(text, given)
+    for text in (*own.counts, own.scratchpad):
+        arithmetic.check(text, known)
+    for text in own.conditions:
+        arithmetic.check(text, known | given)
+    symbols = "".join(f"{name}," for name in names)
+    counts = "".join(f"{count}," for count in own.counts)
+    conditions = " and ".join(f"({condition})" for condition in own.conditions) or "1"
+    return arithmetic.trusted(
+        f"lambda n: (lambda {','.join(names)}: (({symbols}), ({counts}), {own.scratchpad}) "
+        f"if {conditions} else None)({','.join(own.sources)})"
+    )
