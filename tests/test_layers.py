@@ -48,7 +48,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "codegen": CODE,
     "codegen.isa": CODE,
     "codegen.ir": (*CODE, "codegen.isa"),
-    "codegen.compile": (*CODE, "codegen.isa", "codegen.ir"),
+    "codegen.compile": (*CODE, "runtime.image_bytes", "codegen.isa", "codegen.ir"),
     "codegen.math": (*CODE, "codegen.ir"),
     "codegen.conversion": (*CODE, "codegen.isa", "codegen.ir", "codegen.math"),
     "codegen.functions": (*CODE, "codegen.ir", "codegen.math", "codegen.conversion"),
@@ -132,7 +132,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 }
 HOMES = {
     "llvmlite": ("codegen", "runtime.engines"),
-    "onnx": ("onnx", "framework.model", "tools"),
+    "onnx": ("onnx", "tools"),
 }
 """The packages from elsewhere that few may import."""
 

@@ -131,14 +131,21 @@ __getattr__, __dir__ = lazy.names(__name__, _HOMES)
 reorders.provide(f"{__name__}.primitives.reorder_memories", "reorder")
 
 
-def load(path: str | os.PathLike[str]) -> Model:
-    """Return the model in an ONNX file; needs the extra ``onnx``.
+def load(path: str | os.PathLike[str], *, compile: bool = True) -> Model:
+    """Return the model in a file: in that of `Model.save`, or in an ONNX file, which needs the
+    extra ``onnx``.
+
+    A saved model runs the kernels of its file, for the sizes that these serve; others are compiled.
+    Without ``compile`` they are refused with Unimplemented, which says what the file serves.
 
     Raises ModelError, with the reason, for a file that is no usable model, and Unimplemented for
-    operators or operator sets that are not known. What depends on sizes, or is refused of an
-    operator that is known, shows when the model is compiled.
+    operators or operator sets that are not known, and for a saved model whose kernels need features
+    that this machine lacks. What depends on sizes, or is refused of an operator that is known,
+    shows when the model is compiled.
     """
     with lazy.IMPORTING:
+        # The bytes of a saved model are checked while what runs it is imported.
+        file = import_module(f"{__name__}.framework.saved_file").opened(path)
         models = import_module(f"{__name__}.framework.model")
-    model: Model = models.load(path)
+    model: Model = models.loaded(path, file, compile)
     return model

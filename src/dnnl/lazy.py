@@ -1,4 +1,4 @@
-"""Packages that import a name from its module when it is first asked for."""
+"""Names and modules that are imported when they are first asked for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from threading import RLock
+from typing import Any
 
 from dnnl import forks
 from dnnl.onednn import hint
@@ -44,3 +45,14 @@ def names(
         return sorted({*vars(sys.modules[package]), *homes})
 
     return find, listed
+
+
+class Module:
+    """A module that is imported when one of its names is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        with IMPORTING:
+            return getattr(import_module(self._name), name)

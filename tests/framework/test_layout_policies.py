@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dnnl.framework.session import lower, optimize
+from dnnl.framework.compiler import lower, optimize
 from dnnl.lowering.graphs import LAYOUTS, Lowering, Step
 from dnnl.lowering.policy import MIDDLE, PLAIN, PROPAGATE, STRICT
 from dnnl.operators.table import MADE, OPERATORS

@@ -15,6 +15,7 @@ from onnx import TensorProto
 
 import dnnl
 from dnnl.framework.model import Model
+from dnnl.framework.planning import PrimitiveKernels
 from tests.framework.models import graph_of, make_model, node, plans_of, run_peer
 
 Array = np.ndarray
@@ -285,9 +286,10 @@ def test_numbers_of_a_run_live_as_long_as_it() -> None:
         every = [own for bound in binder._bound_before.values() for own in bound._launches]
         lent = [weakref.ref(own.sizes) for own in every if own.sizes is not None]
         del every
-        for step in binder._steps:
-            step._latest = None, None, step._latest[2]
-            slots: Any = getattr(step.primitive._launch, "__self__", None)
+        binder._latest = [(None, None, own[2]) for own in binder._latest]
+        for kernels in binder._kernels:
+            assert isinstance(kernels, PrimitiveKernels)
+            slots: Any = getattr(kernels._primitive._launch, "__self__", None)
             if slots is not None:
                 slots._launches.clear()
     gc.collect()

@@ -22,7 +22,7 @@ PROGRAM = """
 import resource, sys
 import numpy as np
 import dnnl
-import dnnl.framework.model
+import dnnl.framework.building, dnnl.framework.model
 path, step, extra = sys.argv[1], sys.argv[2], int(sys.argv[3]) << 20
 def limit():
     pages = int(open("/proc/self/statm").read().split()[0])

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dnnl.framework.compiler import optimize
 from dnnl.framework.model import load
-from dnnl.framework.session import optimize
 from dnnl.graph.graph import FUNCTION, Graph, Pass
 from dnnl.onnx.write import graph_to_proto
 from dnnl.passes.affine import fold_affine

@@ -12,9 +12,10 @@ import torch
 from ml_dtypes import bfloat16
 from onnx import TensorProto
 
-from dnnl.framework.session import Session, optimize
+from dnnl.framework.compiler import optimize
+from dnnl.framework.session import Session
+from dnnl.graph.rounding import Rounding
 from dnnl.lowering.graphs import LAYOUTS
-from dnnl.passes.precision import Rounding
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import GROWTH, PEAK, Tolerance, compare

@@ -13,8 +13,8 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from dnnl import config
 from dnnl.errors import Unimplemented
+from dnnl.framework.compiler import optimize
 from dnnl.framework.model import Model, load
-from dnnl.framework.session import optimize
 from dnnl.lowering.graphs import LAYOUTS
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import Engine

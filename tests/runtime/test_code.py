@@ -23,12 +23,13 @@ from dnnl.runtime.engine import Engine
 from dnnl.runtime.engines import cpu, cpu_pages
 from dnnl.runtime.engines.cpu_code import Code
 from dnnl.runtime.engines.cpu_elf import Object
+from dnnl.runtime.engines.cpu_jit import Linked
 from dnnl.runtime.engines.cpu_pages import Pages
 from dnnl.runtime.image import Image, Phase
 from tests.launch import bind, launch
 from tests.runtime import kernels
 
-LOADERS = [loader for loader in cpu.LOADERS if loader.supported()]
+LOADERS = [loader for loader in (Pages, Linked) if loader.supported()]
 needs_pages = pytest.mark.skipif(not Pages.supported(), reason="pages are for Linux on x86-64")
 
 # Constants of several alignments, a table of addresses, and functions of the C library.

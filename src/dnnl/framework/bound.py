@@ -1,4 +1,4 @@
-"""A compiled model on inputs of known sizes: launches in a row, and the memory that they work in.
+"""A plan on inputs of known sizes: launches in a row, and the memory that they work in.
 
 Inputs are read and outputs are written where they are: an execution gets the address of each array
 of its run. What is between them has places in memory that is used again.
@@ -6,37 +6,35 @@ of its run. What is between them has places in memory that is used again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.memory_plan import Arena, lifetimes, place
-from dnnl.graph.expressions import Expressions, Numbers, SizedDesc, Values
-from dnnl.graph.graph import Array, TensorType
-from dnnl.graph.sizes import is_open
-from dnnl.lowering.graphs import Lowering, Step
-from dnnl.primitives.primitive import Primitive
-from dnnl.primitives.sized_slots import Launch
+from dnnl.framework.plan import Compiled, Contents, Counted
+from dnnl.graph.expressions import Form, Numbers, SizedDesc, Values, picked
+from dnnl.graph.graph import Array
 from dnnl.runtime.backend import Argument
 from dnnl.runtime.elements import plain_view
+from dnnl.runtime.launch import Launch
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.shaped_buffer import ShapedBuffer
 from dnnl.runtime.storage import address_of, allocate, bytes_at, check_capacity
 from dnnl.runtime.stream import Stream
-from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import surely_equal
 
 Call = Callable[[int], object]
 """One execution on so many threads."""
-Shown = Callable[[Mapping[int, int]], Array]
-"""A copy of a result, in memory of the binder or where the arrays of a run are."""
 CallAt = Callable[[Mapping[int, int]], Call]
 """A call with the addresses of the arrays of a run, by storage."""
+Latest = tuple[Launch | None, object, tuple[Call, "CallAt | None"]]
+Shown = Callable[[Mapping[int, int]], Array]
+"""A copy of a result, in memory of the binder or where the arrays of a run are."""
 Bytes = npt.NDArray[np.uint8]
 
 _MOST_BOUND = 64
@@ -61,7 +59,11 @@ class Output:
 
     dtype: np.dtype
     dims: tuple[int, ...]
-    nbytes: int
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return prod(self.dims) * self.dtype.itemsize
 
 
 class Bound:
@@ -120,113 +122,40 @@ class Bound:
         return shown
 
 
-class _SizedStep:
-    """A step, some of whose sizes only a run knows."""
-
-    def __init__(self, step: Step, primitive: Primitive, expressions: Expressions) -> None:
-        self.name, self.primitive = step.name, primitive
-        self.descs = {arg: expressions.sized(ref.desc) for arg, ref in step.args.items()}
-        self.storages = {arg: ref.storage for arg, ref in step.args.items()}
-        self.indexed = None if step.indexed is None else expressions.place(step.indexed)
-        patterns = step.pd.patterns if step.pd.variants is not None else ()
-        self._numbers = expressions.pick([p for arg in patterns for p in self.descs[arg].places])
-        self._latest: tuple[Launch | None, object, tuple[Call, CallAt | None]]
-        self._latest = None, None, (_unplaced, None)
-
-    def call(
-        self,
-        launch: Launch,
-        values: Values,
-        addresses: Mapping[int, Argument],
-        make: Callable[..., tuple[Call, CallAt | None]],
-    ) -> tuple[Call, CallAt | None]:
-        """The execution of a launch: that of the run before, if it is the same in the same places.
-
-        ``make(step, launch, values, addresses)`` prepares another one.
-        """
-        before, there, found = self._latest
-        if before is launch and there is addresses and self.indexed is None:
-            return found
-        made = make(self, launch, values, addresses)
-        self._latest = launch, addresses, made
-        return made
-
-    def launch(self, values: Values) -> Launch:
-        """What an execution in a run of these numbers is."""
-        descs = partial(self._descs_of, values)
-        return self.primitive.launch(self._numbers(values), descs)
-
-    def _descs_of(self, values: Values) -> dict[int, MemoryDesc]:
-        return {arg: desc.of(values) for arg, desc in self.descs.items()}
-
-
 class _Contents:
-    """A constant, whose elements may be expressions."""
+    """An output that no step computes."""
 
-    def __init__(self, kind: TensorType, expressions: Expressions, array: Array) -> None:
-        self._kind, self._array = kind, array
-        self._places = [expressions.place(n) for n in array.ravel()] if is_open(array) else None
+    def __init__(self, contents: Contents) -> None:
+        self._kind, self._array, self._places = contents.kind, contents.array, contents.places
 
     def of(self, values: Values) -> Array:
         """The contents in a run."""
-        if self._places is None:
+        if self._array is not None:
             return self._array
         numbers = [values[place] for place in self._places]
         return np.array(numbers, self._kind.dtype).reshape(self._kind.sizes)
 
 
 class Binder:
-    """Binds the steps of a model to memory for one run at a time, which grows with the largest
+    """Binds the steps of a plan to memory for one run at a time, which grows with the largest
     sizes."""
 
-    def __init__(
-        self,
-        lowering: Lowering,
-        primitives: Sequence[Primitive],
-        constants: Mapping[int, Memory],
-        stream: Stream,
-    ) -> None:
-        graph = lowering.graph
-        self.stream, self._constants = stream, constants
-        self._expressions = made = Expressions(lowering.symbols)
-        self._steps = [
-            _SizedStep(step, primitive, made)
-            for step, primitive in zip(lowering.steps, primitives, strict=True)
+    def __init__(self, compiled: Compiled, compute: Callable[[Numbers], Values], stream: Stream):
+        self.plan, self.stream, self._compute = compiled.plan, stream, compute
+        self._kernels, self._constants = compiled.kernels, compiled.constants
+        plan, descs = compiled.plan, Descs()
+        self._tensors = {value: (descs.of(own.form), own) for value, own in plan.tensors.items()}
+        self._counted = [(descs.of(own.form), own) for own in plan.counted]
+        self._indices = [
+            None if step.indices is None else descs.of(step.indices.form) for step in plan.steps
         ]
-        self._counted = [
-            (made.sized(own.ref.desc), own.ref.storage, made.place(own.first), own.step)
-            for own in lowering.counted
-        ]
-        self._outputs = graph.outputs
-        self._constant_results = {
-            public: _Contents(graph.type_of(value), made, graph.constants[value])
-            for public, value in graph.outputs.items()
-            if value in graph.constants
-        }
-        values = {*graph.inputs, *graph.outputs.values()}
-        self._tensors = {
-            value: (made.sized(tensor.layout.desc), tensor.layout.permutation, tensor.storage)
-            for value, tensor in lowering.tensors.items()
-            if value in values
-        }
-        host = stream.engine.host_memory
-        self._read = {
-            name: lowering.tensors[name].storage
-            for name in (graph.inputs if host else ())
-            if lowering.tensors[name].layout.desc.data_type.bits >= 8
-        }
-        self._filled = [name for name in graph.inputs if name not in self._read]
-        known = {*self._read.values(), *lowering.prepared.values()}
-        counted = [own.ref.storage for own in lowering.counted]  # written before the first step
-        there = known.union(counted)
+        self._contents = {public: _Contents(own) for public, own in plan.contents.items()}
+        self._filled = [name for name in plan.inputs if name not in plan.read]
         self._written = {
-            storage: _output(value, lowering.tensors[value].layout.desc, made)
-            for storage, value in (_written_in_place(lowering, there) if host else {}).items()
+            storage: (value, plan.tensors[value].form, _dims(plan.tensors[value].form))
+            for storage, value in plan.written.items()
         }
-        elsewhere = known.union(self._written)
-        self._sizes = {s: made.place(n) for s, n in lowering.sizes.items() if s not in elsewhere}
-        touched = [[ref.storage for ref in step.args.values()] for step in lowering.steps]
-        self._touched = [[s for s in storages if s not in elsewhere] for storages in touched]
+        self._latest: list[Latest] = [(None, None, (_unplaced, None))] * len(plan.steps)
         self._scratchpad = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._activations = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._arenas: dict[tuple[int, ...], Arena] = {}
@@ -240,7 +169,7 @@ class Binder:
 
     def needed(self, numbers: Numbers) -> int:
         """The memory of activations that a run of these numbers needs, in bytes."""
-        return self._arena(self._expressions.compute(numbers)).size
+        return self._arena(self._compute(numbers)).size
 
     def bound(self, numbers: Numbers) -> Bound:
         """What a run of these numbers does."""
@@ -253,48 +182,49 @@ class Binder:
         return found
 
     def _bind(self, numbers: Numbers) -> Bound:
-        values = self._expressions.compute(numbers)
+        values, plan = self._compute(numbers), self.plan
         arena = self._arena(values)
-        launches = [step.launch(values) for step in self._steps]
+        launches = [kernels.launch(values) for kernels in self._kernels]
         self._reserve(arena.size, max((own.scratchpad_size for own in launches), default=0))
-        calls: list[Call] = [self._count(own, arena, values) for own in self._counted]
+        calls: list[Call] = [self._count(own, desc, arena, values) for desc, own in self._counted]
         moving: dict[int, CallAt] = {}
         addresses = self._addresses(arena)
-        for step, launch in zip(self._steps, launches, strict=True):
-            call, call_at = step.call(launch, values, addresses, self._call_of)
+        for number, launch in enumerate(launches):
+            call, call_at = self._call(number, launch, values, addresses)
             if call_at is not None:
                 moving[len(calls)] = call_at
             calls.append(call)
         written = {
-            storage: Output(dtype, dims(values), values[nbytes])
-            for storage, (_, dtype, dims, nbytes) in self._written.items()
+            storage: Output(form.like.data_type.numpy, dims(values))
+            for storage, (_, form, dims) in self._written.items()
         }
         check_capacity(arena.size + sum(output.nbytes for output in written.values()))
         results: dict[str, int | Array | Shown] = {}
-        left = {value for value, *_ in self._written.values()}  # a value of a second name is copied
-        for public, value in self._outputs.items():
-            if public in self._constant_results:
-                results[public] = self._constant_results[public].of(values)
+        left = set(plan.written.values())  # a value of a second name is copied
+        for public, value in plan.outputs.items():
+            if public in self._contents:
+                results[public] = self._contents[public].of(values)
             elif value in left:
                 left.remove(value)
-                results[public] = self._tensors[value][2]
+                results[public] = plan.tensors[value].storage
             else:
                 results[public] = partial(self._copied, value, arena, values)
         fills = {name: self._buffer(name, arena, values).view().fill for name in self._filled}
-        return Bound(fills, calls, moving, self._read, written, results, launches)
+        return Bound(fills, calls, moving, plan.read, written, results, launches)
 
     def _arena(self, values: Values) -> Arena:
         """The storage of each activation; those of outputs that are copied stay until the end."""
-        known = self._expressions.is_known
-        sizes = {s: values[at] if known else _rounded(values[at]) for s, at in self._sizes.items()}
+        plan, known = self.plan, not self.plan.is_open
+        sizes = {s: values[at] if known else _rounded(values[at]) for s, at in plan.sizes.items()}
         key = () if known else tuple(sizes.values())
         arena = self._arenas.get(key)
         if arena is None:
-            before = [self._tensors[name][2] for name in self._filled]
-            before += [storage for _, storage, _, _ in self._counted]
-            ends = [self._tensors[v][2] for v in self._outputs.values() if v in self._tensors]
+            before = [plan.tensors[name].storage for name in self._filled]
+            before += [own.storage for own in plan.counted]
+            shown = plan.outputs.values()
+            ends = [plan.tensors[value].storage for value in shown if value in plan.tensors]
             after = [storage for storage in ends if storage in sizes]
-            arena = place(lifetimes(sizes, self._touched, before, after))
+            arena = place(lifetimes(sizes, plan.touched, before, after))
             if len(self._arenas) >= _MOST_BOUND:
                 self._arenas.clear()
                 self._places.clear()
@@ -329,60 +259,59 @@ class Binder:
         self._places[id(arena)] = made
         return made
 
-    def _count(
-        self, counted: tuple[SizedDesc, int, int, int], arena: Arena, values: Values
-    ) -> Call:
+    def _count(self, counted: Counted, desc: SizedDesc, arena: Arena, values: Values) -> Call:
         """What writes numbers at equal distances."""
-        desc, storage, start, step = counted
-        memory = self._memory(storage, desc.of(values), arena)
-        numbers = values[start] + step * np.arange(memory.desc.dims[0])
+        memory = self._memory(counted.storage, desc.of(values), arena)
+        numbers = values[counted.first] + counted.step * np.arange(memory.desc.dims[0])
         host = self.stream.engine.host_memory
         write = partial(np.copyto, memory.numpy()) if host else memory.fill
         return partial(_write, write, numbers.astype(memory.desc.data_type.numpy))
 
-    def _call_of(
-        self,
-        step: _SizedStep,
-        launch: Launch,
-        values: Values,
-        addresses: Mapping[int, Argument],
+    def _call(
+        self, number: int, launch: Launch, values: Values, addresses: Mapping[int, Argument]
     ) -> tuple[Call, CallAt | None]:
-        """One execution of a step, and what makes it where it depends on the arrays of a run."""
-        call_at = self._call_at(step, launch, values, addresses)
-        if any(step.storages.get(arg, _SCRATCHPAD) not in addresses for arg in launch.order):
-            return _unplaced, call_at
-        return call_at({}), None
+        """One execution of a step, and what makes it where it depends on the arrays of a run: that
+        of the run before, if it is the same in the same places."""
+        step, (before, there, found) = self.plan.steps[number], self._latest[number]
+        if before is launch and there is addresses and step.indices is None:
+            return found
+        call_at = self._call_at(number, launch, values, addresses)
+        moves = any(step.storages.get(arg, _SCRATCHPAD) not in addresses for arg in launch.order)
+        made = (_unplaced, call_at) if moves else (call_at({}), None)
+        self._latest[number] = launch, addresses, made
+        return made
 
     def _call_at(
         self,
-        step: _SizedStep,
+        number: int,
         launch: Launch,
         values: Values,
         addresses: Mapping[int, Argument],
     ) -> CallAt:
         """One execution of a step, with the storages of a run's arrays where these are."""
+        step = self.plan.steps[number]
         storages = [step.storages.get(arg, _SCRATCHPAD) for arg in launch.order]
         fixed = [addresses.get(storage) for storage in storages]
         holes = [(n, storages[n]) for n, address in enumerate(fixed) if address is None]
         tail = [] if launch.sizes is None else [launch.sizes.argument]
-        submit = step.primitive.submitting(self.stream, launch)
+        submit = launch.on(self.stream)
 
         def call_at(arrays: Mapping[int, int]) -> Call:
             arguments = [*fixed, *tail]
-            for number, storage in holes:
-                arguments[number] = arrays[storage]
+            for hole, storage in holes:
+                arguments[hole] = arrays[storage]
             return partial(submit, arguments)
 
-        if step.indexed is None:
+        indices, sized = step.indices, self._indices[number]
+        if indices is None or sized is None:
             return call_at
-        desc, storage = step.descs[Arg.SRC_1].of(values), step.storages[Arg.SRC_1]
-        extent = values[step.indexed]
+        desc, storage, extent = sized.of(values), indices.storage, values[indices.extent]
 
         def checked_at(arrays: Mapping[int, int]) -> Call:
             address = arrays.get(storage, addresses.get(storage))
             assert address is not None
-            indices = self._view(desc, address)
-            return partial(_checked_call, step.name, indices, extent, call_at(arrays))
+            view = self._view(desc, address)
+            return partial(_checked_call, step.name, view, extent, call_at(arrays))
 
         return checked_at
 
@@ -404,45 +333,39 @@ class Binder:
         self, value: str, arena: Arena, values: Values, addresses: Mapping[int, int]
     ) -> Array:
         """A value as a new array."""
-        desc, permutation, storage = self._tensors[value]
-        if storage not in addresses:
+        sized, placed = self._tensors[value]
+        if placed.storage not in addresses:
             return np.array(self._buffer(value, arena, values).view().numpy())
-        own = desc.of(values)
-        data = bytes_at(addresses[storage], own.size, self)
-        return np.array(
-            ShapedBuffer(Memory(own, self.stream.engine, data), permutation).view().numpy()
-        )
+        desc = sized.of(values)
+        data = bytes_at(addresses[placed.storage], desc.size, self)
+        memory = Memory(desc, self.stream.engine, data)
+        return np.array(ShapedBuffer(memory, placed.permutation).view().numpy())
 
     def _buffer(self, value: str, arena: Arena, values: Values) -> ShapedBuffer:
-        desc, permutation, storage = self._tensors[value]
-        return ShapedBuffer(self._memory(storage, desc.of(values), arena), permutation)
+        sized, placed = self._tensors[value]
+        memory = self._memory(placed.storage, sized.of(values), arena)
+        return ShapedBuffer(memory, placed.permutation)
 
 
-def _output(
-    value: str, desc: MemoryDesc, expressions: Expressions
-) -> tuple[str, np.dtype, Callable[[Values], Values], int]:
-    """A value that is a new array: its type, and what gives its dims and bytes in a run."""
-    dims = expressions.pick([expressions.place(n) for n in desc.dims])
-    return value, desc.data_type.numpy, dims, expressions.place(desc.size)
+def _dims(form: Form) -> Callable[[Values], tuple[int, ...]]:
+    """What gives the dims of a descriptor in a run."""
+    if not form.places:
+        return lambda _: form.like.dims
+    return picked(form.places[: form.like.ndims])
 
 
-def _written_in_place(lowering: Lowering, elsewhere: Collection[int]) -> dict[int, str]:
-    """The storages that a run has as new arrays, each with the output that it becomes: those of
-    exactly one layout, row-major and without gaps."""
-    found: dict[int, str] = {}
-    for value in dict.fromkeys(lowering.graph.outputs.values()):
-        tensor = lowering.tensors.get(value)
-        if tensor is None or tensor.constant or tensor.storage in elsewhere:
-            continue
-        desc, shape = tensor.layout.desc, lowering.graph.shape_of(value)
-        plain = MemoryDesc(shape, desc.data_type)
-        same = desc.kind == plain.kind and desc.data_type.bits >= 8
-        same = same and tuple(tensor.layout.permutation) == tuple(range(len(shape)))
-        numbers = zip(desc.layout_numbers, plain.layout_numbers, strict=True) if same else ()
-        whole = same and surely_equal(lowering.sizes[tensor.storage], plain.size)
-        if whole and all(surely_equal(a, b) for a, b in numbers):
-            found[tensor.storage] = value
-    return found
+class Descs:
+    """The descriptors of forms: those of one form are one object."""
+
+    def __init__(self) -> None:
+        self._made: dict[Form, SizedDesc] = {}
+
+    def of(self, form: Form) -> SizedDesc:
+        """What gives the descriptor in each run."""
+        found = self._made.get(form)
+        if found is None:
+            self._made[form] = found = SizedDesc(form)
+        return found
 
 
 def _rounded(nbytes: int) -> int:

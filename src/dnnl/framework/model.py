@@ -1,33 +1,39 @@
-"""Models: read from ONNX, given other sizes or parameters, compiled to sessions."""
+"""Models: given other sizes or parameters, compiled to sessions, saved.
+
+This module imports what runs a plan and no more. What compiles one, and reads ONNX, comes with
+``building`` when it is first needed: a model out of its own file may never need it.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import onnx
-
-from dnnl.errors import InvalidArguments
-from dnnl.framework.parts import Program, divided
-from dnnl.framework.plans import Settings
-from dnnl.framework.program import Called, OpenSession, values_of, with_sizes
+from dnnl import lazy
+from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.framework.loading import read_saved
 from dnnl.framework.progress import Report
-from dnnl.framework.random_weights import with_random_weights
 from dnnl.framework.requests import Budget, awaited, checked_budget
-from dnnl.framework.session import Session, named
-from dnnl.graph.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
-from dnnl.onnx.check import refusal
-from dnnl.onnx.read import graph_from_proto, read_model
-from dnnl.onnx.write import graph_to_proto
-from dnnl.passes.specialize import check_operators, ones_for_open, rebatched, specialize
+from dnnl.framework.saved_file import SavedFile, opened
+from dnnl.framework.saved_sessions import Saved, SavedSessions
+from dnnl.framework.session import Session, arrays_of, checked_if_any, named
+from dnnl.graph.graph import Array, Graph, Shape, TensorType, with_inputs
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.dtype import DataType
 from dnnl.types.runtime_dim import RuntimeDim
+
+if TYPE_CHECKING:
+    from dnnl.framework import building, saving
+    from dnnl.framework.parts import Program
+    from dnnl.framework.program import Called
+else:
+    building = lazy.Module("dnnl.framework.building")
+    saving = lazy.Module("dnnl.framework.saving")
 
 PRECISIONS = ("f32", "bf16", "f16")
 """What a model of f32 may be computed in."""
@@ -43,6 +49,7 @@ class Model:
 
     graph: Graph
     memory_budget: int | None = None
+    _saved: Saved | None = field(default=None, repr=False)
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
@@ -63,7 +70,7 @@ class Model:
     @allocating
     def with_batch(self, batch: int) -> Model:
         """The model with ``batch`` as the first size of every input."""
-        return replace(self, graph=rebatched(self.graph, batch))
+        return self._of(building.rebatched(self.graph, batch))
 
     @allocating
     def with_inputs(self, *names: str) -> Model:
@@ -76,7 +83,7 @@ class Model:
             if not isinstance(name, str) or name not in self.defaults:
                 rule = f"is no input with a default; there are {', '.join(self.defaults) or 'none'}"
                 raise InvalidArguments("names", name, rule)
-        return replace(self, graph=with_inputs(self.graph, names))
+        return self._of(with_inputs(self.graph, names))
 
     @allocating
     def with_shapes(self, input_shapes: Mapping[str, Shape]) -> Model:
@@ -85,9 +92,9 @@ class Model:
         Where the model decides sizes while it runs, only its inputs get them.
         """
         if not self._program.whole:
-            inputs = with_sizes(self.graph.inputs, input_shapes)
-            return replace(self, graph=replace(self.graph, inputs=inputs, defaults={}))
-        return replace(self, graph=specialize(self.graph, input_shapes))
+            inputs = building.with_sizes(self.graph.inputs, input_shapes)
+            return self._of(replace(self.graph, inputs=inputs, defaults={}))
+        return self._of(building.specialize(self.graph, input_shapes))
 
     @allocating
     def with_random_weights(self, seed: int) -> Model:
@@ -95,7 +102,12 @@ class Model:
 
         Raises Unimplemented where the model decides sizes while it runs.
         """
-        return replace(self, graph=with_random_weights(specialize(self.graph), seed))
+        graph = building.specialize(self.graph)
+        return self._of(building.with_random_weights(graph, seed))
+
+    def _of(self, graph: Graph) -> Model:
+        """The model of another graph."""
+        return Model(graph, self.memory_budget)
 
     def with_memory_budget(self, nbytes: int | None) -> Model:
         """The model with a bound for the memory of activations, in bytes; None for no bound.
@@ -147,19 +159,21 @@ class Model:
             rule = "expected a function of two numbers and a text"
             hint = "compile(progress=print)"
             raise InvalidArguments("progress", progress, rule, hint)
-        if str(precision) not in PRECISIONS:
-            rule = f"must be one of {', '.join(PRECISIONS)}"
-            raise InvalidArguments("precision", precision, rule)
+        self._check_precision(precision)
         where = first_cpu() if engine is None else checked_engine(engine)
-        graph = self.graph if batch is None else rebatched(self.graph, batch)
+        graph = self.graph if batch is None else building.rebatched(self.graph, batch)
         kind = DataType[str(precision)]
         limit = checked_budget(memory_budget) or self.memory_budget
         budget = None if limit is None else Budget(limit)
         promises, graph = promised(sizes or {}, graph)
         if promises or not self._program.whole:
-            settings = Settings(where, layout, num_threads, kind, progress, budget, promises)
-            return OpenSession(self._program, replace(graph, defaults={}), settings)
-        return Session(specialize(graph), where, layout, num_threads, kind, progress, budget)
+            settings = building.Settings(
+                where, layout, num_threads, kind, progress, budget, promises, bool(promises)
+            )
+            return building.OpenSession(self._program, replace(graph, defaults={}), settings)
+        checked_if_any(num_threads)
+        made = building.compiled(building.specialize(graph), where, layout, kind, progress)
+        return Session(made, num_threads, budget)
 
     def __call__(
         self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
@@ -174,7 +188,13 @@ class Model:
         """
         given = named(arrays, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
-        feeds = values_of(given, {**self.inputs, **optional})
+        if self._stored is not None:
+            feeds = arrays_of(given, {**self.inputs, **optional})
+            session = self._stored.find({name: array.shape for name, array in feeds.items()})
+            if session is not None:
+                own = {name: feeds[name] for name in session.inputs}
+                return session(own, num_threads=num_threads)
+        feeds = building.values_of(given, {**self.inputs, **optional})
         return self._called(tuple(optional))(feeds, num_threads=num_threads)
 
     async def run_async(
@@ -186,6 +206,11 @@ class Model:
         return await awaited(partial(self, *arrays, num_threads=num_threads))
 
     @cached_property
+    def _stored(self) -> SavedSessions | None:
+        """The plans of the file of a saved model."""
+        return None if self._saved is None else SavedSessions(self._saved, self._budget)
+
+    @cached_property
     def _budget(self) -> Budget | None:
         """The memory of all calls together."""
         return None if self.memory_budget is None else Budget(self.memory_budget)
@@ -193,7 +218,7 @@ class Model:
     @cached_property
     def _program(self) -> Program:
         """The parts of the model."""
-        return divided(self.graph)
+        return building.divided(self.graph)
 
     @cached_property
     def _calls(self) -> dict[tuple[str, ...], Called]:
@@ -204,9 +229,10 @@ class Model:
         found = self._calls.get(optional)
         if found is None:
             graph = with_inputs(self.graph, optional)
-            program = self._program if not optional else divided(graph)
-            settings = Settings(first_cpu(), budget=self._budget)
-            made = Called(program, replace(graph, defaults={}), settings)
+            program = self._program if not optional else building.divided(graph)
+            kind, opens = DataType[self._precision], self._saved is not None
+            settings = building.Settings(first_cpu(), kind=kind, budget=self._budget, opens=opens)
+            made = building.Called(program, replace(graph, defaults={}), settings)
             found = self._calls.setdefault(optional, made)
         return found
 
@@ -215,8 +241,59 @@ class Model:
 
     def to_onnx(self) -> bytes:
         """The model as the bytes of an ONNX file."""
-        content: bytes = graph_to_proto(self.graph).SerializeToString()
+        content: bytes = building.graph_to_proto(self.graph).SerializeToString()
         return content
+
+    @allocating
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        shapes: Sequence[Mapping[str, Shape]] | None = None,
+        *,
+        precision: str = "f32",
+        isa: str | None = None,
+        progress: Report | None = None,
+    ) -> None:
+        """Write the model with all that its calls need to one file, which `dnnl.load` reads.
+
+        The file has the plans that calls of this model have made. ``shapes`` adds further ones: a
+        mapping from each input to its shape for each size that the file must serve. Where there is
+        neither, the model is compiled for typical sizes. Sizes that the model leaves open stay
+        open: the file serves each size for which its kernels hold.
+
+        ``precision`` is that of `compile`. ``isa`` names a weaker instruction set than that of this
+        machine, such as "avx2", so that the file runs on more machines. With one of both, nothing
+        is taken from calls. ``progress`` is that of `compile`.
+
+        Raises InvalidArguments for a path that cannot be written, and Unimplemented for a model
+        that decides sizes while it runs.
+        """
+        self._check_precision(precision)
+        if not self._program.whole:
+            rule = "a model that decides sizes while it runs cannot be saved"
+            raise Unimplemented(f"{rule} yet: its parts are compiled when their sizes are known")
+        own = precision == self._precision and isa is None
+        sessions = self._sessions if own else ()
+        given = (shapes, str(precision), isa, progress, self.memory_budget)
+        saving.save(self.graph, path, sessions, *given)
+
+    @property
+    def _sessions(self) -> tuple[Session, ...]:
+        """Those of calls without defaults, and those of a file."""
+        called = self._calls.get(())
+        made = () if called is None else tuple(called.runner.sessions)
+        return made if self._stored is None else (*self._stored.every, *made)
+
+    @property
+    def _precision(self) -> str:
+        """That of calls."""
+        return "f32" if self._saved is None else self._saved.precision
+
+    @staticmethod
+    def _check_precision(precision: object) -> None:
+        if str(precision) not in PRECISIONS:
+            rule = f"must be one of {', '.join(PRECISIONS)}"
+            raise InvalidArguments("precision", precision, rule)
 
 
 def promised(
@@ -249,30 +326,30 @@ def promised(
     return promises, replace(graph, inputs=inputs)
 
 
-@allocating
-def load(path: str | os.PathLike[str]) -> Model:
-    """The model in an ONNX file.
+def load(path: str | os.PathLike[str], *, compile: bool = True) -> Model:
+    """The model in a file: in that of `Model.save`, or in an ONNX file.
+
+    A saved model runs the kernels of its file, for the sizes that these serve; others are compiled.
+    Without ``compile`` they are refused with Unimplemented, which says what the file serves.
 
     Raises ModelError, with the reason, for a file that is no usable model, and Unimplemented for
-    operators or operator sets that are not known. What depends on sizes, or is refused of an
-    operator that is known, shows when the model is compiled.
+    operators or operator sets that are not known, and for a saved model whose kernels need features
+    that this machine lacks. What depends on sizes, or is refused of an operator that is known,
+    shows when the model is compiled.
     """
+    return loaded(path, opened(path), compile)
+
+
+@allocating
+def loaded(path: str | os.PathLike[str], file: SavedFile | None, compile: bool) -> Model:
+    """The model in a file, which is opened already if it is that of a saved model; see `load`."""
     if not isinstance(path, str | os.PathLike):
         raise InvalidArguments("path", path, "expected the path of a file", "load('model.onnx')")
-    proto = read_model(Path(path))
-    try:
-        return _checked(proto, str(path))
-    except UnicodeDecodeError as error:  # protobuf looks at a text when it is asked for
-        raise ModelError(f"{path} is damaged: a text in it is no UTF-8: {error}") from None
-
-
-def _checked(proto: onnx.ModelProto, path: str) -> Model:
-    """The model of a file's contents, see `load`."""
-    graph = graph_from_proto(proto, path)
-    check_operators(graph)
-    reason = refusal(proto)
-    if reason:
-        if ones_for_open(graph.inputs) == {n: kind.shape for n, kind in graph.inputs.items()}:
-            specialize(graph)  # tells more where it fails as well
-        raise ModelError(f"{path}: no valid ONNX model: {reason}")
-    return Model(graph)
+    if not isinstance(compile, bool):
+        raise InvalidArguments("compile", compile, "expected True or False")
+    if file is not None:
+        return Model(*read_saved(file, compile))
+    if not compile:
+        rule = "only a model of Model.save has kernels"
+        raise InvalidArguments("compile", compile, rule, "model.save('model.dnnl') writes one")
+    return Model(building.read(path))

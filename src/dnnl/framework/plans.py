@@ -17,11 +17,12 @@ import numpy as np
 
 from dnnl import forks
 from dnnl.errors import Error
+from dnnl.framework.compiler import compiled
 from dnnl.framework.parts import Part
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget
 from dnnl.framework.session import Session
-from dnnl.graph.expressions import Numbers, OpenInputs
+from dnnl.graph.expressions import Numbers, OpenInputs, named_symbols
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, TensorType
 from dnnl.graph.sizes import INT64
 from dnnl.passes.specialize import specialize
@@ -46,7 +47,7 @@ Key = tuple[Any, ...]
 @dataclass(frozen=True)
 class Settings:
     """What all plans of a model have in common. ``promises`` are the sizes that its names stand
-    for: then no plan is for one size before it comes."""
+    for. With ``opens`` no plan is for one size before the model needs it."""
 
     engine: Engine
     layout: str = "propagate"
@@ -55,6 +56,7 @@ class Settings:
     progress: Report | None = None
     budget: Budget | None = None
     promises: Mapping[str, RuntimeDim] = field(default_factory=dict)
+    opens: bool = False
 
 
 class PartSession(Session):
@@ -64,20 +66,12 @@ class PartSession(Session):
     def __init__(
         self, graph: Graph, numbers: Mapping[str, tuple[int, ...]], settings: Settings
     ) -> None:
-        read = {value for node in graph.nodes for value in node.reads}
-        read.update(graph.outputs.values())
-        needed = {name: kind for name, kind in graph.inputs.items() if name in read}
-        super().__init__(
-            replace(graph, inputs=needed),
-            settings.engine,
-            settings.layout,
-            settings.num_threads,
-            settings.kind,
-            settings.progress,
-            settings.budget,
-        )
+        engine, layout, report = settings.engine, settings.layout, settings.progress
+        made = compiled(graph, engine, layout, settings.kind, report)
+        super().__init__(made, settings.num_threads, settings.budget)
         listed = {_as_shape(name): TensorType(INT64, own) for name, own in numbers.items()}
-        self._sizes = OpenInputs({**graph.inputs, **listed})
+        given = {**graph.inputs, **listed}
+        self._sizes = OpenInputs({name: named_symbols(kind) for name, kind in given.items()})
 
 
 @dataclass(frozen=True)
@@ -184,7 +178,7 @@ class Plans:
     def _made(
         self, arrays: Mapping[str, Array], contents: Mapping[str, Array]
     ) -> tuple[_Opened, PartSession]:
-        if self._known or self._settings.promises:
+        if self._known or self._settings.opens:
             try:
                 return self._with_symbols(arrays, contents)
             except Error:  # of these sizes, with numbers in the message, or only of symbols

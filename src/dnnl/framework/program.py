@@ -14,20 +14,20 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework import control, selections, sequences
+from dnnl.framework.compiler import check_environment
 from dnnl.framework.parts import Between, Part, Program
+from dnnl.framework.plan import Layer
 from dnnl.framework.plans import PartSession, Plans, Settings
 from dnnl.framework.progress import Progress
 from dnnl.framework.session import (
-    Layer,
     Session,
     Span,
     arrays_of,
-    check_environment,
     check_input,
     checked_if_any,
 )
 from dnnl.graph.graph import SEQUENCE, Array, Graph, Node, Shape, TensorType, blamed_on
-from dnnl.passes.precision import Rounding
+from dnnl.graph.rounding import Rounding
 from dnnl.passes.specialize import bound
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.stream import Stream

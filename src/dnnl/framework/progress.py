@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-
-from dnnl.primitives.primitive_desc import PrimitiveDesc
+from typing import Protocol
 
 Report = Callable[[int, int, str], object]
 """Called with how many kernels are there, how many there will be, and what the last one is for."""
 
 PLANNING = "planning"
 """The text while the number of kernels is unknown, which is reported as 0."""
+
+
+class Keyed(Protocol):
+    """The description of a kernel: equal ones have one key."""
+
+    @property
+    def key(self) -> Hashable:
+        """What makes two kernels the same."""
 
 
 class Progress:
@@ -23,13 +30,13 @@ class Progress:
         self._total = 0
         self._tell(PLANNING)
 
-    def expect(self, kernels: Iterable[tuple[str, PrimitiveDesc]]) -> None:
+    def expect(self, kernels: Iterable[tuple[str, Keyed]]) -> None:
         """Say which kernels will be there, and what they are for; equal ones are one."""
         for name, pd in kernels:
             self._unbuilt.setdefault(pd.key, name)
         self._total = len(self._unbuilt)
 
-    def ready(self, pd: PrimitiveDesc) -> None:
+    def ready(self, pd: Keyed) -> None:
         """Say that the kernel of a description is there."""
         name = self._unbuilt.pop(pd.key, None)
         if name is not None:

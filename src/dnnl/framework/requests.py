@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
-from dnnl import forks
+from dnnl import forks, lazy
 from dnnl.errors import InvalidArguments, OutOfMemory
 from dnnl.framework.bound import Binder
 from dnnl.graph.expressions import Numbers
 from dnnl.runtime import sharing
 from dnnl.runtime.storage import size_text
 from dnnl.runtime.threads import available_cpus
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = lazy.Module("asyncio")  # which takes long, and who awaits has it
 
 T = TypeVar("T")
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 from typing import Any
 
 from dnnl.graph.graph import Shape, TensorType
+from dnnl.types import arithmetic
 from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import Size, Symbols, is_known, text
-
-_ARITHMETIC = {"__builtins__": {"min": min, "max": max}}
+from dnnl.types.size import Size, Symbols, is_known, text, typical
 
 Numbers = tuple[int, ...]
 """The numbers of a run, one for each symbol."""
@@ -20,18 +20,28 @@ Values = tuple[int, ...]
 """What expressions are in a run, each at its place."""
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A descriptor whose numbers are expressions at some ``places``; ``like`` is one of its kind,
+    and the descriptor itself without places."""
+
+    like: MemoryDesc
+    places: tuple[int, ...] = ()
+
+
 class OpenInputs:
-    """Which numbers the shapes of ``inputs``, some of whose sizes are symbols, give these."""
+    """Which numbers the shapes of ``inputs``, some of whose sizes are named s0, s1, ..., give these
+    symbols."""
 
     def __init__(self, inputs: Mapping[str, TensorType]) -> None:
-        self._shapes = {name: tuple(map(_symbol, kind.sizes)) for name, kind in inputs.items()}
+        self._shapes = {name: tuple(map(_symbol, kind.shape)) for name, kind in inputs.items()}
         found: dict[int, tuple[str, int]] = {}
         multiples: dict[int, int] = {}
-        for name, kind in inputs.items():
-            for dim, size in enumerate(kind.sizes):
-                if isinstance(size, Size):
-                    found.setdefault(-1 - _symbol(size), (name, dim))
-                    (multiples[-1 - _symbol(size)],) = size.terms.values()
+        for name, shape in self._shapes.items():
+            for dim, size in enumerate(shape):
+                if size < 0:
+                    found.setdefault(-1 - size, (name, dim))
+                    multiples[-1 - size] = _multiple(inputs[name].shape[dim])
         self._places = [found[place] for place in sorted(found)]
         self._multiples = [multiples[place] for place in sorted(found)]
         self._are_multiples = any(multiple != 1 for multiple in self._multiples)
@@ -52,89 +62,123 @@ class OpenInputs:
         return None if any(rest for _, rest in pairs) else tuple(number for number, _ in pairs)
 
 
-def _symbol(size: int) -> int:
-    """A size of an input: itself, or -1 - n for symbol n."""
-    if not isinstance(size, Size):
-        return size
-    (key,) = size.terms
-    return -1 - size.symbols.place(size.symbols.atoms[key[0]])
+def _symbol(size: int | str) -> int:
+    """A size of an input: itself, or -1 - n for symbol n, of which it may be a multiple."""
+    return size if isinstance(size, int) else -1 - int(size.rpartition("s")[2])
+
+
+def _multiple(size: int | str) -> int:
+    """What a symbol is multiplied by: 8 of ``8*s0``."""
+    return int(str(size).rpartition("s")[0].rstrip("*") or 1)
+
+
+def named_symbols(kind: TensorType) -> TensorType:
+    """The type of an input with the names of symbols instead of these."""
+    return TensorType(kind.dtype, tuple(map(_named, kind.sizes)))
+
+
+def _named(size: int) -> int | str:
+    return text(size) if isinstance(size, Size) else size
 
 
 class Expressions:
-    """Sizes, each with a place in the results of one function of the numbers of a run."""
+    """Collects sizes, each at a place of its own, behind those that have ``places``."""
 
-    def __init__(self, symbols: Symbols | None) -> None:
-        self._symbols = symbols
-        self._places: dict[str, int] = {}
-        self._descs: dict[MemoryDesc, SizedDesc] = {}
-        self._compute: Callable[..., Values] | None = None
+    def __init__(self, places: Mapping[str, int] | None = None) -> None:
+        self._places = dict(places or {})
+        self._forms: dict[MemoryDesc, Form] = {}
 
     @property
-    def is_known(self) -> bool:
-        """Whether all sizes are numbers."""
-        return self._symbols is None
-
-    def sized(self, desc: MemoryDesc) -> SizedDesc:
-        """A descriptor, which is one object for all steps that have it."""
-        found = self._descs.get(desc)
-        if found is None:
-            self._descs[desc] = found = SizedDesc(desc, self)
-        return found
+    def texts(self) -> tuple[str, ...]:
+        """All of them, by place."""
+        return tuple(self._places)
 
     def place(self, size: int) -> int:
-        """Where a size is among the results of `compute`."""
-        return self._places.setdefault(text(size), len(self._places))
+        """Where a size is among all."""
+        return self._places.setdefault(
+            text(int(size) if is_known(size) else size), len(self._places)
+        )
 
-    def pick(self, places: Sequence[int]) -> Callable[[Values], Values]:
-        """What takes the numbers at these places."""
-        if len(places) > 1:
-            return itemgetter(*places)
-        return lambda values: tuple([values[place] for place in places])
+    def form(self, desc: MemoryDesc) -> Form:
+        """A descriptor."""
+        found = self._forms.get(desc)
+        if found is None:
+            self._forms[desc] = found = self._form(desc)
+        return found
 
-    def compute(self, numbers: Numbers) -> Values:
-        """All numbers of a run, by their expressions."""
-        if self._compute is None:
-            body = "".join(f"{own}," for own in self._places)
-            self._compute = _function(self._symbols or Symbols(), body)
-        return self._compute(*numbers)
+    def _form(self, desc: MemoryDesc) -> Form:
+        if all(map(is_known, desc.layout_numbers)):
+            return Form(desc)
+        return Form(_typical(desc), self.places(desc))
+
+    def places(self, desc: MemoryDesc) -> tuple[int, ...]:
+        """Where all numbers of a descriptor are."""
+        return tuple(map(self.place, desc.layout_numbers))
 
 
-def conditions(symbols: Symbols) -> Callable[..., Any]:
-    """A function of the numbers of a run: whether what was planned holds for them."""
+def _typical(desc: MemoryDesc) -> MemoryDesc:
+    numbers = tuple(map(typical, desc.layout_numbers))
+    return _with_numbers(desc, numbers)
+
+
+def _with_numbers(like: MemoryDesc, numbers: Sequence[int]) -> MemoryDesc:
+    count = like.ndims
+    dims, padded, strides = (tuple(numbers[n * count : (n + 1) * count]) for n in range(3))
+    return MemoryDesc.of_layout(like, Layout(dims, padded, strides, like.inner_blocks, numbers[-1]))
+
+
+def evaluation(symbols: int, texts: Sequence[str]) -> Callable[[Numbers], Values]:
+    """What computes expressions of so many symbols in a run.
+
+    Raises `arithmetic.NoArithmetic` where one is no expression of integers.
+    """
+    if not symbols:
+        known = tuple(map(int, texts))
+        return lambda _: known
+    made = arithmetic.function(_names(symbols), "".join(f"{own}," for own in texts) or "()")
+    return lambda numbers: made(*numbers)
+
+
+def condition(symbols: Symbols) -> str:
+    """What must hold of the numbers of a run for a plan, as an expression."""
     ranges = (
         f"{low}<=s{n}" if high == inf else f"{low}<=s{n}<={high}"
         for n, (_, low, high) in enumerate(symbols.ranges)
     )
-    return _function(symbols, " and ".join((*ranges, *map(str, symbols.guards))))
+    return " and ".join((*ranges, *map(str, symbols.guards)))
 
 
-def _function(symbols: Symbols, body: str) -> Callable[..., Any]:
-    names = ",".join(f"s{place}" for place in range(len(symbols.ranges)))
-    # Expressions of our own arithmetic, in which names of a model do not occur.
-    made: Callable[..., Any] = eval(f"lambda {names}: ({body})", _ARITHMETIC)
-    return made
+def holding(symbols: int, condition: str) -> Callable[..., Any]:
+    """A function of the numbers of a run: whether a condition holds."""
+    return arithmetic.function(_names(symbols), condition)
+
+
+def _names(symbols: int) -> list[str]:
+    return [f"s{place}" for place in range(symbols)]
+
+
+def picked(places: Sequence[int]) -> Callable[[Values], Values]:
+    """What takes the numbers at these places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple([values[place] for place in places])
 
 
 class SizedDesc:
-    """A descriptor whose numbers may be expressions."""
+    """The descriptors that a form has in runs."""
 
-    def __init__(self, desc: MemoryDesc, expressions: Expressions) -> None:
-        self._desc = desc
-        self.places = tuple(map(expressions.place, desc.layout_numbers))
-        self._numbers = expressions.pick(self.places)
-        self._known = all(map(is_known, desc.layout_numbers))
-        self._latest: tuple[Values, MemoryDesc] = (), desc
+    def __init__(self, form: Form) -> None:
+        self._like, self._known = form.like, not form.places
+        self._numbers = picked(form.places)
+        self._latest: tuple[Values, MemoryDesc] = (), form.like
 
     def of(self, values: Values) -> MemoryDesc:
         """The descriptor in a run of these numbers."""
         if self._known:
-            return self._desc
+            return self._like
         numbers = self._numbers(values)
         before, found = self._latest
         if numbers != before:
-            count = self._desc.ndims
-            dims, padded, strides = (numbers[n * count : (n + 1) * count] for n in range(3))
-            places = Layout(dims, padded, strides, self._desc.inner_blocks, numbers[-1])
-            found = MemoryDesc.of_layout(self._desc, places)
+            found = _with_numbers(self._like, numbers)
             self._latest = numbers, found
         return found

@@ -23,7 +23,8 @@ from dnnl.types.expression import Function
 Array = np.ndarray
 Shape = tuple[int, ...]
 Attributes: TypeAlias = Mapping[str, Any]
-"""The attributes of a node, with the types that ONNX gives them; an element type is NumPy's."""
+"""The attributes of a node, with the types that ONNX gives them; element types and tensors are
+NumPy's."""
 
 REAL = frozenset(kind.numpy for kind in (DataType.f32, DataType.bf16, DataType.f16))
 """The types of floats in which primitives read and write what they compute in f32."""

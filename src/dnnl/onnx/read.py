@@ -262,6 +262,8 @@ def _attributes(proto: onnx.NodeProto, *, own: bool) -> Attributes:
     for name, value in attributes.items():
         if isinstance(value, onnx.GraphProto):
             attributes[name] = _branch(value)
+        elif isinstance(value, onnx.TensorProto):
+            attributes[name] = _to_array(value)
     for name in _FLAGS.intersection(attributes if own else ()):
         if attributes[name] not in (0, 1):
             raise ModelError(f"attribute {name!r} = {attributes[name]!r} must be 0 or 1")

@@ -39,7 +39,9 @@ def node_to_proto(node: Node) -> onnx.NodeProto:
     for name, value in sorted(node.attrs.items()):
         content = _branch_to_proto(name, value) if isinstance(value, Branch) else value
         try:
-            if isinstance(value, np.dtype):
+            if isinstance(value, np.ndarray):
+                content = numpy_helper.from_array(value)
+            elif isinstance(value, np.dtype):
                 content = helper.np_dtype_to_tensor_dtype(value)
             proto.attribute.append(helper.make_attribute(name, content))
         except (KeyError, TypeError, ValueError) as error:

@@ -17,12 +17,13 @@ Inputs and outputs of the model have their own types.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 import numpy as np
 
 from dnnl.graph.graph import FUNCTION, JOINT, REAL, Graph, Node, TensorType
+from dnnl.graph.rounding import Rounding
 from dnnl.operators.operator import Role
 from dnnl.operators.table import operator_of
 from dnnl.types.dtype import DataType
@@ -46,15 +47,6 @@ class _Need(IntEnum):
     ROUNDED = 0
     COMPARED = 1
     DIGITS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Rounding:
-    """How often a value is rounded between an input to an output: ``depth`` steps one after
-    the other read factors or write results of types whose largest epsilon is ``eps``."""
-
-    eps: float
-    depth: int
 
 
 def rounding_of(graph: Graph) -> Rounding | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -14,20 +13,22 @@ from typing import Any
 
 from dnnl import config, log
 from dnnl.codegen.compile import jit, parallel
-from dnnl.codegen.ir.kernel import Recipe
+from dnnl.codegen.ir.kernel import SIZES, Recipe
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Value
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.scratchpads import Scratchpads
-from dnnl.primitives.sized_slots import Launch, SizedSlots, launch_of
+from dnnl.primitives.sized_slots import SizedSlots, launch_of
 from dnnl.primitives.slots import Arguments, Slots, encoded, spread
 from dnnl.primitives.transfer import Transfer
 from dnnl.primitives.variants import Variant, Variants
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.event import COMPLETE, Event, checked_events
 from dnnl.runtime.image import Image, Unknowns
+from dnnl.runtime.launch import KernelCode, Launch, logged
 from dnnl.runtime.memory import Memory
+from dnnl.runtime.size_class import SizeClass
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.threads import get_num_threads
 from dnnl.types.memory_desc import MemoryDesc
@@ -124,7 +125,8 @@ class Primitive(Value):
         """
         slots, arguments = self._slots({}), list(addresses)
         if log.enabled("profile_exec", self._kind):
-            return _logged(slots.pd, partial(self._submit, stream, slots, arguments), ())
+            run = partial(self._submit, stream, slots, arguments, ())
+            return logged(slots.pd.verbose_fields, run)
         return self._submit(stream, slots, arguments, ())
 
     def launch(self, numbers: tuple[int, ...], descs: Descs) -> Launch:
@@ -135,15 +137,21 @@ class Primitive(Value):
         """
         return self._launch(numbers, descs)
 
-    def submitting(self, stream: Stream, launch: Launch) -> Callable[[list[Any], int], Event]:
-        """What executes a launch on the addresses of its arguments and on so many threads.
+    def kernels(self) -> tuple[KernelCode, ...]:
+        """The code that there is now, from the disk cache or generated once more."""
+        variants = self.pd.variants
+        if variants is None:
+            return (self._code(self.pd.plan.recipe, self.pd.scratchpad_desc.size),)
+        settled = [own for own in variants.every if own.settled]
+        return tuple(self._code(own.plan.recipe, 0, own.size_class) for own in settled)
 
-        Executions are reported in verbose lines if these are switched on now.
-        """
-        submit = partial(stream.queue.submit, launch.executable)
-        if not log.enabled("profile_exec", self._kind):
-            return submit
-        return lambda args, threads: _logged(launch.pd(), lambda _: submit(args, threads), ())
+    def _code(
+        self, recipe: Recipe, scratchpad: int, size_class: SizeClass | None = None
+    ) -> KernelCode:
+        image, _ = _image(self.pd, recipe, {})
+        order = tuple(argument for argument in image.arguments if argument != SIZES)
+        fields = self.pd.verbose_fields()
+        return KernelCode(image, order, self._kind, fields, scratchpad, size_class)
 
     def _submit(
         self, stream: Stream, slots: Slots, arguments: list[Any], after: Sequence[Event]
@@ -195,7 +203,8 @@ class Primitive(Value):
             known = {arg: own for (arg, _), own in zip(slots.expected, memories, strict=True)}
             bound = _verified(bound, partial(self.pd.plan.verify, known))
         if log.enabled("profile_exec", self._kind):
-            return lambda after=(): _logged(slots.pd, bound, after)
+            fields = slots.pd.verbose_fields
+            return lambda after=(): logged(fields, partial(bound, after))
         return bound
 
     def llvm_ir(self) -> str:
@@ -269,17 +278,6 @@ def _verified(launch: Callable[..., Event], verify: Callable[[], None]) -> Calla
     return run
 
 
-def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]) -> Event:
-    """One execution, waited for, with a line about its time."""
-    started = perf_counter()
-    event = run(after)
-    with suppress(Exception):  # the caller finds it in the event
-        event.wait()
-    ms = (perf_counter() - started) * 1e3
-    log.line("primitive", "exec", pd.verbose_fields(), ms=ms)
-    return event
-
-
 def build_ahead(
     pds: Iterable[PrimitiveDesc], ready: Callable[[PrimitiveDesc], object] = lambda _: None
 ) -> dict[Recipe, parallel.Built]:
@@ -336,14 +334,17 @@ def _slots_of_sizes(pd: PrimitiveDesc, variants: Variants) -> SizedSlots:
     return SizedSlots(pd, partial(variants.find, build=build), code, nothing)
 
 
+def _image(
+    pd: PrimitiveDesc, recipe: Recipe, images: Mapping[Recipe, parallel.Built]
+) -> parallel.Built:
+    if pd.desc.writes_nothing:
+        arguments = tuple(int(tensor.argument) for tensor in pd.desc.tensors)
+        return Image(pd.isa.target, b"", (), arguments), False
+    return images[recipe] if recipe in images else jit.image(recipe)
+
+
 def _compile(
     pd: PrimitiveDesc, recipe: Recipe, images: Mapping[Recipe, parallel.Built]
 ) -> _Compiled:
-    if pd.desc.writes_nothing:
-        arguments = tuple(int(tensor.argument) for tensor in pd.desc.tensors)
-        image, from_disk = Image(pd.isa.target, b"", (), arguments), False
-    elif recipe in images:
-        image, from_disk = images[recipe]
-    else:
-        image, from_disk = jit.image(recipe)
+    image, from_disk = _image(pd, recipe, images)
     return _Compiled(pd.engine.load(image), image.arguments, from_disk, image.unknowns)

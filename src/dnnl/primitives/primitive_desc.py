@@ -44,6 +44,22 @@ def select_isa(engine: Engine) -> isas.Isa:
     )
 
 
+def limited(engine: Engine, isa: str) -> Engine:
+    """The engine with no more features than an instruction set has, by its name.
+
+    Raises InvalidArguments for one that there is not, or that the engine does not execute.
+    """
+    if not isinstance(isa, str):
+        raise InvalidArguments("isa", isa, "expected the name of an instruction set", "'avx2'")
+    row, own = isas.find(isa), engine.features
+    missing = [feature for feature in row.features if not own.has(feature)]
+    if row.arch not in (own.arch, "any") or missing:
+        lacks = ", ".join(missing) or row.arch
+        rule = f"this machine has no {lacks}, and it has to execute some of the kernels"
+        raise InvalidArguments("isa", isa, rule)
+    return Engine(engine.kind, engine.index, features=replace(own, flags=frozenset(row.features)))
+
+
 class PrimitiveDesc(Value):
     """The first implementation that accepts ``desc`` with ``attr`` on ``engine``.
 

@@ -6,79 +6,39 @@ model. The conditions of a kernel contain those rules, so for other sizes only n
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from dnnl.primitives import slots
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.slots import (
     Arguments,
-    Numbers,
     Slots,
     check_mapping,
     mismatch,
     no_memory,
 )
-from dnnl.primitives.variants import Execution, Variant, recent
+from dnnl.primitives.variants import Variant, recent
 from dnnl.runtime.backend import Executable
-from dnnl.runtime.engine import Engine
+from dnnl.runtime.launch import Launch, numbers_at
 from dnnl.runtime.memory import Memory
+from dnnl.runtime.size_class import Execution
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 Descs = tuple[MemoryDesc, ...]
 
 
-class HostNumbers:
-    """An array of 64-bit integers in the host's memory, as an argument of a kernel."""
-
-    __slots__ = ("__weakref__", "_data", "argument")
-
-    def __init__(self, numbers: Sequence[int]) -> None:
-        self._data = (ctypes.c_int64 * len(numbers))(*numbers)
-        self.argument = ctypes.addressof(self._data)
-
-
-def numbers_at(engine: Engine, numbers: Sequence[int]) -> HostNumbers | Memory:
-    """An array of 64-bit integers in the memory of an engine."""
-    if engine.host_memory:
-        return HostNumbers(numbers)
-    data = np.array(numbers, np.int64).view(np.uint8)
-    made = Memory(MemoryDesc((data.size,), "u8"), engine)
-    made.write(data)
-    return made
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """An execution whose memories nobody checks.
-
-    ``executable`` takes the addresses of the arguments in ``order``, then that of ``sizes`` if
-    there are such; ``pd()`` is the description with its sizes, for verbose lines. Temporary memory
-    of ``scratchpad_size`` bytes is one of the arguments if the description leaves it to the user.
-    """
-
-    executable: Executable
-    order: tuple[int, ...]
-    sizes: Numbers | None
-    scratchpad_size: int
-    pd: Callable[[], PrimitiveDesc]
-
-
 def launch_of(slots: Slots) -> Launch:
     """The execution that slots stand for."""
     order = tuple(arg for arg, _ in slots.expected)
-    pd = partial(_description, slots)
-    return Launch(slots.executable, order, slots.sizes, slots.scratchpad_size, pd)
+    kind, fields = slots.kind, partial(_fields, slots)
+    return Launch(slots.executable, order, slots.sizes, slots.scratchpad_size, kind, fields)
 
 
-def _description(slots: Slots) -> PrimitiveDesc:
-    return slots.pd
+def _fields(slots: Slots) -> str:
+    return slots.pd.verbose_fields()
 
 
 class SizedSlots:
@@ -241,9 +201,11 @@ class _Model:
         engine = self._pd.engine
         executable, sizes = engine.sized(self._executable, counts), numbers_at(engine, symbols)
         order = tuple(arg for arg, _ in self._first.expected)
-        return Launch(
-            executable, order, sizes, scratchpad, lambda: self._pd.with_sizes(dict(descs()))
-        )
+        kind = self._pd.desc.kind
+        return Launch(executable, order, sizes, scratchpad, kind, lambda: self._fields(descs()))
+
+    def _fields(self, descs: Mapping[int, MemoryDesc]) -> str:
+        return self._pd.with_sizes(dict(descs)).verbose_fields()
 
     def _sized(self, descs: Descs) -> PrimitiveDesc:
         given: dict[int, Any] = dict(zip(self._ids, descs, strict=True))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Any, Protocol, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from dnnl.codegen.ir.kernel import SIZES
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive_desc import PrimitiveDesc, describe, is_parameter
 from dnnl.primitives.surplus import check_surplus
 from dnnl.runtime.backend import Argument, Executable
+from dnnl.runtime.launch import Numbers
 from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import ScratchpadMode
@@ -23,14 +24,6 @@ Arguments = Mapping[Any, Memory]
 
 # Executions of how many different sizes are prepared at a time.
 KEPT = 256
-
-
-class Numbers(Protocol):
-    """Numbers of an execution in the memory of an engine."""
-
-    @property
-    def argument(self) -> Argument:
-        """What a kernel gets."""
 
 
 class Slots:
@@ -115,6 +108,11 @@ class Slots:
         if self._pd is None:
             self._pd = self._describe()
         return self._pd
+
+    @property
+    def kind(self) -> str:
+        """The kind of the operation."""
+        return self.pd.desc.kind
 
     @property
     def sizes(self) -> Numbers | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dnnl import forks
 from dnnl.codegen.ir.kernel import Reason, Refusal
@@ -19,17 +19,13 @@ from dnnl.primitives.implementation import Candidate, Plan
 from dnnl.primitives.open_desc import Opened, numbers_of, opened, typical_tensors
 from dnnl.primitives.sizes import check_rules
 from dnnl.runtime.image import Unknowns
+from dnnl.runtime.size_class import Execution, Serve, SizeClass
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import is_known, text
+from dnnl.types.size import text
 
 Configure = Callable[[Desc, PrimitiveAttr], Plan | Refusal]
-Execution = tuple[tuple[int, ...], tuple[int, ...], int]
-"""The numbers of all symbols, the work items of each phase, and the bytes of temporary memory."""
-
-_ARITHMETIC = {"__builtins__": {"min": min, "max": max}}
-
 
 T = TypeVar("T")
 
@@ -51,38 +47,34 @@ class Variant:
     def __init__(self, made: Opened, plan: Plan) -> None:
         self.plan = replace(plan, recipe=replace(plan.recipe, symbols=made.symbols))
         self._made = made
-        self._serves: Callable[[tuple[int, ...]], Any] | None = None
+        self._class: SizeClass | None = None
+        self._serve: Serve | None = None
 
     def settle(self, unknowns: Unknowns) -> None:
         """Take over what the kernel found out about sizes while it was generated."""
         made = self._made
-        names = [f"s{number}" for number in range(len(made.sources))]
         same = f"n==({''.join(f'{number},' for number in made.numbers)})"
         # Those of this plan, and those of its code, which may come from the disk.
         guards = dict.fromkeys((*map(str, made.symbols.guards), *unknowns.conditions))
-        conditions = " and ".join((same, *made.ranges, *guards))
-        counts = "".join(f"{count}," for count in unknowns.counts)
-        scratchpad = self.plan.scratchpad
-        nbytes = str(scratchpad) if is_known(scratchpad) else text(scratchpad)
-        sources = ",".join(made.sources)
-        symbols = "".join(f"{name}," for name in names)
-        # Expressions of our own arithmetic, which stand in the image beside machine code.
-        self._serves = eval(
-            f"lambda n: (lambda {','.join(names)}: (({symbols}), ({counts}), {nbytes}) "
-            f"if {conditions} else None)({sources})",
-            _ARITHMETIC,
-        )
+        conditions = (same, *made.ranges, *guards)
+        scratchpad = text(self.plan.scratchpad)
+        self._class = SizeClass(made.sources, conditions, unknowns.counts, scratchpad)
+        self._serve = self._class.serve()
 
     @property
     def settled(self) -> bool:
         """Whether it is known which executions the kernel serves."""
-        return self._serves is not None
+        return self._serve is not None
+
+    @property
+    def size_class(self) -> SizeClass | None:
+        """Which executions the kernel serves, once that is known."""
+        return self._class
 
     def serve(self, numbers: tuple[int, ...]) -> Execution | None:
         """What an execution on tensors of these numbers takes; None if it is not served."""
-        assert self._serves is not None
-        found: Execution | None = self._serves(numbers)
-        return found
+        assert self._serve is not None
+        return self._serve(numbers)
 
 
 class Variants:

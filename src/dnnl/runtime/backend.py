@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -49,6 +49,11 @@ class Features:
     def has(self, *flags: str) -> bool:
         """Whether all of these features are there."""
         return self.universal or self.flags.issuperset(flags)
+
+    def includes(self, other: Features) -> bool:
+        """Whether the same device has all features of another one, and perhaps more."""
+        same = replace(other, flags=self.flags) == self
+        return same and self.flags.issuperset(other.flags)
 
 
 Argument: TypeAlias = Any
@@ -240,6 +245,18 @@ class Backend(ABC):
     @abstractmethod
     def features(self) -> Features:
         """What the device can execute."""
+
+    def lacking(self, features: Iterable[str]) -> tuple[str, ...]:
+        """Which of these features, by LLVM's names, the device does not have."""
+        have = self.features()
+        return tuple(feature for feature in features if not have.has(feature))
+
+    def startup_code(self) -> Mapping[str, bytes]:
+        """Machine code of the backend's own, by keys, for a process that does not compile it."""
+        return {}
+
+    def offer(self, code: Mapping[str, bytes]) -> None:  # noqa: B027 - most have no such code
+        """Code of `startup_code` in another process of the same system, used if the keys match."""
 
     @abstractmethod
     def load(self, image: Image) -> Executable:

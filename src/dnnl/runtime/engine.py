@@ -78,31 +78,42 @@ def _backend(kind: str, index: int) -> Backend:
 class Engine(Property):
     """Device number ``index`` of a kind. Equal engines share everything; hashable, picklable.
 
-    ``features`` says what code it executes. An engine that executes nothing (``null``) takes
-    another set of features to pretend.
+    ``features`` says what code it executes. Given ones are fewer than its device has, for code that
+    is to run elsewhere too; an engine that executes nothing (``null``) pretends to have any.
     """
 
-    __slots__ = ("_backend", "features", "index", "kind")
+    __slots__ = ("_backend", "_pretended", "index", "kind")
 
     def __init__(self, kind: str, index: int = 0, *, features: Features | None = None) -> None:
         self.kind = kind
         self.index = _checked_index(kind, index)
         self._backend = _backend(kind, self.index)
-        own = self._backend.features()
         if not isinstance(features, Features | None):
             raise InvalidArguments("features", features, "expected those of another engine")
-        if features is not None and features != own and not own.universal:
-            rule = f"the features of engine {kind!r} are those of its device"
-            raise InvalidArguments("features", features, rule, "use engine 'null' to pretend")
-        self.features = own if features is None else features
+        self._pretended = None if features is None else self._checked(features)
 
     @classmethod
     def of(cls, kind: str, backend: Backend) -> Engine:
         """The engine of a backend that was made apart, of a context of its own for example."""
         made = cls.__new__(cls)
         made.kind, made.index, made._backend = kind, backend.index, backend
-        made.features = backend.features()
+        made._pretended = None
         return made
+
+    def _checked(self, features: Features) -> Features | None:
+        """The features that this engine pretends to have; None if these are its own."""
+        own = self._backend.features()
+        if features == own:
+            return None
+        if not own.universal and not own.includes(features):
+            rule = f"engine {self.kind!r} may leave out features of its device, and has no others"
+            raise InvalidArguments("features", features, rule, "use engine 'null' to pretend")
+        return features
+
+    @property
+    def features(self) -> Features:
+        """What code the engine executes."""
+        return self._backend.features() if self._pretended is None else self._pretended
 
     @property
     def backend(self) -> Backend:
@@ -171,10 +182,10 @@ class Engine(Property):
     def __reduce__(self) -> tuple[object, ...]:
         if self._backend.identity is not None:
             raise TypeError(f"{self!r} belongs to a context of this process: it has no pickle")
-        return _unpickle, (self.kind, self.index, self.features)
+        return _unpickle, (self.kind, self.index, self._pretended)
 
     def _key(self) -> tuple[object, ...]:
-        return self.kind, self.index, self.features, self._backend.identity
+        return self.kind, self.index, self._pretended, self._backend.identity
 
 
 def find_array(array: object) -> tuple[Engine, DeviceArray] | None:
@@ -210,10 +221,10 @@ def first_cpu() -> Engine:
     return Engine("cpu")
 
 
-def _unpickle(kind: str, index: int, features: Features) -> Engine:
+def _unpickle(kind: str, index: int, pretended: Features | None) -> Engine:
     """An engine out of its pickle, in any process; a real device has the features of the machine
-    that reads it."""
-    return Engine(kind, index, features=features if kind == "null" else None)
+    that reads it, but for those left out."""
+    return Engine(kind, index, features=pretended)
 
 
 def _checked_index(kind: str, index: object) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dnnl.graph.graph import Array
-from dnnl.passes.precision import Rounding
+from dnnl.graph.rounding import Rounding
 
 TOLERANCE = 1e-3
 """The largest relative error of a model in f32 that counts as equal: sums in another order differ

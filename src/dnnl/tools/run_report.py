@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dnnl.framework.session import Layer
+from dnnl.framework.plan import Layer
 from dnnl.tools.difference import F32, Difference, Tolerance
 from dnnl.tools.quantized_difference import Steps
 

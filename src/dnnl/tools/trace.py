@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dnnl.framework.session import Layer, Span
+from dnnl.framework.plan import Layer
+from dnnl.framework.session import Span
 
 
 def write_trace(path: Path, layers: Sequence[Layer], runs: Sequence[Sequence[Span]]) -> None:

@@ -1,6 +1,6 @@
 """Compiled kernels on disk: private to the user, written whole or not at all, checked when read.
 
-A file holds a magic word, the SHA-256 of the rest, a JSON header and the object code. A file that
+A file holds an image as `image_bytes` writes it. A file that
 is damaged, that belongs to somebody else or that others may write is as good as absent. A folder
 that cannot be written only costs the time of building again.
 
@@ -11,23 +11,20 @@ read to its end, and of two processes that clear up each finds gone what the oth
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import astuple
 from pathlib import Path
 from random import Random
 from time import time
 
 from dnnl import log
-from dnnl.runtime.image import Image, Phase, Unknowns
+from dnnl.runtime.image import Image
+from dnnl.runtime.image_bytes import DIGEST, MAGIC, decoded, encoded
 
-_MAGIC = b"dnnlobj6"
-_DIGEST = hashlib.sha256().digest_size
 _SUFFIX = ".dnnl"  # of every file of ours, as nothing else in the folder may be removed
 
 _LONGEST = 2**20  # bytes of a header
@@ -57,11 +54,11 @@ class DiskCache:
         if status.st_mtime < time() - _MOMENT:
             with suppress(OSError):  # it is gone by now, or nothing can be written there
                 os.utime(self._path(name))
-        return _decode(name, data)
+        return decoded(data, name)
 
     def store(self, name: str, image: Image) -> None:
         """Keep ``image`` under ``name``; not being able to is no error."""
-        data = _encode(name, image)
+        data = encoded(image, name)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor, temporary = tempfile.mkstemp(_SUFFIX, dir=self.folder)
@@ -119,9 +116,9 @@ def serves_unknown_sizes(path: Path) -> bool:
     """Whether the kernel in a file serves sizes that executions decide on; False if it is none."""
     try:
         with open(path, "rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
+            if file.read(len(MAGIC)) != MAGIC:
                 return False
-            file.seek(_DIGEST, os.SEEK_CUR)
+            file.seek(DIGEST, os.SEEK_CUR)
             length = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(min(length, _LONGEST)))
     except (OSError, ValueError):
@@ -133,37 +130,3 @@ def _is_private(status: os.stat_result) -> bool:
     if os.name != "posix":
         return True
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def _encode(name: str, image: Image) -> bytes:
-    header = {
-        "name": name,
-        "target": image.target,
-        "phases": [astuple(phase) for phase in image.phases],
-        "arguments": list(image.arguments),
-        "unknowns": None if image.unknowns is None else astuple(image.unknowns),
-    }
-    text = json.dumps(header).encode()
-    body = len(text).to_bytes(8, "little") + text + image.code
-    return _MAGIC + hashlib.sha256(body).digest() + body
-
-
-def _decode(name: str, data: bytes) -> Image | None:
-    body = data[len(_MAGIC) + _DIGEST :]
-    if (
-        not data.startswith(_MAGIC)
-        or hashlib.sha256(body).digest() != data[len(_MAGIC) :][:_DIGEST]
-    ):
-        return None
-    length = int.from_bytes(body[:8], "little")
-    header = json.loads(body[8 : 8 + length])
-    if header["name"] != name:  # another kernel's file under this name
-        return None
-    phases = tuple(
-        Phase(symbol, count, tuple(slots), scratch, group)
-        for symbol, count, slots, scratch, group in header["phases"]
-    )
-    given = header["unknowns"]
-    unknowns = None if given is None else Unknowns(*map(tuple, given))
-    arguments = tuple(header["arguments"])
-    return Image(header["target"], body[8 + length :], phases, arguments, unknowns)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from dnnl import log
+from dnnl import lazy, log
 from dnnl.errors import Error, InvalidArguments
 from dnnl.runtime.backend import Backend, Executable, Features, Queue
 from dnnl.runtime.engines.cpu_caches import cache_sizes
 from dnnl.runtime.engines.cpu_code import Code, lock
-from dnnl.runtime.engines.cpu_jit import Linked, host
+from dnnl.runtime.engines.cpu_features import features_by_system
 from dnnl.runtime.engines.cpu_launch import CpuQueue, LoadedProgram, entry_function
 from dnnl.runtime.engines.cpu_pages import Pages
 from dnnl.runtime.engines.cpu_permission import permitted
@@ -21,9 +22,13 @@ from dnnl.runtime.engines.cpu_serial import SerialPool
 from dnnl.runtime.image import Image
 from dnnl.runtime.threads import ThreadPool, get_num_threads
 
-# Both are in the order in which they are tried: the first that works here is taken.
+if TYPE_CHECKING:
+    from dnnl.runtime.engines import cpu_jit
+else:
+    cpu_jit = lazy.Module("dnnl.runtime.engines.cpu_jit")  # and with it LLVM
+
+# In the order in which they are tried: the first that works here is taken.
 POOLS: tuple[type[ThreadPool], ...] = (NativePool, SerialPool)
-LOADERS: tuple[type[Code], ...] = (Pages, Linked)
 
 # Code that somebody holds, by digest, so that equal code is loaded once. Guarded by `lock`.
 _loaded: WeakValueDictionary[bytes, Code] = WeakValueDictionary()
@@ -42,6 +47,17 @@ class Engine(Backend):
 
     def features(self) -> Features:
         return _features()
+
+    def lacking(self, features: Iterable[str]) -> tuple[str, ...]:
+        found = features_by_system()
+        have = self.features().flags if found is None else permitted(found)
+        return tuple(feature for feature in features if feature not in have)
+
+    def startup_code(self) -> Mapping[str, bytes]:
+        return NativePool.startup_code() if NativePool.supported() else {}
+
+    def offer(self, code: Mapping[str, bytes]) -> None:
+        NativePool.offer(code)
 
     def load(self, image: Image) -> LoadedProgram:
         if image.target != "cpu":
@@ -66,7 +82,7 @@ class Engine(Backend):
 
 @cache
 def _features() -> Features:
-    arch, cpu, flags = host()
+    arch, cpu, flags = cpu_jit.host()
     return Features(arch, cpu, permitted(flags), caches=cache_sizes())
 
 
@@ -78,7 +94,7 @@ def pool_name() -> str:
 
 @cache
 def _loader() -> type[Code]:
-    return next(loader for loader in LOADERS if loader.supported())
+    return Pages if Pages.supported() else cpu_jit.Linked
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ _ABSOLUTE = 0xFFF1  # the index of no section, of symbols that are numbers
 _S_A_64, _S_A_P_32, _PLT_32, _S_A_P_64 = 1, 2, 4, 24
 _G_A_P_32 = (9, 41, 42)
 
+_PAGE = 4096
 _ALIGNMENTS = {1 << bits for bits in range(13)}  # up to that of a page
 
 #: ``jmp *2(%rip)``, two bytes of padding, and the address: the slot is the latter half.
@@ -54,11 +55,12 @@ class _Symbol(NamedTuple):
 class Object:
     """A parsed object: ``size`` bytes once it is placed, ``symbols`` at their offsets.
 
-    Raises `Error` for bytes that are no such object, for variables and for unknown references.
+    Its variables are the first ``variables`` bytes, a multiple of 4096. Raises `Error` for bytes
+    that are no such object, for unknown references, and for variables where none are allowed.
     """
 
-    def __init__(self, code: bytes) -> None:
-        self._code = code
+    def __init__(self, code: bytes, *, variables: bool = False) -> None:
+        self._code, self._allowed = code, variables
         try:
             self._parse()
         except (struct.error, IndexError, OverflowError, ValueError) as error:
@@ -75,19 +77,22 @@ class Object:
             _Section(*layout.unpack_from(code, start + entry * number)) for number in range(count)
         ]
         self._places: dict[int, int] = {}  # offsets of the sections that are loaded
-        end = 0
+        variables, others = list[int](), list[int]()
         for number, section in enumerate(self._sections):
             if not section.flags & _ALLOC or not section.size:
                 continue
             name = self._text(names, section.name)
-            if section.type == _NOBITS or (
-                section.flags & _WRITE and not name.startswith(".data.rel.ro")
-            ):
+            constant = section.type != _NOBITS and (
+                not section.flags & _WRITE or name.startswith(".data.rel.ro")
+            )
+            if not constant and not self._allowed:
                 raise ValueError(f"section {name} holds variables")
-            if section.align not in _ALIGNMENTS or section.offset + section.size > len(code):
+            stored = 0 if section.type == _NOBITS else section.size
+            if section.align not in _ALIGNMENTS or section.offset + stored > len(code):
                 raise ValueError(f"section {name} is damaged")
-            self._places[number] = -(-end // section.align) * section.align
-            end = self._places[number] + section.size
+            (others if constant else variables).append(number)
+        self.variables = -(-self._place(variables, 0) // _PAGE) * _PAGE
+        end = self._place(others, self.variables)
         self._symbols = [*self._read_symbols()]
         self.symbols = {
             symbol.name: self._offset(symbol)
@@ -101,12 +106,22 @@ class Object:
                 self._stubs.setdefault(number, first + len(self._stubs) * _STUB.size)
         self.size = first + len(self._stubs) * _STUB.size
 
+    def _place(self, numbers: Sequence[int], end: int) -> int:
+        """Place sections one behind the other from ``end`` on; the new end."""
+        for number in numbers:
+            section = self._sections[number]
+            self._places[number] = -(-end // section.align) * section.align
+            end = self._places[number] + section.size
+        return end
+
     def at(self, address: int) -> bytes:
         """The bytes of the object placed at ``address``, a multiple of 4096."""
         memory = bytearray(self.size)
         try:
             for number, place in self._places.items():
                 section = self._sections[number]
+                if section.type == _NOBITS:
+                    continue
                 content = self._code[section.offset : section.offset + section.size]
                 memory[place : place + len(content)] = content
             for number, stub in self._stubs.items():

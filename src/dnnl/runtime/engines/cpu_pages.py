@@ -32,8 +32,8 @@ class Pages(Code):
         # A 32-bit process on a 64-bit kernel has other objects.
         return sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 2**32
 
-    def __init__(self, code: bytes, symbols: tuple[str, ...]) -> None:
-        parsed = Object(code)
+    def __init__(self, code: bytes, symbols: tuple[str, ...], *, variables: bool = False) -> None:
+        parsed = Object(code, variables=variables)
         missing = [symbol for symbol in symbols if symbol not in parsed.symbols]
         if missing:
             raise Error(f"cannot load object code ({len(code)} bytes): no symbol {missing[0]!r}")
@@ -44,7 +44,7 @@ class Pages(Code):
             # Whoever runs is interrupted by this, perhaps in `_free_pages`: it only sets a flag.
             weakref.finalize(self, _released.append, (arena, pages)).atexit = False
             start = arena.address + first * _PAGE
-            arena.write(pages, parsed.at(start))
+            arena.write(pages, parsed.at(start), parsed.variables)
         self.addresses = tuple(start + parsed.symbols[symbol] for symbol in symbols)
         self.nbytes = count * _PAGE
 
@@ -68,18 +68,22 @@ class _Arena:
         """Note that pages are in use."""
         self.used[first : first + count] = b"\x01" * count
 
-    def write(self, pages: slice, content: bytes) -> None:
-        """Fill pages that are in use by nobody else."""
+    def write(self, pages: slice, content: bytes, variables: int = 0) -> None:
+        """Fill pages that are in use by nobody else. The first bytes, as far as they are
+        ``variables``, stay writable and are never executable."""
         start, nbytes = self.address + pages.start * _PAGE, (pages.stop - pages.start) * _PAGE
-        for rights in (mmap.PROT_WRITE, mmap.PROT_EXEC):
-            if _libc().mprotect(start, nbytes, mmap.PROT_READ | rights):
-                raise OutOfMemory(f"no rights to {nbytes} bytes of executable memory: {_reason()}")
-            if rights == mmap.PROT_WRITE:
-                ctypes.memmove(start, content, len(content))
+        _protect(start, nbytes, mmap.PROT_WRITE)
+        ctypes.memmove(start, content, len(content))
+        _protect(start + variables, nbytes - variables, mmap.PROT_EXEC)
 
     def close(self) -> None:
         """Unmap it."""
         _libc().munmap(self.address, len(self.used) * _PAGE)
+
+
+def _protect(start: int, nbytes: int, rights: int) -> None:
+    if _libc().mprotect(start, nbytes, mmap.PROT_READ | rights):
+        raise OutOfMemory(f"no rights to {nbytes} bytes of executable memory: {_reason()}")
 
 
 # Guarded by `lock`, but for the appending to `_released`, which needs none.

@@ -6,19 +6,27 @@ Python is only needed to set it up, to tell it about a fork and to choose how lo
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from string import Template
+from typing import TYPE_CHECKING
 
+from dnnl import lazy
 from dnnl.runtime import sharing
-from dnnl.runtime.engines.cpu_jit import assemble, link_forever
 from dnnl.runtime.engines.cpu_launch import RUN_IR, SERIAL_IR
+from dnnl.runtime.engines.cpu_pages import Pages
 from dnnl.runtime.engines.cpu_pool_ir import POOL_IR
 from dnnl.runtime.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from dnnl.runtime.engines import cpu_jit
+else:
+    cpu_jit = lazy.Module("dnnl.runtime.engines.cpu_jit")  # and with it LLVM
 
 # How long a worker without work, or a caller whose workers are late, spins before it sleeps in
 # the kernel. Waking a sleeper costs 5-50 us, and the gaps between the primitives of a network are
@@ -54,16 +62,46 @@ class NativePool(ThreadPool):
         # A 32-bit process on a 64-bit kernel has other call numbers.
         return sys.platform == "linux" and platform.machine() in MACHINES and sys.maxsize > 2**32
 
+    @staticmethod
+    def offer(code: Mapping[str, bytes]) -> None:
+        """Objects of `startup_code`, by their keys, of which one may be this pool."""
+        _offered.update(code)
+
+    @staticmethod
+    def startup_code() -> dict[str, bytes]:
+        """The object of this pool, by a key that changes with its text."""
+        text = pool_ir(MACHINES[platform.machine()])
+        return {_key(text): cpu_jit.assemble(text)}
+
     def entry(self) -> int:
-        run, spin, configure, forget = link_forever(
-            assemble(pool_ir(MACHINES[platform.machine()])), ("run", "spin", "configure", "forget")
-        )
+        text = pool_ir(MACHINES[platform.machine()])
+        code = _offered.get(_key(text)) or cpu_jit.assemble(text)
+        symbols = ("run", "spin", "configure", "forget")
+        if Pages.supported():
+            run, spin, configure, forget = _linked(code, symbols)
+        else:
+            run, spin, configure, forget = cpu_jit.link_forever(code, symbols)
         spins = _spins_in(SPIN_MICROSECONDS, ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin))
         configure_with = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(configure)
         configure_with(spins, sharing.cells_address())
         # A child of fork has none of the threads: it forgets them and makes its own on demand.
         os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(forget))
         return run
+
+
+_offered: dict[str, bytes] = {}
+_kept: list[Pages] = []
+
+
+def _key(text: str) -> str:
+    return f"pool {platform.machine()} {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _linked(code: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
+    """The addresses of the symbols of an object that stays: threads are in it at any time."""
+    pages = Pages(code, symbols, variables=True)
+    _kept.append(pages)
+    return pages.addresses
 
 
 def pool_ir(machine: Machine) -> str:

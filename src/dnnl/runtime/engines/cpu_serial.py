@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dnnl.runtime.engines.cpu_jit import assemble, link_forever
+from typing import TYPE_CHECKING
+
+from dnnl import lazy
 from dnnl.runtime.engines.cpu_launch import RUN_IR, SERIAL_IR
 from dnnl.runtime.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from dnnl.runtime.engines import cpu_jit
+else:
+    cpu_jit = lazy.Module("dnnl.runtime.engines.cpu_jit")
 
 _PARALLEL_IR = """
 define internal void @parallel(ptr %function, ptr %args, i64 %count, i64 %threads) {
@@ -24,5 +31,6 @@ class SerialPool(ThreadPool):
         return True
 
     def entry(self) -> int:
-        (address,) = link_forever(assemble(RUN_IR + _PARALLEL_IR + SERIAL_IR), ("run",))
+        code = cpu_jit.assemble(RUN_IR + _PARALLEL_IR + SERIAL_IR)
+        (address,) = cpu_jit.link_forever(code, ("run",))
         return address

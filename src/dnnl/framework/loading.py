@@ -1,0 +1,79 @@
+"""Reads saved models: checks a file, and whether this machine can run its kernels."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from functools import cache
+from typing import Any
+
+from dnnl.errors import Error, Unimplemented
+from dnnl.framework.requests import checked_budget
+from dnnl.framework.saved_file import SavedFile
+from dnnl.framework.saved_graph import GraphReader
+from dnnl.framework.saved_plan import PlanReader
+from dnnl.framework.saved_sessions import Saved
+from dnnl.graph.graph import Graph, ModelError
+from dnnl.runtime.engine import Engine, first_cpu
+from dnnl.runtime.image import Image
+from dnnl.runtime.image_bytes import decoded
+from dnnl.types.dtype import DataType
+
+
+def read_saved(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Saved]:
+    """The graph of a saved model, its memory budget, and its plans.
+
+    Raises ModelError for a file that is damaged, and Unimplemented for one whose kernels this
+    machine cannot run.
+    """
+    try:
+        return _read(file, compiles)
+    except Error:
+        file.stop()
+        raise
+    except Exception as error:  # contents that no writer makes, though the checksums are right
+        file.stop()
+        what = f"{type(error).__name__}: {error}"
+        raise ModelError(f"{file.path} is damaged: {what}") from error
+
+
+def _read(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Saved]:
+    index, engine = file.index, first_cpu()
+    _check_machine(file.path, index["target"], engine)
+    engine.backend.offer(
+        {key: file.blob(place).tobytes() for key, place in index["startup"].items()}
+    )
+
+    @cache
+    def image(number: int) -> Image:
+        found = decoded(file.blob(index["images"][number]).tobytes(), "")
+        if found is None:
+            raise ModelError(f"{file.path} is damaged: image {number} has another checksum")
+        return found
+
+    reader = PlanReader(engine, image, file.blob)
+    plans = tuple(map(reader.read, index["plans"]))
+    graph = GraphReader(file.blob).read(index["graph"])
+    precision = DataType[index["precision"]].name
+    budget = checked_budget(index["memory_budget"])
+    return graph, budget, Saved(file.path, plans, compiles, precision)
+
+
+def _check_machine(path: str, target: dict[str, Any], engine: Engine) -> None:
+    """Raise Unimplemented where kernels for ``target`` do not run here."""
+    own = system()
+    if target["system"] != own:
+        rule = f"its kernels are for {target['system']}, this is {own}"
+        raise Unimplemented(f"{path}: {rule}; save the model on such a machine")
+    lacking = engine.backend.lacking(target["features"])
+    if lacking:
+        rule = f"its kernels are for {target['isa']}, and this processor has no"
+        hint = "save it with a lower isa, such as model.save(path, isa='avx2')"
+        raise Unimplemented(f"{path}: {rule} {', '.join(lacking)}; {hint}")
+
+
+def system() -> str:
+    """What machine code depends on besides features: ``x86_64-linux-little``."""
+    machine = platform.machine().lower()
+    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    return f"{arch}-{sys.platform}-{sys.byteorder}"
