@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dnnl.codegen.isa import ROWS
 from dnnl.runtime.engine import first_cpu
 from dnnl.runtime.engines.cpu_features import features_by_system
 from dnnl.runtime.engines.cpu_permission import permitted
