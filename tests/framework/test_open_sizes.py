@@ -297,3 +297,14 @@ def test_numbers_of_a_run_live_as_long_as_it() -> None:
     assert all(reference() is not None for reference in lent)
     for feeds, expected in zip(known, want, strict=True):
         np.testing.assert_array_equal(result(model, feeds), expected)
+
+
+@pytest.mark.parametrize("shape", [("n", 2, "h", "w"), (1, 2, "h", "w")])
+def test_means_of_images_of_any_size(shape: tuple[int | str, ...]) -> None:
+    """One plan serves them, also images smaller than the one that it was made for."""
+    nodes = [node("ReduceMean", ["x"], "y", axes=[2, 3], keepdims=1)]
+    model = Model(graph_of(make_model(nodes, {"x": shape}, ["y"])))
+    for batch, *image in ((1, 5, 6), (1, 8, 7), (1, 2, 2), (1, 9, 33)):
+        x = RNG.standard_normal((batch, 2, *image)).astype(np.float32)
+        np.testing.assert_allclose(result(model, {"x": x}), x.mean((2, 3), keepdims=True), 0, 1e-5)
+    assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)

@@ -139,3 +139,24 @@ def test_range_as_output() -> None:
     for rows in (3, 5, 17, 4):
         got = model(np.zeros((rows, 2), np.float32))
         np.testing.assert_array_equal(got, np.arange(rows))
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.INT32])
+def test_numbers_that_a_type_does_not_hold(kind: int) -> None:
+    """Floats are rounded, and integers of 32 bits wrap around."""
+    whole = kind == TensorProto.INT32
+    factor = np.array([12291, 1 << 30], np.int32) if whole else np.array([12291, 3], np.float32)
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Cast", ["shape"], "sizes", to=kind),
+        node("Mul", ["sizes", "factor"], "product"),
+        node("Cast", ["product"], "y", to=TensorProto.INT64),
+    ]
+    if whole:
+        nodes[-1] = node("Identity", ["product"], "y")
+    kinds = {"y": np.int32 if whole else np.int64}
+    proto = make_model(nodes, {"x": ("n", "l")}, ["y"], {"factor": factor}, kinds=kinds)
+    model = Model(graph_of(proto))
+    for shape in ((2, 3), (5001, 3), (4099, 2), (3, 7)):
+        feeds = {"x": np.zeros(shape, np.float32)}
+        np.testing.assert_array_equal(model(feeds), run_peer(proto, feeds)["y"], strict=True)

@@ -271,6 +271,16 @@ def test_a_primitive_gets_what_it_wants_without_a_copy_where_it_is_that() -> Non
         buffer.memory_for(MemoryDesc((2, 16, 1, 2), "f32"), NHWC)
 
 
+def test_a_layout_takes_an_array_of_any_strides() -> None:
+    backward = np.arange(24, dtype=np.float32).reshape(2, 3, 4)[:, ::-1]
+    packed = np.zeros(3, np.dtype([("a", "u1"), ("b", "<f4")]))["b"]
+    for array, layout in ((backward, "acb"), (packed, "a")):
+        buffer = ShapedBuffer.from_numpy(array, layout=layout)
+        np.testing.assert_array_equal(buffer.numpy(), array)
+        with pytest.raises(InvalidArguments, match="or a tag"):
+            ShapedBuffer.from_numpy(array)
+
+
 def test_numpy_shares_what_strides_can_say() -> None:
     array = random(2, 3, 4, 5)
     buffer = ShapedBuffer.from_numpy(array, NHWC)

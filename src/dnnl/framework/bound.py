@@ -132,8 +132,8 @@ class _Contents:
         """The contents in a run."""
         if self._array is not None:
             return self._array
-        numbers = [values[place] for place in self._places]
-        return np.array(numbers, self._kind.dtype).reshape(self._kind.sizes)
+        numbers = np.array([values[place] for place in self._places], np.int64)
+        return numbers.astype(self._kind.dtype).reshape(self._kind.sizes)  # s32 wraps around
 
 
 class Binder:

@@ -101,11 +101,14 @@ def computed(node: Node, graph: Graph) -> Array | None:
         found = np.asarray(rule(node, *sources))
         if node.op == "Div" and graph.type_of(node.inputs[0]).dtype.kind == "f":
             _check_exact(sources[0], found * sources[1])
+        if found.dtype == np.bool_:
+            return found
+        dtype = type_of(node, graph, found).dtype
+        if dtype.kind == "f" and any(n > _EXACT or n < -_EXACT for n in found.ravel()):
+            return None
     except _Numbers:
         return None
-    if found.dtype == np.bool_:
-        return found
-    return _array(found.astype(object), type_of(node, graph, found).dtype)
+    return _array(found.astype(object), dtype)
 
 
 def _whole_numbers(array: Array) -> Array:
@@ -183,7 +186,7 @@ def _reshape(node: Node, data: Array, shape: Array) -> Array:
 
 def _cast(node: Node, data: Array) -> Array:
     kind = node.attrs["to"]
-    if kind not in _NUMBERS or (kind.kind == "f" and any(n > _EXACT for n in data.ravel())):
+    if kind not in _NUMBERS:
         raise _Numbers
     return data
 

@@ -22,6 +22,7 @@ from dnnl.runtime.storage import check_capacity
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known
 
 _NAMES = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 REDUCTIONS = tuple(f"Reduce{name}" for name in _NAMES)
@@ -183,6 +184,8 @@ def _mean(lowering: Lowering, node: Node) -> bool:
     reduction, which shares out the long sums of the last axes."""
     shape, axes = lowering.graph.shape_of(node.inputs[0]), node.attrs["axes"]
     first, last = axes[0], axes[-1] + 1
+    if not all(is_known(shape[d]) for d in axes):
+        return False  # no primitive has a window of which only a run knows the size
     if axes == tuple(range(2, len(shape))) and len(shape) <= _MOST_DIMENSIONS:
         source = lowering.source(node.inputs[0])
     else:

@@ -84,6 +84,8 @@ class ShapedBuffer(Value):
         """
         source = array_of(array)
         order = _read_permutation(permutation, source.ndim)
+        if layout is not None and any(n < 0 or n % source.itemsize for n in source.strides):
+            source = source.copy()  # no descriptor has such strides
         made = cls(Memory.from_numpy(source.transpose(order), engine=engine), order)
         return made if layout is None else made.reorder_to(layout)
 
