@@ -262,8 +262,9 @@ def test_lists_have_memory_of_their_own() -> None:
     proto = make_model([node("SequenceConstruct", ["x", "x", "w"], "y")], {"x": ("n",)}, ["y"],
                        {"w": floats(3)})  # fmt: skip
     proto.graph.output[0].CopyFrom(helper.make_tensor_sequence_value_info("y", graphs.FLOAT, None))
-    model, x = Model(graph_of(proto)), floats(5)
-    first, second, constant = model(x)
+    x, results = floats(5), Model(graph_of(proto))
+    listed: Any = results(x)
+    first, second, constant = listed
     assert not np.shares_memory(first, x)
     assert not np.shares_memory(first, second)
     assert constant.flags.writeable

@@ -25,7 +25,7 @@ RNG = np.random.default_rng(7)
 
 
 def weights(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+    return np.asarray(RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:])))
 
 
 def shape(*sizes: int) -> np.ndarray:

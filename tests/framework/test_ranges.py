@@ -38,7 +38,7 @@ def images(*shape: int) -> dict[str, Array]:
 
 def test_one_plan_for_a_range() -> None:
     proto = network()
-    sizes = {"n": (1, 8), "h": dnnl.RuntimeDim(16, 96, 8), "w": dnnl.RuntimeDim(16, 96, 8)}
+    sizes: Any = {"n": (1, 8), "h": dnnl.RuntimeDim(16, 96, 8), "w": dnnl.RuntimeDim(16, 96, 8)}
     session = Model(graph_of(proto)).compile(sizes=sizes)
     assert isinstance(session, OpenSession)
     assert session.inputs["x"].shape == ("n", 3, "h", "w")
@@ -68,7 +68,7 @@ def test_numbers_among_sizes() -> None:
     ],
 )
 def test_other_sizes_are_refused(shape: tuple[int, ...], rule: str) -> None:
-    sizes = {"n": (1, 8), "h": dnnl.RuntimeDim(16, 96, 8), "w": (16, 96)}
+    sizes: Any = {"n": (1, 8), "h": dnnl.RuntimeDim(16, 96, 8), "w": (16, 96)}
     session = Model(graph_of(network())).compile(sizes=sizes)
     with pytest.raises(dnnl.InvalidArguments, match=rule):
         session.run(images(*shape))

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dnnl.errors import InvalidArguments
 from dnnl.framework.compiler import compiled
 from dnnl.framework.model import load
 from dnnl.framework.session import Session
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import first_cpu
 from tests.framework.models import make_model, model_of, node
+from tests.framework.test_saved_models import detector, elsewhere, floats, named_results
 
 
 def long_products() -> Any:
@@ -46,7 +48,7 @@ def test_launches_are_the_same(rows: tuple[int, ...], tmp_path: Path) -> None:
         numbers = session.numbers({"x": (count, 600)})
         assert numbers is not None
         if own.plan.is_open:
-            (again,) = (each for each in model._sessions.every if each.is_open)
+            (again,) = (each for each in model._sessions if each.is_open)
             there = again.compiled
         else:
             known = specialize(model.graph, {"x": (count, 600)})
@@ -60,3 +62,20 @@ def test_launches_are_the_same(rows: tuple[int, ...], tmp_path: Path) -> None:
             assert (given.sizes is None) == (expected.sizes is None)
             sizes.append(given.scratchpad_size)
     assert max(sizes) > 0, "no step has a scratchpad"
+
+
+def test_weaker_instruction_sets(tmp_path: Path) -> None:
+    if not first_cpu().features.has("avx2", "fma"):
+        pytest.skip("needs AVX2")
+    rng = np.random.default_rng(5)
+    model, feeds = model_of(detector(rng)), floats(rng, 1, 3, 64, 64)
+    model.save(tmp_path / "model", [{"x": (1, 3, 64, 64)}], isa="avx2")
+    saved = load(tmp_path / "model", compile=False)
+    assert saved._saved is not None
+    (found,) = saved._saved.plans
+    assert found.isa == "avx2"
+    assert not any(feature.startswith(("avx512", "amx")) for feature in found.features)
+    given = elsewhere(tmp_path / "model", [feeds])[0]["y"]
+    np.testing.assert_allclose(given, named_results(model, feeds)["y"], rtol=1e-4, atol=1e-5)
+    with pytest.raises(InvalidArguments, match="isa = 'avx3'"):
+        model.save(tmp_path / "other", isa="avx3")

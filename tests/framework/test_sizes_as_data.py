@@ -101,7 +101,7 @@ def test_one_plan_for_all_sizes(name: str) -> None:
     proto, shapes = MODELS[name]
     model = Model(graph_of(proto))
     for shape in (*shapes, shapes[1]):
-        feeds = {"x": RNG.standard_normal(shape).astype(np.float32)}
+        feeds: dict[str, Array] = {"x": RNG.standard_normal(shape).astype(np.float32)}
         if "i" in model.inputs:
             feeds["i"] = RNG.integers(0, 20, 2)
         got, want = model(feeds), run_peer(proto, feeds)

@@ -150,7 +150,7 @@ def expected_convolution(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(
         x.astype(np.float64), weights.shape[:2], (1, 2)
     )
-    return np.einsum("nhwcij,ijco->nhwo", windows, weights.astype(np.float64))
+    return np.asarray(np.einsum("nhwcij,ijco->nhwo", windows, weights.astype(np.float64)))
 
 
 @ENGINES
@@ -318,7 +318,7 @@ def test_shapes_with_a_size_left_open() -> None:
     buffer = ShapedBuffer.from_numpy(array)
     for shape, want in (((-1,), (24,)), ((4, -1), (4, 6)), (([2, -1, 2],), (2, 6, 2))):
         assert buffer.reshape(*shape).shape == want
-    assert buffer.reshape(np.int64(6), 4).shape == (6, 4)
+    assert buffer.reshape(np.int64(6), 4).shape == (6, 4)  # type: ignore[arg-type]
     assert buffer.flatten(0).shape == (1, 24)
     assert buffer.flatten(-1).shape == (6, 4)
     assert buffer.flatten(3).shape == (24, 1)
@@ -344,8 +344,11 @@ def test_shapes_with_a_size_left_open() -> None:
         (lambda b: b.reorder_to(engine="cpu"), "engine = 'cpu': expected an Engine"),
         (lambda b: b.reorder_to("nChw16c"), "nChw16c"),
         (lambda b: ShapedBuffer(b.numpy()), "memory = 'ndarray': expected a dnnl.Memory"),
-        (lambda b: ShapedBuffer(b.memory, 3), "permutation = 3"),
-        (lambda _: ShapedBuffer.empty(3, "f32"), "shape = 3: expected a sequence of sizes"),
+        (lambda b: ShapedBuffer(b.memory, 3), "permutation = 3"),  # type: ignore[arg-type]
+        (
+            lambda _: ShapedBuffer.empty(3, "f32"),  # type: ignore[arg-type]
+            "shape = 3: expected a sequence of sizes",
+        ),
         (lambda _: ShapedBuffer.empty((3,), "f33"), "data_type = 'f33'"),
         (lambda _: ShapedBuffer.empty((3, 2), "f32", (0, 2)), r"permutation = \(0, 2\)"),
         (lambda _: ShapedBuffer.from_numpy(np.ones((2, 2)), (0, 0)), "permutation"),
