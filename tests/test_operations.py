@@ -19,7 +19,14 @@ POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
 EXPORTS = ("__init__.py", "primitives/registry.py", "ops/")
 PEERS = ("tools/bench/peers/", "onednn.py")
-ONNX = ("framework/", "graph/", "operators/", "passes/", "tools/quantcheck/products.py")
+ONNX = (
+    "framework/",
+    "graph/",
+    "lowering/",
+    "operators/",
+    "passes/",
+    "tools/quantcheck/products.py",
+)
 CASES = ("language/", "tools/bench/", "tools/explain/")
 
 
