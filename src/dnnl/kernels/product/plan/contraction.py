@@ -84,8 +84,8 @@ class Contraction(ProductProblem):
         return None
 
     def takes_unit(self, isa: Isa) -> bool:
-        """Whether a matrix unit may multiply."""
-        return True
+        """Whether a matrix unit may multiply: it takes K in blocks that the code knows."""
+        return is_known(self.terms)
 
     @property
     def row_of_ones(self) -> bool:
