@@ -28,8 +28,9 @@ from dnnl.runtime.threads import set_num_threads
 
 _ALLOWED = 5e-3
 """Seconds that a first call may take more than 1.5 steady ones."""
-_TOLERANCE = 0.05
-"""What no wrong kernel keeps to; small outputs of deep networks differ by 0.01."""
+_TOLERANCE = 0.02
+"""Outputs of deep networks that are nearly zero differ by 0.006, those of ONNX Runtime with and
+without its own rewrites by 0.005."""
 Sizes = dict[str, int]
 
 

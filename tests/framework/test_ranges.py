@@ -53,6 +53,16 @@ def test_one_plan_for_a_range() -> None:
     assert plan.inputs["x"].shape == ("s0", 3, "8*s1", "8*s2")  # multiples that kernels know
 
 
+def test_a_batch_beside_a_range() -> None:
+    """Numbers of the model that mean its batch change as without a range."""
+    nodes = [node("Reshape", ["x", "target"], "r"), node("Relu", ["r"], "y")]
+    constants = {"target": np.array([1, -1, 4], np.int64)}
+    model = Model(graph_of(make_model(nodes, {"x": (1, "w", 8)}, ["y"], constants)))
+    session = model.compile(batch=3, sizes={"w": (2, 9)})
+    x = RNG.standard_normal((3, 6, 8)).astype(np.float32)
+    np.testing.assert_array_equal(session(x), np.maximum(x.reshape(3, 12, 4), 0))
+
+
 def test_numbers_among_sizes() -> None:
     session = Model(graph_of(network())).compile(batch=2, sizes={"h": 8, "w": 10})
     assert not isinstance(session, OpenSession)

@@ -92,12 +92,12 @@ class Bound:
         """One run on these inputs, which must not change before its end."""
         for name, fill in self._fills.items():
             fill(feeds[name])
-        kept, addresses = [], dict[int, int]()
+        held, addresses = [], dict[int, int]()
         for name, storage in self._read.items():
             array = feeds[name]
             if not (array.flags.c_contiguous and array.flags.aligned):
                 array = np.array(array, order="C")
-            kept.append(array)
+            held.append(array)
             addresses[storage] = array.__array_interface__["data"][0]
         made = dict[int, Bytes]()
         for storage, output in self._written.items():
@@ -106,12 +106,12 @@ class Bound:
         calls = list(self._calls)
         for number, place_at in self._moving.items():
             calls[number] = place_at(addresses)
-        return Run(calls, partial(self._shown, made, addresses, kept))
+        return Run(calls, partial(self._shown, made, addresses, held))
 
     def _shown(
-        self, made: Mapping[int, Bytes], addresses: Mapping[int, int], kept: Sequence[Array]
+        self, made: Mapping[int, Bytes], addresses: Mapping[int, int], held: Sequence[Array]
     ) -> dict[str, Array]:
-        """The outputs as arrays of their own; ``kept`` are inputs that were read until now."""
+        """The outputs as arrays of their own; ``held`` are inputs that were read until now."""
         shown: dict[str, Array] = {}
         for name, result in self._results.items():
             if isinstance(result, int):
@@ -152,8 +152,9 @@ class Binder:
         self._contents = {public: _Contents(own) for public, own in plan.contents.items()}
         self._filled = [name for name in plan.inputs if name not in plan.read]
         self._written = {
-            storage: (value, plan.tensors[value].form, _dims(plan.tensors[value].form))
+            storage: (form.like.data_type.numpy, _dims(form))
             for storage, value in plan.written.items()
+            for form in (plan.tensors[value].form,)
         }
         self._latest: list[Latest] = [(None, None, (_unplaced, None))] * len(plan.steps)
         self._scratchpad = Memory(MemoryDesc((0,), "u8"), stream.engine)
@@ -195,8 +196,7 @@ class Binder:
                 moving[len(calls)] = call_at
             calls.append(call)
         written = {
-            storage: Output(form.like.data_type.numpy, dims(values))
-            for storage, (_, form, dims) in self._written.items()
+            storage: Output(dtype, dims(values)) for storage, (dtype, dims) in self._written.items()
         }
         check_capacity(arena.size + sum(output.nbytes for output in written.values()))
         results: dict[str, int | Array | Shown] = {}

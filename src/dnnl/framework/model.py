@@ -170,7 +170,8 @@ class Model:
             settings = building.Settings(
                 where, layout, num_threads, kind, progress, budget, promises, bool(promises)
             )
-            return building.OpenSession(self._program, replace(graph, defaults={}), settings)
+            graph = replace(graph, defaults={})
+            return building.OpenSession(building.divided(graph), graph, settings)
         checked_if_any(num_threads)
         made = building.compiled(building.specialize(graph), where, layout, kind, progress)
         return Session(made, num_threads, budget)

@@ -125,9 +125,9 @@ def _program(graph: Graph, inputs: Mapping[str, _Value], constants: Mapping[str,
     outputs = tuple(graph.outputs.values())
     steps = cut.steps(outputs)
     read = {value for step in steps if isinstance(step, Between) for value in step.node.reads}
-    kept = {v: a for v, a in cut.constants.items() if v in read or v in outputs}
+    needed = {v: a for v, a in cut.constants.items() if v in read or v in outputs}
     sequences = tuple(v in cut.values and cut.values[v].sequence for v in outputs)
-    return Program(tuple(inputs), (), kept, steps, outputs, sequences)
+    return Program(tuple(inputs), (), needed, steps, outputs, sequences)
 
 
 def _given(kind: TensorType | None) -> _Value:

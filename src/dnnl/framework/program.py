@@ -166,15 +166,15 @@ def _called(
 
 def _last_reads(program: Program) -> list[tuple[str, ...]]:
     """The values that nobody reads after each step."""
-    kept = set(program.outputs)
+    needed = set(program.outputs)
     found: list[tuple[str, ...]] = []
     for step in reversed(program.steps):
         if isinstance(step, Part):
             read = {*step.inputs, *step.contents.values()}
         else:
             read = set(step.node.reads)
-        found.append(tuple(sorted(read - kept)))
-        kept |= read
+        found.append(tuple(sorted(read - needed)))
+        needed |= read
     return found[::-1]
 
 

@@ -150,7 +150,7 @@ class Budget:
     def wait(self, run: _Run, session: Binders, numbers: Numbers) -> None:
         """Give the run a binder, when it may have as much memory as it needs.
 
-        Raises OutOfMemory where that is more than the budget, or where nobody would make room.
+        Raises OutOfMemory where that is more than the budget, or where nobody would give up memory.
         """
         with self._changed:
             try:

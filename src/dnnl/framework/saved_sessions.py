@@ -12,6 +12,9 @@ from dnnl.framework.requests import Budget
 from dnnl.framework.session import Session
 from dnnl.graph.graph import Shape
 
+_MOST_FOUND = 128
+"""Shapes for which the plan that has all kernels is remembered."""
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -30,6 +33,7 @@ class SavedSessions:
     def __init__(self, saved: Saved, budget: Budget | None) -> None:
         self._saved = saved
         self._plans = [_Unmade(plan, budget) for plan in saved.plans]
+        self._found: dict[tuple[tuple[str, Shape], ...], Session] = {}
         self._lock = forks.Lock()
 
     @property
@@ -42,11 +46,16 @@ class SavedSessions:
 
         Raises Unimplemented where nothing else may be compiled.
         """
-        reasons: list[str] = []
+        key, reasons = tuple(shapes.items()), list[str]()
         with self._lock.own:
+            if key in self._found:
+                return self._found[key]
             for plan in self._plans:
                 reason = plan.refusal(shapes)
                 if not reason:
+                    if len(self._found) >= _MOST_FOUND:
+                        self._found.clear()
+                    self._found[key] = plan.session
                     return plan.session
                 reasons.append(f"plan {len(reasons)}: {reason}")
         if self._saved.compiles:

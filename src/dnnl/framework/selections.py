@@ -168,17 +168,17 @@ def _kept(
     if least is not None:
         order = order[scores[order] > np.float32(least)]
     areas = (corners[:, 2:] - corners[:, :2]).prod(-1)
-    kept: list[int] = []
-    while order.size and len(kept) < most:
+    selected: list[int] = []
+    while order.size and len(selected) < most:
         best, rest = int(order[0]), order[1:]
-        kept.append(best)
+        selected.append(best)
         low = np.maximum(corners[best, :2], corners[rest, :2])
         high = np.minimum(corners[best, 2:], corners[rest, 2:])
         shared = np.maximum(high - low, 0).prod(-1)
         union = areas[best] + areas[rest] - shared
         apart = (areas[best] <= 0) | (areas[rest] <= 0) | (shared <= 0) | (union <= 0)
         order = rest[apart | (shared <= limit * union)]
-    return kept
+    return selected
 
 
 def _source(node: Node, given: Given, place: int) -> Array:
