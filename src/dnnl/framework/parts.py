@@ -30,13 +30,14 @@ from dnnl.graph.graph import (
 )
 from dnnl.graph.sizes import computes
 from dnnl.operators.numbers import (
+    FOLDED,
     SIZES,
     is_folded,
     makes_sequence,
     number_places,
     runs_between,
 )
-from dnnl.operators.table import OPERATORS, check_form, row_name
+from dnnl.operators.table import check_form, row_name
 from dnnl.passes.constants import RANDOM, constant_results
 
 _FEW = 16
@@ -229,8 +230,7 @@ class _Cut:
     def _numbers(self, node: Node) -> list[str]:
         """The values that the plan of a node needs to know: all, where it has to be computed
         before anything runs."""
-        known = row_name(node) in OPERATORS or node.op in SIZES or is_branching(node)
-        if not known or runs_between(node):
+        if row_name(node) in FOLDED or runs_between(node):
             return [v for v in node.inputs if v and v not in self.constants]
         found = (node.input(place) for place in number_places(node))
         return [value for value in found if value and value not in self.constants]

@@ -304,9 +304,12 @@ def check_operators(graph: Graph) -> None:
 
 
 def _check_plannable(node: Node) -> None:
-    """Raise Unimplemented for what one plan cannot compute, where a model is run in parts."""
-    if runs_between(node) or row_name(node) not in OPERATORS:
+    """Raise Unimplemented for what no plan computes: operators that are not known, which `load` has
+    not seen in branches, and what a model in parts computes between plans."""
+    if runs_between(node) or row_name(node) in FOLDED:
         raise Unimplemented(f"{node}: contents decide its result; no single plan computes it")
+    if row_name(node) not in OPERATORS:
+        raise Unimplemented(f"{node}: this runner does not know the operator {row_name(node)}")
 
 
 def _check_bodies(node: Node, graph: Graph) -> None:
