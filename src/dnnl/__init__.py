@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dnnl.errors import OutOfMemory as OutOfMemory
     from dnnl.errors import Unimplemented as Unimplemented
     from dnnl.framework.model import Model
+    from dnnl.framework.special import SpecialKernels as SpecialKernels
     from dnnl.primitives.batch_normalization import BatchNormalizationDesc as BatchNormalizationDesc
     from dnnl.primitives.binary import BinaryDesc as BinaryDesc
     from dnnl.primitives.concat import ConcatDesc as ConcatDesc
@@ -106,6 +107,7 @@ _HOMES = {
     "Event": "runtime.event",
     "Memory": "runtime.memory",
     "ShapedBuffer": "runtime.shaped_buffer",
+    "SpecialKernels": "framework.special",
     "Stream": "runtime.stream",
     "get_num_threads": "runtime.threads",
     "set_num_threads": "runtime.threads",

@@ -98,6 +98,13 @@ def _sink(source: str, text: str) -> str:
     return name
 
 
+def _frequency(source: str, text: str) -> str:
+    name = _name(source, text)
+    if name not in ("never", "often", "always"):
+        raise InvalidArguments(source, text, "must be never, often or always")
+    return name
+
+
 def _user_cache_dir() -> Path | None:
     """The folder where this system wants programs to keep what they can compute again.
 
@@ -198,6 +205,14 @@ KNOBS: tuple[Knob, ...] = (
         "MiB of machine code that these may take; those used least recently are given up",
     ),
     Knob(
+        "special_kernels",
+        ("DNNL_SPECIAL_KERNELS",),
+        lambda: "often",
+        _frequency,
+        "which sizes of a model get kernels of their own beside those for open sizes: never, often "
+        "(those whose runs take long in all, compiled by another process), always",
+    ),
+    Knob(
         "jit_dump",
         ("DNNL_JIT_DUMP",),
         lambda: False,
@@ -227,6 +242,14 @@ def _read(knob: Knob, source: str, text: str) -> Any:
         module, _, name = knob.rule.rpartition(".")
         getattr(import_module(module), name)(source, value)
     return value
+
+
+def parsed(name: str, source: str, value: object) -> Any:
+    """What a value of a knob stands for.
+
+    Raises `InvalidArguments` in the name of ``source`` for what is no value of it.
+    """
+    return _read(_knob(name), source, str(value))
 
 
 def get(name: str) -> Any:
@@ -259,6 +282,21 @@ def set(name: str, value: object) -> None:
         text = str(int(value)) if isinstance(value, bool) else str(value)
         _overrides[name] = _read(knob, name, text)
     generation += 1
+
+
+def environment() -> dict[str, str]:
+    """Variables for another process that give its knobs the values of this one's.
+
+    A knob that a program has set to a function is left to its default.
+    """
+    found = dict(os.environ)
+    for name, value in _overrides.items():
+        for variable in _KNOBS[name].variables:
+            found.pop(variable, None)
+        if not callable(value):
+            text = str(int(value)) if isinstance(value, bool) else str(value)
+            found[_KNOBS[name].variables[0]] = text
+    return found
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def test_sizes_decide() -> None:
         assert isinstance(got, np.ndarray)
         np.testing.assert_allclose(got, run_peer(proto, feeds)["y"], 1e-5, 1e-6)
     # The first size, one row, two rows, and any more.
-    assert len(plans_of(model)._known) + len(plans_of(model)._open) <= 4
+    assert len(plans_of(model)._special.sessions) + len(plans_of(model)._open) <= 4
 
 
 def test_branches_are_written_back() -> None:

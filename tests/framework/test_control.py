@@ -130,7 +130,7 @@ def test_plans_do_not_grow_with_sizes() -> None:
         np.testing.assert_allclose(got, x[:end] @ constants["w"], 1e-4, 1e-4)
     (plans,) = model._called(()).runner.plans
     assert len(plans.sessions) <= 3
-    assert len(plans._found) <= 128
+    assert len(plans._uses._uses) <= 128
 
 
 def test_places_from_the_end_share_a_plan() -> None:
@@ -162,7 +162,7 @@ def test_plans_of_single_numbers_are_few() -> None:
         np.testing.assert_array_equal(got, np.minimum(x, np.float32(step / 10)))
     (plans,) = model._called(()).runner.plans
     assert len(plans.sessions) == 8
-    assert len(plans._found) <= 8
+    assert len(plans._uses._uses) <= 8
 
 
 def test_a_loop_of_a_thousand_sizes() -> None:

@@ -74,7 +74,7 @@ def test_a_called_model_has_one_plan_for_all_sizes_but_the_first() -> None:
         x = np.full((rows, 4), rows, np.float32)
         np.testing.assert_array_equal(model(x), x + x)
     sessions = plans_of(model)
-    assert (len(sessions._known), len(sessions._open)) == (1, 1)
+    assert (len(sessions._special.sessions), len(sessions._open)) == (1, 1)
 
 
 @pytest.mark.parametrize("called", [False, True])

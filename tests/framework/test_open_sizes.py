@@ -164,7 +164,7 @@ def test_calls_of_many_sizes(kind: str) -> None:
             assert got.shape == want.shape
             np.testing.assert_allclose(got, want, 1e-4, 1e-4)
     sessions = plans_of(model)
-    assert len(sessions._known) + len(sessions._open) <= most
+    assert len(sessions._special.sessions) + len(sessions._open) <= most
 
 
 def test_a_cache_that_grows() -> None:
@@ -179,7 +179,7 @@ def test_a_cache_that_grows() -> None:
         for name, array in want.items():
             np.testing.assert_allclose(got[name], array, 1e-4, 1e-4)
         past = got["keys"]
-    assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)
+    assert (len(plans_of(model)._special.sessions), len(plans_of(model)._open)) == (1, 1)
 
 
 def test_memory_is_that_of_the_largest_sizes() -> None:
@@ -247,7 +247,7 @@ def test_sizes_are_results() -> None:
         for name in names:
             assert got[name].dtype == want[name].dtype
             np.testing.assert_array_equal(got[name], want[name])
-    assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)
+    assert (len(plans_of(model)._special.sessions), len(plans_of(model)._open)) == (1, 1)
 
 
 def test_several_threads_at_once() -> None:
@@ -307,4 +307,4 @@ def test_means_of_images_of_any_size(shape: tuple[int | str, ...]) -> None:
     for batch, *image in ((1, 5, 6), (1, 8, 7), (1, 2, 2), (1, 9, 33)):
         x = RNG.standard_normal((batch, 2, *image)).astype(np.float32)
         np.testing.assert_allclose(result(model, {"x": x}), x.mean((2, 3), keepdims=True), 0, 1e-5)
-    assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)
+    assert (len(plans_of(model)._special.sessions), len(plans_of(model)._open)) == (1, 1)

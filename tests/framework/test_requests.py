@@ -348,7 +348,7 @@ def test_memory_of_idle_runs_is_given_up_for_others() -> None:
     model = network().with_memory_budget(large + large // 8)  # open sizes are rounded up
     model(rows(100))  # a session of its own
     model(rows(400))  # one for open sizes
-    ((_, first),) = plans_of(model)._known.items()
+    (first,) = plans_of(model)._special.sessions
     assert first.activation_nbytes == 0
     model(rows(100))
     gc.collect()

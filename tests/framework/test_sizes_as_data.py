@@ -108,7 +108,7 @@ def test_one_plan_for_all_sizes(name: str) -> None:
         for key, array in want.items():
             own = got[key] if isinstance(got, dict) else got
             np.testing.assert_allclose(own, array, 1e-5, 1e-4)
-    assert (len(plans_of(model)._known), len(plans_of(model)._open)) == (1, 1)
+    assert (len(plans_of(model)._special.sessions), len(plans_of(model)._open)) == (1, 1)
 
 
 def test_where_has_the_type_of_what_it_chooses() -> None:

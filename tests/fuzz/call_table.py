@@ -77,6 +77,7 @@ GIVEN: dict[str, Arguments] = {
     "Memory": {"desc": "md", "engine": "engine", "buffer": "bytes_of_md"},
     "Memory.from_numpy": {"array": "array", "tag": "'nhwc'", "engine": "engine"},
     "Memory.from_sparse": {"matrix": "matrix", "engine": "engine"},
+    "SpecialKernels": {"when": "'often'", "seconds": "2.5", "most": "3"},
     "ShapedBuffer": {"memory": "mem", "permutation": "(0, 3, 1, 2)"},
     "ShapedBuffer.from_numpy": {
         "array": "array", "permutation": "(0, 3, 1, 2)", "engine": "engine", "layout": "'nhwc'",
@@ -158,6 +159,7 @@ GIVEN: dict[str, Arguments] = {
         "sizes": "{}", "layout": "'plain'", "progress": "lambda *_: 0", "memory_budget": "1 << 30",
     },
     "model.with_memory_budget": {"nbytes": "1 << 30"},
+    "model.with_special_kernels": {"policy": "policy"},
     "model.with_batch": {"batch": "2"},
     "model.with_inputs": {"*": "()"},
     "model.with_shapes": {"input_shapes": "{'x': (2, 3, 4, 5)}"},

@@ -131,6 +131,7 @@ def _endless(_: World) -> list[Any]:
 
 _MAKERS: dict[str, Callable[[World], Any]] = {
     "engine": lambda _: dnnl.Engine("cpu"),
+    "policy": lambda _: dnnl.SpecialKernels("never"),
     "null": lambda w: dnnl.Engine("null") if dnnl.Engine.count("null") else w["engine"],
     "stream": lambda w: dnnl.Stream(w["engine"], 1),
     "wide_stream": lambda w: dnnl.Stream(w["engine"], 3),

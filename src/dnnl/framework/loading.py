@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from dnnl.errors import Error, Unimplemented
+from dnnl.framework.plan import Compiled
 from dnnl.framework.requests import checked_budget
-from dnnl.framework.saved_file import SavedFile
+from dnnl.framework.saved_file import HELD, Place, SavedFile
 from dnnl.framework.saved_graph import GraphReader
 from dnnl.framework.saved_plan import PlanReader
 from dnnl.framework.saved_sessions import Saved
-from dnnl.graph.graph import Graph, ModelError
+from dnnl.graph.graph import Array, Graph, ModelError
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.image import Image
 from dnnl.runtime.image_bytes import decoded
@@ -43,20 +45,30 @@ def _read(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Saved]:
     engine.backend.offer(
         {key: file.blob(place).tobytes() for key, place in index["startup"].items()}
     )
-
-    @cache
-    def image(number: int) -> Image:
-        found = decoded(file.blob(index["images"][number]).tobytes(), "")
-        if found is None:
-            raise ModelError(f"{file.path} is damaged: image {number} has another checksum")
-        return found
-
-    reader = PlanReader(engine, image, file.blob)
-    plans = tuple(map(reader.read, index["plans"]))
+    plans = read_plans(file, engine)
     graph = GraphReader(file.blob).read(index["graph"])
     precision = DataType[index["precision"]].name
     budget = checked_budget(index["memory_budget"])
     return graph, budget, Saved(file.path, plans, compiles, precision)
+
+
+def read_plans(file: SavedFile, engine: Engine, held: Sequence[Array] = ()) -> tuple[Compiled, ...]:
+    """The plans of a file, some of whose blobs may be `HELD` by who reads it.
+
+    Raises ModelError where it is damaged.
+    """
+
+    @cache
+    def image(number: int) -> Image:
+        found = decoded(file.blob(file.index["images"][number]).tobytes(), "")
+        if found is None:
+            raise ModelError(f"{file.path} is damaged: image {number} has another checksum")
+        return found
+
+    def blob(place: Place) -> Array:
+        return held[place[1]] if place[0] == HELD else file.blob(place)
+
+    return tuple(map(PlanReader(engine, image, blob).read, file.index["plans"]))
 
 
 def _check_machine(path: str, target: dict[str, Any], engine: Engine) -> None:

@@ -20,6 +20,7 @@ from dnnl.framework.requests import Budget, awaited, checked_budget
 from dnnl.framework.saved_file import SavedFile, opened
 from dnnl.framework.saved_sessions import Saved, SavedSessions
 from dnnl.framework.session import Session, arrays_of, checked_if_any, named
+from dnnl.framework.special import SpecialKernels, checked_policy
 from dnnl.graph.graph import Array, Graph, Shape, TensorType, with_inputs
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import allocating
@@ -44,11 +45,13 @@ class Model:
     """A graph as its file has it; methods give changed models and leave this one as it is.
 
     ``model(x)`` runs it. Models can be pickled and copied; each is equal to itself alone.
-    ``memory_budget`` is what :meth:`with_memory_budget` has set, None without.
+    ``memory_budget`` is what :meth:`with_memory_budget` has set, None without, and
+    ``special_kernels`` what :meth:`with_special_kernels` has.
     """
 
     graph: Graph
     memory_budget: int | None = None
+    special_kernels: SpecialKernels = field(default_factory=SpecialKernels)
     _saved: Saved | None = field(default=None, repr=False)
 
     @property
@@ -107,7 +110,7 @@ class Model:
 
     def _of(self, graph: Graph) -> Model:
         """The model of another graph."""
-        return Model(graph, self.memory_budget)
+        return Model(graph, self.memory_budget, self.special_kernels)
 
     def with_memory_budget(self, nbytes: int | None) -> Model:
         """The model with a bound for the memory of activations, in bytes; None for no bound.
@@ -117,6 +120,21 @@ class Model:
         do, see :meth:`compile`.
         """
         return replace(self, memory_budget=checked_budget(nbytes))
+
+    def with_special_kernels(self, policy: SpecialKernels) -> Model:
+        """The model with a policy for kernels of one size, of calls and of sessions that are
+        compiled for several sizes.
+
+        Raises InvalidArguments for what is no :class:`SpecialKernels`.
+        """
+        return replace(self, special_kernels=checked_policy(policy))
+
+    @property
+    def special_sizes(self) -> tuple[dict[str, Shape], ...]:
+        """The shapes of inputs for which calls have kernels of their own now: of each part, where
+        the model decides sizes while it runs."""
+        plans = [own for called in self._calls.values() for own in called.runner.plans]
+        return tuple(shapes for own in plans for shapes in own.special_sizes)
 
     @allocating
     def compile(
@@ -168,7 +186,15 @@ class Model:
         promises, graph = promised(sizes or {}, graph)
         if promises or not self._program.whole:
             settings = building.Settings(
-                where, layout, num_threads, kind, progress, budget, promises, bool(promises)
+                where,
+                layout,
+                num_threads,
+                kind,
+                progress,
+                budget,
+                promises,
+                opens=bool(promises),
+                special=self.special_kernels,
             )
             graph = replace(graph, defaults={})
             return building.OpenSession(building.divided(graph), graph, settings)
@@ -232,13 +258,19 @@ class Model:
             graph = with_inputs(self.graph, optional)
             program = self._program if not optional else building.divided(graph)
             kind, opens = DataType[self._precision], self._saved is not None
-            settings = building.Settings(first_cpu(), kind=kind, budget=self._budget, opens=opens)
+            settings = building.Settings(
+                first_cpu(),
+                kind=kind,
+                budget=self._budget,
+                opens=opens,
+                special=self.special_kernels,
+            )
             made = building.Called(program, replace(graph, defaults={}), settings)
             found = self._calls.setdefault(optional, made)
         return found
 
-    def __reduce__(self) -> tuple[type[Model], tuple[Graph, int | None]]:
-        return type(self), (self.graph, self.memory_budget)  # without sessions
+    def __reduce__(self) -> tuple[type[Model], tuple[Graph, int | None, SpecialKernels]]:
+        return type(self), (self.graph, self.memory_budget, self.special_kernels)  # no sessions
 
     def to_onnx(self) -> bytes:
         """The model as the bytes of an ONNX file."""
@@ -349,7 +381,8 @@ def loaded(path: str | os.PathLike[str], file: SavedFile | None, compile: bool) 
     if not isinstance(compile, bool):
         raise InvalidArguments("compile", compile, "expected True or False")
     if file is not None:
-        return Model(*read_saved(file, compile))
+        graph, budget, saved = read_saved(file, compile)
+        return Model(graph, budget, _saved=saved)
     if not compile:
         rule = "only a model of Model.save has kernels"
         raise InvalidArguments("compile", compile, rule, "model.save('model.dnnl') writes one")

@@ -10,29 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
+from time import perf_counter
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from dnnl import forks
 from dnnl.errors import Error
+from dnnl.framework import background
 from dnnl.framework.compiler import compiled
 from dnnl.framework.parts import Part
+from dnnl.framework.plan import Compiled
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget
-from dnnl.framework.session import Session
+from dnnl.framework.session import Session, Span
+from dnnl.framework.special import SpecialKernels, SpecialPlans, Use, Uses
 from dnnl.graph.expressions import Numbers, OpenInputs, named_symbols
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, TensorType
 from dnnl.graph.sizes import INT64
 from dnnl.passes.specialize import specialize
-from dnnl.runtime.engine import Engine
+from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.types.dtype import DataType
 from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST, Size, Symbols
 
 _MOST_PLANS = 8
-"""Plans for one size that a part has at most, and as many for open sizes: the latest."""
+"""Plans for open sizes that a part has at most: the latest."""
 _FOUND = 128
 """Shapes and contents for which the plan that serves them is remembered."""
 _MOST_NUMBERS = 64
@@ -47,7 +53,8 @@ Key = tuple[Any, ...]
 @dataclass(frozen=True)
 class Settings:
     """What all plans of a model have in common. ``promises`` are the sizes that its names stand
-    for. With ``opens`` no plan is for one size before the model needs it."""
+    for. With ``opens`` the first plan is for open sizes as well. ``special`` says when a size gets
+    a plan of its own."""
 
     engine: Engine
     layout: str = "propagate"
@@ -57,6 +64,7 @@ class Settings:
     budget: Budget | None = None
     promises: Mapping[str, RuntimeDim] = field(default_factory=dict)
     opens: bool = False
+    special: SpecialKernels = field(default_factory=SpecialKernels)
 
 
 class PartSession(Session):
@@ -123,62 +131,131 @@ class Plans:
     ) -> None:
         self.part, self._declared, self._settings = part, declared, settings
         self._check = check
-        self._known: dict[Key, PartSession] = {}
+        self._source: background.Source | None = None
+        self._special: SpecialPlans[Key] = SpecialPlans(settings.special)
         self._open: list[tuple[Key, Mapping[str, Pattern], PartSession]] = []
-        self._found: dict[Key, tuple[PartSession, Numbers]] = {}
+        self._uses: Uses[Key] = Uses(_FOUND)
         self._lock = forks.Lock()
 
     @property
-    def sessions(self) -> tuple[PartSession, ...]:
+    def sessions(self) -> tuple[Session, ...]:
         """All plans that there are now."""
-        return (*self._known.values(), *(session for _, _, session in self._open))
+        return (*self._special.sessions, *(session for _, _, session in self._open))
 
-    def find(self, values: Mapping[str, Any]) -> tuple[PartSession, Numbers]:
-        """The plan for some arrays, which is made where there is none, and the numbers of a run of
-        it."""
+    @property
+    def special_sizes(self) -> tuple[dict[str, Shape], ...]:
+        """The shapes for which there are plans for one size."""
+        own = [session.inputs for session in self._special.sessions]
+        return tuple({name: kind.sizes for name, kind in inputs.items()} for inputs in own)
+
+    def prepare(self, values: Mapping[str, Any]) -> Session:
+        """The plan for some arrays, which is made where there is none."""
+        arrays, contents = self._given(values)
+        return self._use(_key(arrays, contents), arrays, contents).session
+
+    def run(
+        self,
+        values: Mapping[str, Any],
+        num_threads: int | None = None,
+        spans: list[Span] | None = None,
+    ) -> tuple[Session, dict[str, Array]]:
+        """The outputs for some arrays, and the plan that computed them."""
+        arrays, contents = self._given(values)
+        key = _key(arrays, contents)
+        use = self._use(key, arrays, contents)
+        session, start = use.session, perf_counter()
+        own = {name: arrays[name] for name in session.inputs}
+        results = session.execute(own, use.numbers, num_threads, spans)
+        if use.ran(perf_counter() - start):
+            self._build_special(key, arrays, contents, session)
+        return session, results
+
+    def _given(self, values: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The arrays whose sizes, and those whose contents, decide the plan."""
         arrays = {name: values[name] for name in self.part.inputs}
-        contents = {name: values[own] for name, own in self.part.contents.items()}
-        key = (
-            tuple((array.dtype, array.shape) for array in arrays.values()),
-            tuple((array.dtype, array.shape, array.tobytes()) for array in contents.values()),
-        )
+        return arrays, {name: values[own] for name, own in self.part.contents.items()}
+
+    def _use(self, key: Key, arrays: Mapping[str, Array], contents: Mapping[str, Array]) -> Use:
         with self._lock.own:
-            found = self._found.get(key)
+            found = self._uses.find(key)
             if found is None:
-                found = self._search(key, arrays, contents)
-                if len(self._found) >= _FOUND:
-                    self._found.clear()
-                self._found[key] = found
+                session, numbers = self._search(key, arrays, contents)
+                limit = self._limit if session.is_open else inf
+                found = self._uses.add(key, Use(session, numbers, limit))
+            elif not found.session.is_open:
+                self._special.find(key)
             return found
+
+    @cached_property
+    def _limit(self) -> float:
+        """Seconds of one size after which it is due for a plan of its own."""
+        policy, engine = self._settings.special, self._settings.engine
+        often = policy.decided == "often" and engine == first_cpu()
+        return policy.seconds if often else inf
+
+    def _build_special(
+        self,
+        key: Key,
+        arrays: Mapping[str, Array],
+        contents: Mapping[str, Array],
+        session: Session,
+    ) -> None:
+        """Have a plan for one size compiled in the background, with the constants of another."""
+        own, settings = ref(self), self._settings
+
+        def source() -> background.Source | None:
+            plans = own()
+            if plans is None:
+                return None
+            if plans._source is None:
+                prepared = tuple(session.compiled.constants.values())
+                plans._source = background.Source(
+                    plans.part.graph, settings.engine, settings.layout, settings.kind.name, prepared
+                )
+            return plans._source
+
+        def take(made: Compiled) -> None:
+            plans = own()
+            if plans is not None:
+                plans._add_special(key, Session(made, settings.num_threads, settings.budget))
+
+        inputs = {name: TensorType(a.dtype, a.shape) for name, a in arrays.items()}
+        background.build(source, inputs, {n: a.copy() for n, a in contents.items()}, take)
+
+    def _add_special(self, key: Key, session: Session) -> None:
+        """Serve a key by a plan of its own from now on."""
+        with self._lock.own:
+            self._uses.forget(key=key, sessions=self._special.add(key, session))
 
     def _search(
         self, key: Key, arrays: Mapping[str, Array], contents: Mapping[str, Array]
-    ) -> tuple[PartSession, Numbers]:
-        known = self._known.get(key)
+    ) -> tuple[Session, Numbers]:
+        known = self._special.find(key)
         if known is not None:
             return known, ()
+        always = self._settings.special.decided == "always"
         dtypes = tuple(array.dtype for array in arrays.values())
-        for own, patterns, session in reversed(self._open):
+        for own, patterns, session in () if always else reversed(self._open):
             numbers = _numbers(session, patterns, arrays, contents) if own == dtypes else None
             if numbers is not None:
                 return session, numbers
         if self._check is not None:
             self._check(arrays)
-        opened, made = self._made(arrays, contents)
+        opened, made = self._made(arrays, contents, always)
         if not made.is_open:
-            self._known = dict([*self._known.items(), (key, made)][-_MOST_PLANS:])
-            self._found.clear()  # plans that are forgotten are not held by it
+            self._uses.forget(sessions=self._special.add(key, made))
             return made, ()
-        self._open = [*self._open, (dtypes, opened.patterns, made)][-_MOST_PLANS:]
-        self._found.clear()
+        self._open = [*self._open, (dtypes, opened.patterns, made)]
+        gone, self._open = self._open[:-_MOST_PLANS], self._open[-_MOST_PLANS:]
+        self._uses.forget(sessions=[session for _, _, session in gone])
         numbers = _numbers(made, opened.patterns, arrays, contents)
         assert numbers is not None, "a plan serves what it was made for"
         return made, numbers
 
     def _made(
-        self, arrays: Mapping[str, Array], contents: Mapping[str, Array]
+        self, arrays: Mapping[str, Array], contents: Mapping[str, Array], always: bool
     ) -> tuple[_Opened, PartSession]:
-        if self._known or self._settings.opens:
+        if not always and (self._special.sessions or self._settings.opens):
             try:
                 return self._with_symbols(arrays, contents)
             except Error:  # of these sizes, with numbers in the message, or only of symbols
@@ -266,6 +343,13 @@ class Plans:
         if kind is None or kind.shape in (UNRANKED, SEQUENCE):
             return tuple(f"{name}{JOINT}{axis}" for axis in range(rank))
         return kind.shape
+
+
+def _key(arrays: Mapping[str, Array], contents: Mapping[str, Array]) -> Key:
+    return (
+        tuple((array.dtype, array.shape) for array in arrays.values()),
+        tuple((array.dtype, array.shape, array.tobytes()) for array in contents.values()),
+    )
 
 
 def _integers(array: Array) -> list[int]:

@@ -17,7 +17,7 @@ from dnnl.framework import control, selections, sequences
 from dnnl.framework.compiler import check_environment
 from dnnl.framework.parts import Between, Part, Program
 from dnnl.framework.plan import Layer
-from dnnl.framework.plans import PartSession, Plans, Settings
+from dnnl.framework.plans import Plans, Settings
 from dnnl.framework.progress import Progress
 from dnnl.framework.session import (
     Session,
@@ -104,7 +104,7 @@ class Runner:
         return found
 
     @property
-    def sessions(self) -> list[PartSession]:
+    def sessions(self) -> list[Session]:
         """All plans that there are now."""
         return [session for plans in self.plans for session in plans.sessions]
 
@@ -112,7 +112,7 @@ class Runner:
         """Make the plan of the first step, where inputs alone decide it."""
         step = self._steps[0][0] if self._steps else None
         if isinstance(step, Plans) and not step.part.contents:
-            step.find(values)
+            step.prepare(values)
 
     def run(self, given: Sequence[Any], record: Record) -> list[Any]:
         """The outputs for a value for each input."""
@@ -120,9 +120,8 @@ class Runner:
         values.update(zip(self.program.inputs, given, strict=True))
         for (step, bodies), unused in zip(self._steps, self._unused, strict=True):
             if isinstance(step, Plans):
-                session, numbers = step.find(values)
-                arrays = {name: values[name] for name in session.inputs}
-                values.update(session.execute(arrays, numbers, record.threads, record.spans))
+                session, results = step.run(values, record.threads, record.spans)
+                values.update(results)
                 record.layers += session.layers
             else:
                 self._between(step, bodies, values, record)

@@ -36,6 +36,8 @@ VERSION = 1
 """The version of the format; there is one reader for each."""
 WEIGHTS = "weights"
 """The section of constants as the model has them, which only compiling needs."""
+HELD = "held"
+"""Stands for a section in places of blobs that are in no file, but in the memory of its reader."""
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
 
@@ -156,12 +158,12 @@ class SavedFile:
 
 
 class Writer:
-    """Collects the sections of a file."""
+    """Collects the sections of a file. Blobs with the digests ``held`` are left to its reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: Sequence[str] = ()) -> None:
         self._sections: dict[str, list[npt.NDArray[np.uint8]]] = {}
         self._lengths: dict[str, int] = {}
-        self._places: dict[tuple[int, bytes], Place] = {}
+        self._places: dict[str, Place] = {own: (HELD, n, 0) for n, own in enumerate(held)}
 
     def add(self, section: str, content: bytes | Array) -> Place:
         """The place of a blob in a section, or in the one that has the same bytes already."""
@@ -169,7 +171,7 @@ class Writer:
             data = np.frombuffer(content, np.uint8)
         else:
             data = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
-        key = data.size, hashlib.sha256(data.data).digest()
+        key = digest_of(data)
         if key not in self._places:
             parts = self._sections.setdefault(section, [])
             begin = self._lengths.get(section, 0)
@@ -221,6 +223,11 @@ class Writer:
         file.seek(0)
         own = hashlib.sha256(text).digest()
         file.write(_HEADER.pack(MAGIC, VERSION, 0, offset, len(text), own))
+
+
+def digest_of(data: npt.NDArray[np.uint8]) -> str:
+    """The SHA-256 of bytes, and how many there are."""
+    return f"{hashlib.sha256(data.data).hexdigest()}-{data.size}"
 
 
 def _umask() -> int:

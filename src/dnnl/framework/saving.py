@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -107,7 +108,7 @@ class _Made:
         kinds = {**self._graph.inputs, **self._graph.defaults}
         arrays = {name: np.empty(shape, kinds[name].dtype) for name, shape in shapes.items()}
         check_values(arrays, {name: kinds[name] for name in shapes})
-        return plans.find(arrays)[0]
+        return plans.prepare(arrays)
 
 
 def _prepared(session: Session, shapes: Mapping[str, Shape]) -> bool:
@@ -184,8 +185,7 @@ def _write(
     memory_budget: int | None,
 ) -> None:
     writer = Writer()
-    plan_writer = PlanWriter(writer.add, lambda image: encoded(image, ""))
-    written = [plan_writer.written(own) for own in plans]
+    written = written_plans(writer, plans)
     startup = {
         key: writer.add("kernels", own) for key, own in engine.backend.startup_code().items()
     }
@@ -195,9 +195,15 @@ def _write(
         "target": {"system": system(), "isa": largest.isa, "features": list(features)},
         "precision": precision,
         "memory_budget": memory_budget,
-        "plans": written,
-        "images": plan_writer.images,
+        **written,
         "startup": startup,
         "graph": GraphWriter(writer.add).written(graph),
     }
     writer.write(path, index)
+
+
+def written_plans(writer: Writer, plans: Sequence[Compiled]) -> dict[str, Any]:
+    """What an index has of plans, whose kernels and constants get places in sections."""
+    plan_writer = PlanWriter(writer.add, lambda image: encoded(image, ""))
+    made = [plan_writer.written(own) for own in plans]
+    return {"plans": made, "images": plan_writer.images}
