@@ -93,7 +93,7 @@ def test_a_mark_names_no_size(mark: str) -> None:
     if mark == "-1":
         assert model.inputs["x"].shape == (mark, mark)  # a name, if a strange one
         return
-    assert model(normal(2, 3)).shape == (2, 3)  # type: ignore[union-attr]
+    assert model(normal(2, 3)).shape == (2, 3)
 
 
 def test_a_negative_size_is_open(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_a_run_beyond_the_budget_is_refused_with_numbers() -> None:
     for _ in range(2):
         with pytest.raises(OutOfMemory, match=f"memory_budget = {one} bytes"):
             model(rows(1000))
-    assert model(rows(50)).shape == (50, SIZE)  # type: ignore[union-attr]
+    assert model(rows(50)).shape == (50, SIZE)
 
 
 def test_runs_wait_for_memory_and_stay_within_the_budget() -> None:
@@ -314,7 +314,7 @@ def test_runs_wait_for_memory_and_stay_within_the_budget() -> None:
 
     def work(place: int) -> None:
         for _ in range(30):
-            if not (session(xs[place]) == want[place]).all():  # type: ignore[union-attr]
+            if not (session(xs[place]) == want[place]).all():
                 wrong.append(place)
             most.append(session.activation_nbytes)
 
@@ -335,7 +335,7 @@ def test_sizes_of_a_called_model_share_its_budget() -> None:
     large = network().compile(batch=400).activation_nbytes
     model = network().with_memory_budget(large + large // 4)
     results = {count: model(rows(count)) for count in (400, 3, 100, 350, 400, 20)}
-    assert {count: result.shape[0] for count, result in results.items()} == {  # type: ignore[union-attr]
+    assert {count: result.shape[0] for count, result in results.items()} == {
         count: count for count in results
     }
     sessions = plans_of(model).sessions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from dnnl import __version__
 from dnnl.runtime import storage
 from dnnl.runtime.threads import available_cpus
+from dnnl.tools import run_report
 from dnnl.tools.cli import main
 from tests.device import FAR, backend_of
 from tests.framework.models import LIGHT, Array, make_model, node, run_peer
@@ -260,7 +262,9 @@ def test_open_sizes_are_told(
     model: Path, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", str(model), "--repeat", "1", "--json", str(tmp_path / "run.json")]) == 0
-    note = "input 'x': 1 is taken for n of float32 [n, 3, 9, 9]; --batch N or --input x=FILE gives"
+    note = (
+        "input 'x': 1 is taken for n of float32 [n, 3, 9, 9]; --shape n=N or --input x=FILE gives"
+    )
     assert note in capsys.readouterr().out
     assert json.loads((tmp_path / "run.json").read_text())["notes"]
     for known in (["--batch", "2"], ["--input", f"x={image}"]):
@@ -278,7 +282,36 @@ def test_a_named_size_is_that_of_the_given_arrays(
     assert main(["run", str(path), "--repeat", "1", "--input", f"a={given}"]) == 0
     assert main(["run", str(path), "--repeat", "1", "--batch", "2"]) == 2
     error = capsys.readouterr().err
-    assert "the model leaves m of float32 [2, m] open; --input a=FILE gives them" in error
+    assert "the model leaves m of float32 [2, m] open; --shape m=N gives them" in error
+
+
+def test_sizes_by_name_hold_in_all_inputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, report = tmp_path / "model.onnx", tmp_path / "run.json"
+    inputs: dict[str, list[int | str]] = {"a": ["n", "m"], "b": ["n", 1], "c": [1, "m"]}
+    onnx.save(make_model([node("Sum", ["a", "b", "c"], "y")], inputs, ["y"]), path)
+    output = tmp_path / "y.npz"
+    sizes = ["--shape", "m=5", "--shape", "n=7"]
+    command = ["run", str(path), "--repeat", "1", "--json", str(report)]
+    assert main([*command, *sizes, "--output", str(output)]) == 0
+    assert np.load(output)["y"].shape == (7, 5)
+    capsys.readouterr()
+    for wrong in ("m", "m=", "=5", "m=-1", "k=3"):
+        assert main([*command, "--shape", wrong]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "--shape" in line
+
+
+def test_times_are_readable_on_sixty_columns(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_report, "PIPE_WIDTH", 60)
+    assert main(["run", str(model), "--repeat", "1"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["layer", "primitive", "ms", "GFLOP/s"]
+    place = head.index(" ms") + 3
+    assert all(re.search(r"\d\.\d{3}$", row[:place]) for row in rows[:1])
 
 
 @pytest.mark.parametrize(

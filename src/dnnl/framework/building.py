@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from dnnl.framework.compiler import compiled
+from dnnl.framework.pages import page_of
 from dnnl.framework.parts import divided
 from dnnl.framework.plans import Settings
 from dnnl.framework.program import Called, OpenSession, values_of, with_sizes
@@ -26,6 +27,7 @@ __all__ = [
     "compiled",
     "divided",
     "graph_to_proto",
+    "page_of",
     "read",
     "rebatched",
     "specialize",

@@ -6,14 +6,16 @@ compiled: a plan out of a file needs none of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dnnl import config
-from dnnl.errors import InvalidArguments
+from dnnl.errors import Error, InvalidArguments
 from dnnl.framework.plan import Compiled
 from dnnl.framework.planning import kernels_of, plan_of
 from dnnl.framework.progress import Progress, Report
-from dnnl.graph.graph import Array, Graph, Pass, blamed_on
+from dnnl.graph.graph import Array, Graph, Node, Pass, blamed_on
 from dnnl.lowering.graphs import Lowering, Prepared
 from dnnl.lowering.policy import POLICIES
 from dnnl.operators.table import operator_of
@@ -76,15 +78,28 @@ def optimize(graph: Graph, kind: DataType = DataType.f32) -> Graph:
     return in_precision(graph, kind) if narrow else graph
 
 
-def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
-    """The steps of an optimized graph."""
+def lower(
+    graph: Graph,
+    engine: Engine,
+    layout: str = "propagate",
+    refuse: Callable[[Node, Error], None] | None = None,
+) -> Lowering:
+    """The steps of an optimized graph. Where ``refuse`` is given, it is called for each node that
+    has none, and the others have theirs as if that one had been computed."""
     if str(layout) not in POLICIES:
         raise InvalidArguments("layout", layout, f"must be one of {', '.join(POLICIES)}")
     check_environment(engine)
     lowering = Lowering(graph, engine, POLICIES[str(layout)])
     for node in graph.nodes:
-        with blamed_on(node):
-            operator_of(node).lower(lowering, node)
+        try:
+            with blamed_on(node):
+                operator_of(node).lower(lowering, node)
+        except Error as error:
+            if refuse is None:
+                raise
+            refuse(node, error)
+            for value in filter(None, node.outputs):
+                lowering.assume(value)
         lowering.advance()
     for value in graph.outputs.values():
         lowering.settle(value)

@@ -10,18 +10,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dnnl import lazy
 from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.framework.feeds import arrays_of, as_given, named
 from dnnl.framework.loading import read_saved
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget, awaited, checked_budget
 from dnnl.framework.saved_file import SavedFile, opened
 from dnnl.framework.saved_sessions import Saved, SavedSessions
-from dnnl.framework.session import Session, arrays_of, checked_if_any, named
+from dnnl.framework.session import Session, checked_if_any
 from dnnl.framework.special import SpecialKernels, checked_policy
-from dnnl.graph.graph import Array, Graph, Shape, TensorType, with_inputs
+from dnnl.graph.graph import Graph, Shape, TensorType, with_inputs
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike
@@ -203,34 +204,44 @@ class Model:
         return Session(made, num_threads, budget)
 
     def __call__(
-        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
-    ) -> Array | dict[str, Array]:
-        """Run on arrays in the order of ``inputs``, or on one mapping from their names, which may
-        have some of ``defaults`` as well.
+        self,
+        /,
+        *arrays: ArrayLike | Mapping[str, ArrayLike],
+        num_threads: int | None = None,
+        **keywords: ArrayLike,
+    ) -> Any:
+        """Run on arrays in the order of ``inputs``, by their names, or on one mapping from these.
+        Keywords and the mapping may have some of ``defaults`` as well.
 
-        The result is an array, or a dict of them where there are several outputs. The first shapes
-        are compiled as :meth:`compile` does. Those that come later share plans in which the sizes
-        that the model leaves open stay open, so that a new size is not compiled again.
-        ``num_threads`` is that of this run, by default what `get_num_threads` says.
+        The result is an array, or a dict of them where there are several outputs: tensors of
+        PyTorch, if an argument is one. The first shapes are compiled as :meth:`compile` does. Those
+        that come later share plans in which the sizes that the model leaves open stay open, so that
+        a new size is not compiled again. ``num_threads`` is that of this run, by default what
+        `get_num_threads` says.
         """
-        given = named(arrays, self.inputs)
+        given = named(arrays, keywords, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
         if self._stored is not None:
             feeds = arrays_of(given, {**self.inputs, **optional})
             session = self._stored.find({name: array.shape for name, array in feeds.items()})
             if session is not None:
                 own = {name: feeds[name] for name in session.inputs}
-                return session(own, num_threads=num_threads)
+                return as_given(session.run(own, num_threads=num_threads), given.values())
         feeds = building.values_of(given, {**self.inputs, **optional})
-        return self._called(tuple(optional))(feeds, num_threads=num_threads)
+        results = self._called(tuple(optional))(feeds, num_threads=num_threads)
+        return as_given(results, given.values())
 
     async def run_async(
-        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
-    ) -> Array | dict[str, Array]:
+        self,
+        /,
+        *arrays: ArrayLike | Mapping[str, ArrayLike],
+        num_threads: int | None = None,
+        **keywords: ArrayLike,
+    ) -> Any:
         """What a call of the model returns or raises, computed and compiled in another thread; see
         `Session.run_async`.
         """
-        return await awaited(partial(self, *arrays, num_threads=num_threads))
+        return await awaited(partial(self, *arrays, num_threads=num_threads, **keywords))
 
     @cached_property
     def _stored(self) -> SavedSessions | None:
@@ -268,6 +279,15 @@ class Model:
             made = building.Called(program, replace(graph, defaults={}), settings)
             found = self._calls.setdefault(optional, made)
         return found
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {kind}" for name, kind in self.inputs.items())
+        return (
+            f"<dnnl.Model ({inputs}) -> {', '.join(self.outputs)}, {len(self.graph.nodes)} nodes>"
+        )
+
+    def __str__(self) -> str:
+        return building.page_of(self.graph)
 
     def __reduce__(self) -> tuple[type[Model], tuple[Graph, int | None, SpecialKernels]]:
         return type(self), (self.graph, self.memory_budget, self.special_kernels)  # no sessions

@@ -15,17 +15,12 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.framework import control, selections, sequences
 from dnnl.framework.compiler import check_environment
+from dnnl.framework.feeds import arrays_of, check_input
 from dnnl.framework.parts import Between, Part, Program
 from dnnl.framework.plan import Layer
 from dnnl.framework.plans import Plans, Settings
 from dnnl.framework.progress import Progress
-from dnnl.framework.session import (
-    Session,
-    Span,
-    arrays_of,
-    check_input,
-    checked_if_any,
-)
+from dnnl.framework.session import Session, Span, checked_if_any
 from dnnl.graph.graph import SEQUENCE, Array, Graph, Node, Shape, TensorType, blamed_on
 from dnnl.graph.rounding import Rounding
 from dnnl.passes.specialize import bound
@@ -270,7 +265,7 @@ class Called:
 
     def __call__(
         self, values: Mapping[str, Any], *, num_threads: int | None = None
-    ) -> Array | dict[str, Array]:
+    ) -> dict[str, Any]:
         """The results for an array, or a list of them, for each input.
 
         Raises InvalidArguments as `OpenSession.run` does.
@@ -279,8 +274,7 @@ class Called:
             check_values(values, self._inputs)
         given = [values[name] for name in self.runner.program.inputs]
         record = Record(checked_if_any(num_threads))
-        results = _results(self.runner.program, self._outputs, self.runner.run(given, record))
-        return results if len(results) > 1 else results.popitem()[1]
+        return _results(self.runner.program, self._outputs, self.runner.run(given, record))
 
 
 def check_values(

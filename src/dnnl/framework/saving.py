@@ -61,7 +61,7 @@ def save(
     elif not any(session.is_open for session in sessions):
         known = [tuple(own.inputs.items()) for own in sessions]
         seen = [tuple((name, kind.sizes) for name, kind in own) for own in known]
-        for own in seen or _typical_shapes(graph.inputs):
+        for own in seen or typical_shapes(graph.inputs):
             made.add(own)
     _write(path, graph, [own.compiled for own in made.sessions], engine, precision, memory_budget)
 
@@ -142,7 +142,7 @@ def _checked(graph: Graph, number: int, given: object) -> Shapes:
     return tuple((name, tuple(map(int, given[name]))) for name in kinds if name in given)
 
 
-def _typical_shapes(inputs: Mapping[str, TensorType]) -> list[Shapes]:
+def typical_shapes(inputs: Mapping[str, TensorType]) -> list[Shapes]:
     """Shapes for a model that nobody has called yet: one image or text, and a few."""
     for name, kind in inputs.items():
         if kind.shape == UNRANKED:

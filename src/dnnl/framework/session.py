@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Never
 
-import numpy as np
-
 from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Binder
+from dnnl.framework.feeds import arrays_of, as_given, check_input, named
 from dnnl.framework.plan import Compiled
 from dnnl.framework.requests import Binders, Budget, awaited
 from dnnl.graph.expressions import Numbers, OpenInputs, evaluation, holding
@@ -79,26 +78,34 @@ class Session:
         return self._stream.num_threads
 
     def __call__(
-        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
-    ) -> Array | dict[str, Array]:
-        """Run on arrays in the order of ``inputs``, or on one mapping from their names.
+        self,
+        /,
+        *arrays: ArrayLike | Mapping[str, ArrayLike],
+        num_threads: int | None = None,
+        **keywords: ArrayLike,
+    ) -> Any:
+        """Run on arrays in the order of ``inputs``, by their names, or on one mapping from these.
 
-        The result is a new array, or a dict of them where there are several outputs.
-        ``num_threads`` and what is raised are as of :meth:`run`.
+        The result is a new array, or a dict of them where there are several outputs: tensors of
+        PyTorch, if an argument is one. ``num_threads`` and what is raised are as of :meth:`run`.
         """
-        results = self.run(named(arrays, self.inputs), num_threads=num_threads)
-        return results if len(results) > 1 else results.popitem()[1]
+        given = named(arrays, keywords, self.inputs)
+        return as_given(self.run(given, num_threads=num_threads), given.values())
 
     async def run_async(
-        self, *arrays: ArrayLike | Mapping[str, ArrayLike], num_threads: int | None = None
-    ) -> Array | dict[str, Array]:
+        self,
+        /,
+        *arrays: ArrayLike | Mapping[str, ArrayLike],
+        num_threads: int | None = None,
+        **keywords: ArrayLike,
+    ) -> Any:
         """What a call of the session returns or raises, computed in another thread.
 
         There are as many such threads as cpus, for all sessions; further runs wait for one. A run
         that is cancelled before it begins does not take place. The arrays must not change until the
         end.
         """
-        return await awaited(partial(self, *arrays, num_threads=num_threads))
+        return await awaited(partial(self, *arrays, num_threads=num_threads, **keywords))
 
     @allocating
     def run(
@@ -186,59 +193,3 @@ class Session:
 def checked_if_any(num_threads: int | None) -> int | None:
     """The threads of a run; raises InvalidArguments for what is no number of them."""
     return None if num_threads is None else checked_num_threads(num_threads)
-
-
-def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[str, ArrayLike]:
-    """The arguments of a call by name: the only one, if it is a mapping, or one for each input."""
-    if len(arrays) == 1 and isinstance(arrays[0], Mapping):
-        return arrays[0]
-    if len(arrays) != len(inputs):
-        rule = f"expected {len(inputs)} arrays for {', '.join(inputs)}, or one mapping by name"
-        raise InvalidArguments("number of arrays", len(arrays), rule)
-    return dict(zip(inputs, arrays, strict=True))
-
-
-def arrays_of(feeds: Mapping[str, ArrayLike], inputs: Mapping[str, TensorType]) -> dict[str, Array]:
-    """A NumPy array for each input.
-
-    Raises InvalidArguments for a missing or unknown name, and for what is no array.
-    """
-    if not isinstance(feeds, Mapping):
-        hint = "session(x) takes arrays in the order of the inputs"
-        given = type(feeds).__name__
-        raise InvalidArguments("feeds", given, "expected a mapping from names to arrays", hint)
-    for name in feeds.keys() - inputs.keys():
-        raise InvalidArguments("input", name, f"no such input; there are {', '.join(inputs)}")
-    arrays = {}
-    for name, expected in inputs.items():
-        if name not in feeds:
-            rule = f"missing: the model expects {expected}"
-            raise InvalidArguments(f"input {name!r}", None, rule)
-        arrays[name] = _array(name, feeds[name], expected)
-    return arrays
-
-
-def _array(name: str, value: object, expected: TensorType) -> Array:
-    given = type(value).__name__
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, tensors with a grad
-        raise InvalidArguments(f"input {name!r}", given, f"is no array: {error}") from error
-    if array.dtype == object:
-        rule = f"is no array of numbers: the model expects {expected}"
-        raise InvalidArguments(f"input {name!r}", given, rule)
-    return array
-
-
-def check_input(name: str, array: np.ndarray, expected: TensorType) -> None:
-    """Raise InvalidArguments where an array is not what input ``name`` expects."""
-    given = TensorType(array.dtype, array.shape)
-    if given.dtype != expected.dtype:
-        rule = f"wrong data type: the model expects {expected}"
-        hint = f"array.astype({expected.dtype.name!r}) converts it"
-        raise InvalidArguments(f"input {name!r}", str(given), rule, hint)
-    sizes = zip(given.shape, expected.shape, strict=False)
-    known = all(isinstance(wanted, str) or size == wanted for size, wanted in sizes)
-    if len(given.shape) != len(expected.shape) or not known:
-        rule = f"wrong shape: the model expects {expected}"
-        raise InvalidArguments(f"input {name!r}", str(given), rule)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import JOINT, Array, Branch, Graph, ModelError, Node
 
 IF = "If"
+
+
+def graphs_in(graph: Graph | Branch) -> Iterator[Graph | Branch]:
+    """The graph and all that are inside of its nodes."""
+    yield graph
+    for node in graph.nodes:
+        for value in node.attrs.values():
+            if isinstance(value, Branch):
+                yield from graphs_in(value)
 
 
 def is_branching(node: Node) -> bool:

@@ -156,10 +156,15 @@ class Lowering:
             for value in node.reads:
                 self._readers[value].append(node)
         self._last_use.update(dict.fromkeys(self.graph.outputs.values(), len(self.graph.nodes)))
-        for value, kind in self.graph.inputs.items():
-            desc = MemoryDesc(kind.sizes, data_type(kind.dtype, value))
-            self.tensors[value] = Tensor(ShapedLayout.of(desc), self._storage(desc))
+        for value in self.graph.inputs:
+            self.assume(value)
         self._lent = {tensor.storage for tensor in self.tensors.values()}
+
+    def assume(self, value: str) -> None:
+        """Store a value row-major, whoever computes it."""
+        kind = self.graph.type_of(value)
+        desc = MemoryDesc(kind.sizes, data_type(kind.dtype, value))
+        self.tensors[value] = Tensor(ShapedLayout.of(desc), self._storage(desc))
 
     def advance(self) -> None:
         """Go on to the next node of the graph."""

@@ -283,6 +283,18 @@ def _is_size(value: object) -> bool:
 
 def check_operators(graph: Graph) -> None:
     """Raise Unimplemented with every operator that is neither known nor computable beforehand."""
+    unknown = unknown_operators(graph)
+    if unknown:
+        reasons = [
+            f"operator {operator} of {_summarized(names)}" for operator, names in unknown.items()
+        ]
+        raise Unimplemented("the model uses operators that this runner does not know", reasons)
+
+
+def unknown_operators(graph: Graph) -> dict[str, list[str]]:
+    """The names of the nodes of each operator that is neither known nor computable beforehand,
+    those of loops and of what runs over sequences included. A branch that is never taken may have
+    any: they are not."""
     constant = set(graph.constants)
     unknown: dict[str, list[str]] = {}
     for node in graph.nodes:
@@ -290,17 +302,18 @@ def check_operators(graph: Graph) -> None:
         if is_branching(node):
             continue  # whichever branch is taken has its own
         if runs_between(node):
-            _check_bodies(node, graph)
+            for body in node.attrs.values():
+                if isinstance(body, Branch):
+                    constants = {**graph.constants, **body.constants}
+                    inside = replace(graph, nodes=body.nodes, constants=constants)
+                    for operator, names in unknown_operators(inside).items():
+                        unknown.setdefault(operator, []).extend(names)
             continue
         if not node.domain and (foldable or node.op in SIZES):
             constant.update(node.outputs)
         elif row_name(node) not in OPERATORS and row_name(node) not in FOLDED:
             unknown.setdefault(row_name(node), []).append(node.name)
-    if unknown:
-        reasons = [
-            f"operator {operator} of {_summarized(names)}" for operator, names in unknown.items()
-        ]
-        raise Unimplemented("the model uses operators that this runner does not know", reasons)
+    return unknown
 
 
 def _check_plannable(node: Node) -> None:
@@ -310,14 +323,6 @@ def _check_plannable(node: Node) -> None:
         raise Unimplemented(f"{node}: contents decide its result; no single plan computes it")
     if row_name(node) not in OPERATORS:
         raise Unimplemented(f"{node}: this runner does not know the operator {row_name(node)}")
-
-
-def _check_bodies(node: Node, graph: Graph) -> None:
-    """The same of the graphs inside a node."""
-    for body in node.attrs.values():
-        if isinstance(body, Branch):
-            constants = {**graph.constants, **body.constants}
-            check_operators(replace(graph, nodes=body.nodes, constants=constants))
 
 
 def _summarized(names: Sequence[str]) -> str:

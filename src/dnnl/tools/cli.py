@@ -18,6 +18,7 @@ except ModuleNotFoundError as error:
 COMMANDS = {
     "info": "Show the version, the engines, the instruction sets, threads and the cache.",
     "run": "Run an ONNX model.",
+    "check": "Tell what of an ONNX model runs and what is refused, and why.",
     "bench": "Check and measure primitives in the language of benchdnn.",
     "explain": "Explain what a verbose line or a case of bench says.",
     "quantcheck": "Tell what integers do to a model or a case, and which scales would mend it.",

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
@@ -25,10 +24,9 @@ from dnnl.framework import Model, Session, load
 from dnnl.framework.indices import index_extents
 from dnnl.framework.model import PRECISIONS
 from dnnl.framework.session import Span
-from dnnl.graph.graph import UNRANKED, Array, ModelError, Shape, TensorType
+from dnnl.graph.graph import Array, ModelError
 from dnnl.lowering.graphs import LAYOUTS
 from dnnl.onnx.read import read_tensor
-from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.threads import limit_text, limited_num_threads
 from dnnl.tools import peer_onnxruntime
 from dnnl.tools.difference import Difference, Tolerance, compare, is_constant
@@ -36,15 +34,13 @@ from dnnl.tools.engines import named
 from dnnl.tools.measure import Contender, Effort, measure
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.quantized_difference import compare_layers, quantized_values
+from dnnl.tools.run_inputs import INPUT_SEED, filled, read_inputs, read_sizes, shapes_of
 from dnnl.tools.run_report import Comparison, Report, console_for_output, print_report
 from dnnl.tools.trace import write_trace
 
-INPUT_SEED = 0
 _SCALES = (1.0, 1.0, 10.0, 1000.0)
 """Deviations of the inputs that are tried until an output is not constant."""
 DIFFERENT = 1
-_RANDOM_BYTES = 12
-"""What a random element takes: it is made as f64, and then converted."""
 OURS = "dnnl"
 ROUNDS, REST, WARM_UP = 5, 0.1, 0.02
 """Turns of ours and of a peer, if there are as many runs, and the seconds before each: until the
@@ -59,6 +55,7 @@ class Options:
     model: Path
     engine: str
     inputs: Sequence[str]
+    shapes: Sequence[str]
     batch: int | None
     random_weights: int | None
     expect: Path | None
@@ -89,6 +86,13 @@ class Options:
     metavar="NAME=FILE",
     help="An input from a .npy file or a serialized ONNX tensor (.pb); seeded random values else, "
     "for indices of Gather all that there are.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=N",
+    help="A size that the model leaves open, by its name, in all inputs that have it.",
 )
 @click.option("--batch", type=int, metavar="N", help="The first size of every input.")
 @click.option(
@@ -251,38 +255,13 @@ def _prepared_model(options: Options) -> tuple[Model, dict[str, Array], list[str
     model = load(options.model)
     if options.batch is not None:
         model = model.with_batch(options.batch)
-    given = _read_inputs(options.inputs, {**model.inputs, **model.defaults})
+    given = read_inputs(options.inputs, {**model.inputs, **model.defaults})
     model = model.with_inputs(*(name for name in given if name in model.defaults))
-    shapes, notes = _shapes(model.inputs, given)
+    shapes, notes = shapes_of(model.inputs, given, read_sizes(options.shapes))
     model = model.with_shapes(shapes)
     if options.random_weights is not None:
         model = model.with_random_weights(options.random_weights)
     return model, given, notes
-
-
-def _shapes(
-    inputs: Mapping[str, TensorType], given: Mapping[str, Array]
-) -> tuple[dict[str, Shape], list[str]]:
-    """The shapes of all inputs. A size that has a name has that of the arrays that were given, an
-    open first size else is 1, which the notes tell."""
-    known: dict[int | str, int] = {}
-    for name, array in given.items():
-        known.update(zip(inputs[name].shape, array.shape, strict=False))
-    shapes, notes = {name: array.shape for name, array in given.items()}, []
-    for name, kind in inputs.items():
-        if name in given:
-            continue
-        sizes = tuple(known.get(n, n) if isinstance(n, str) else n for n in kind.shape)
-        if sizes and isinstance(sizes[0], str) and sizes != UNRANKED:
-            taken = f"input {name!r}: 1 is taken for {sizes[0]} of {kind}"
-            notes.append(f"{taken}; --batch N or --input {name}=FILE gives it")
-            sizes = (1, *sizes[1:])
-        left = [size for size in sizes if isinstance(size, str)]
-        if left:
-            rule = f"the model leaves {', '.join(dict.fromkeys(left))} of {kind} open"
-            raise InvalidArguments(f"input {name!r}", None, rule, f"--input {name}=FILE gives them")
-        shapes[name] = tuple(int(size) for size in sizes)
-    return shapes, notes
 
 
 def _telling(
@@ -293,64 +272,19 @@ def _telling(
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Inputs on which the outputs depend, and the names of all outputs if none were found: where
     each of them has one value on both sides, that they are equal proves nothing."""
-    feeds = _filled(session, given, extents)
+    feeds = filled(session, given, extents)
     if peer is None:
         return feeds, ()
     first = feeds
     for number, scale in enumerate(_SCALES):
         if number:
-            feeds = _filled(session, given, extents, INPUT_SEED + number, scale)
+            feeds = filled(session, given, extents, INPUT_SEED + number, scale)
         ours, theirs = session.run(feeds), peer.run(feeds)
         if not all(is_constant(ours[name]) and is_constant(theirs[name]) for name in ours):
             return feeds, ()
         if given.keys() == session.inputs.keys():
             break
     return first, tuple(session.outputs)
-
-
-def _filled(
-    session: Session,
-    given: Mapping[str, Array],
-    extents: Mapping[str, int],
-    seed: int = INPUT_SEED,
-    scale: float = 1.0,
-) -> dict[str, Array]:
-    """The inputs, seeded random values where none were given: floats of a deviation of ``scale``,
-    integers that index one of so many slices, or else 0 and 1.
-
-    Raises OutOfMemory where they do not fit next to the session.
-    """
-    inputs = session.inputs
-    elements = sum(prod(kind.sizes) for name, kind in inputs.items() if name not in given)
-    check_capacity(session.nbytes + elements * _RANDOM_BYTES)
-    rng = np.random.default_rng(seed)
-    return {
-        name: given[name] if name in given else _random(rng, kind, extents.get(name, 2), scale)
-        for name, kind in inputs.items()
-    }
-
-
-def _read_inputs(texts: Sequence[str], inputs: Mapping[str, TensorType]) -> dict[str, Array]:
-    arrays = {}
-    for text in texts:
-        name, separator, file = text.rpartition("=")
-        if not separator:
-            raise InvalidArguments("--input", text, "must be NAME=FILE")
-        if name not in inputs:
-            rule = f"no such input; there are {', '.join(inputs)}"
-            raise InvalidArguments("--input", name, rule)
-        if name in arrays:
-            raise InvalidArguments("--input", text, f"the input {name} is given twice")
-        arrays[name] = read_tensor(file)
-    return arrays
-
-
-def _random(rng: np.random.Generator, kind: TensorType, count: int, scale: float) -> Array:
-    """Normal floats, or integers below ``count``."""
-    if np.issubdtype(kind.dtype, np.floating):
-        return (scale * rng.standard_normal(kind.sizes)).astype(kind.dtype)
-    most = 1 if kind.dtype == np.bool_ else int(np.iinfo(kind.dtype).max)
-    return rng.integers(0, min(count - 1, most), kind.sizes, endpoint=True).astype(kind.dtype)
 
 
 def _read_expected(path: Path, session: Session) -> Mapping[str, Array]:

@@ -17,6 +17,8 @@ from dnnl.tools.quantized_difference import Steps
 
 PIPE_WIDTH = 160
 """Columns of a table that goes into a file: wide enough not to break a line."""
+NARROW = 100
+"""Columns below which a table has no layouts and implementations: times stay readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def console_for_output() -> Console:
 
 def print_report(console: Console, report: Report) -> None:
     """Print the table of layers, the totals and the comparisons."""
-    console.print(_layer_table(report))
+    console.print(_layer_table(report, narrow=console.width < NARROW))
     console.print(_totals(report))
     for note in report.notes:
         console.print(note, markup=False)
@@ -167,24 +169,34 @@ def print_report(console: Console, report: Report) -> None:
         _print_comparison(console, report, report.comparison)
 
 
-def _layer_table(report: Report) -> Table:
+def _layer_table(report: Report, *, narrow: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("layer", "primitive", "implementation", "src", "weights", "dst"):
+    layouts = () if narrow else ("src", "weights", "dst")
+    described = ("primitive",) if narrow else ("primitive", "implementation", *layouts)
+    for title in ("layer", *described):
         table.add_column(title, no_wrap=True, overflow="ellipsis")
-    for title in ("ms", "GFLOP/s"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for layer, time in zip(report.layers, report.layer_times_ms, strict=True):
+    rates = [gflop_per_s(layer.flops / 1e9, time) for layer, time in _timed(report)]
+    numbers = {
+        "ms": [f"{time:.3f}" for _, time in _timed(report)],
+        "GFLOP/s": [f"{rate:.1f}" if rate else "" for rate in rates],
+    }
+    for title, texts in numbers.items():
+        width = max(map(len, (title, *texts)))
+        table.add_column(title, justify="right", no_wrap=True, min_width=width)
+    for (layer, _), *texts in zip(_timed(report), *numbers.values(), strict=True):
         fused = f" +{len(layer.fused)}" if layer.fused else ""
-        rate = gflop_per_s(layer.flops / 1e9, time)
+        what = (layer.primitive,) if narrow else (layer.primitive, layer.implementation)
         table.add_row(
             Text(f"{layer.name}{fused}"),  # as the file has it: brackets are no markup
-            layer.primitive,
-            layer.implementation,
-            *(layer.layouts.get(name, "") for name in ("src", "weights", "dst")),
-            f"{time:.3f}",
-            f"{rate:.1f}" if rate else "",
+            *what,
+            *(layer.layouts.get(name, "") for name in layouts),
+            *texts,
         )
     return table
+
+
+def _timed(report: Report) -> list[tuple[Layer, float]]:
+    return list(zip(report.layers, report.layer_times_ms, strict=True))
 
 
 def _totals(report: Report) -> Table:

@@ -1,0 +1,128 @@
+"""What of a model runs, and why the rest is refused: found before any kernel is built."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from dnnl.errors import Error, Unimplemented
+from dnnl.framework.compiler import lower, optimize
+from dnnl.framework.parts import Part, divided
+from dnnl.graph.branches import graphs_in
+from dnnl.graph.graph import JOINT, SEQUENCE, Graph, Node, Shape
+from dnnl.operators.table import row_name
+from dnnl.passes.specialize import specialize, unknown_operators
+from dnnl.runtime.engine import Engine
+from dnnl.types.dtype import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nodes of an operator that are refused for one reason."""
+
+    operator: str
+    nodes: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found of a model.
+
+    ``operators`` says how many nodes there are of each, those in branches and loops included;
+    ``refusals`` which of them do not run. ``steps`` are the executions of a run, 0 where that is
+    not known. ``unseen`` says why some nodes were not looked at, empty where all were.
+    """
+
+    operators: Mapping[str, int]
+    refusals: tuple[Refusal, ...]
+    steps: int = 0
+    unseen: str = ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether nothing is refused."""
+        return not self.refusals
+
+
+def checked(
+    graph: Graph,
+    shapes: Mapping[str, Shape],
+    engine: Engine,
+    layout: str = "propagate",
+    kind: DataType = DataType.f32,
+) -> Checked:
+    """What there is to say of a graph for inputs of these shapes."""
+    operators = Counter(row_name(node) for inside in graphs_in(graph) for node in inside.nodes)
+    counts = dict(operators.most_common())
+    unknown = unknown_operators(graph)
+    if unknown:
+        why = "the operator is not known"
+        refused = tuple(Refusal(own, tuple(nodes), why) for own, nodes in unknown.items())
+        unseen = "what sizes and types decide is looked at when all operators are known"
+        return Checked(counts, refused, unseen=unseen)
+    found: list[tuple[str, str, str]] = []
+    try:
+        program = divided(graph)
+        first = program.steps[0] if program.steps else None
+        if program.whole:
+            steps = _lowered(graph, shapes, engine, layout, kind, found)
+            return Checked(counts, _merged(found), steps)
+        if isinstance(first, Part) and not first.contents:
+            part = replace(first.graph, inputs={n: graph.inputs[n] for n in first.inputs})
+            own = {name: shapes[name] for name in first.inputs}
+            _lowered(part, own, engine, layout, kind, found)
+    except Error as error:
+        found.append((*_place(error, graph), _text(error)))
+        return Checked(counts, _merged(found), unseen="nodes behind it were not looked at")
+    parts = sum(isinstance(step, Part) for step in program.steps)
+    unseen = f"it is planned in {parts} parts: those behind the first when their sizes are known"
+    return Checked(counts, _merged(found), unseen=unseen)
+
+
+def _lowered(
+    graph: Graph,
+    shapes: Mapping[str, Shape],
+    engine: Engine,
+    layout: str,
+    kind: DataType,
+    found: list[tuple[str, str, str]],
+) -> int:
+    """The number of steps; ``found`` gets the operator and the node of what has none, and why."""
+
+    def refuse(node: Node, error: Error) -> None:
+        found.append((node.op, node.name.partition(JOINT)[0], _text(error)))
+
+    tensors = {n: own for n, own in shapes.items() if graph.inputs[n].shape != SEQUENCE}
+    optimized = optimize(specialize(replace(graph, defaults={}), tensors), kind)
+    return len(lower(optimized, engine, layout, refuse).steps)
+
+
+def _place(error: Error, graph: Graph) -> tuple[str, str]:
+    """The operator and the node that an error names, empty where it names none."""
+    named = (
+        node for inside in graphs_in(graph) for node in inside.nodes if str(node) in str(error)
+    )
+    node = next(named, None)
+    return ("", "") if node is None else (row_name(node), node.name)
+
+
+def _text(error: Error) -> str:
+    """What an error says, without the node that it names."""
+    if isinstance(error, Unimplemented):
+        message, reasons = error.message, "; ".join(map(str, error.reasons))
+        text = f"{message}: {reasons}" if reasons else message
+    else:
+        text = str(error)
+    if text.startswith("node '"):
+        text = text.partition("): ")[2] or text
+    return text
+
+
+def _merged(found: Iterable[tuple[str, str, str]]) -> tuple[Refusal, ...]:
+    """Equal reasons once, with all their nodes."""
+    nodes: dict[tuple[str, str], dict[str, None]] = {}
+    for operator, node, reason in found:
+        nodes.setdefault((operator, reason), {})[node] = None
+    return tuple(Refusal(own, tuple(names), why) for (own, why), names in nodes.items())

@@ -1,0 +1,83 @@
+"""A model as a page of text: what it takes and gives, its operators, its parameters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from dnnl.graph.branches import graphs_in
+from dnnl.graph.graph import SEQUENCE, UNRANKED, Array, Graph, Node, TensorType
+
+_WIDTH = 80
+"""Columns of a page, if names allow it."""
+
+
+def page_of(graph: Graph) -> str:
+    """Inputs with their open sizes, outputs, operators by how many there are of each, parameters.
+
+    What is inside of branches and loops counts as well.
+    """
+    nodes, constants = list(_nodes(graph)), list(_constants(graph))
+    counts = Counter(f"{node.domain}.{node.op}" if node.domain else node.op for node in nodes)
+    elements, nbytes = sum(a.size for a in constants), sum(a.nbytes for a in constants)
+    types = ", ".join(f"{kind} {size_of(n)}" for kind, n in _bytes_by_type(constants))
+    lines = [
+        *_listed("inputs", [f"{name}: {_typed(kind)}" for name, kind in graph.inputs.items()]),
+        *_listed("defaults", [f"{name}: {_typed(kind)}" for name, kind in graph.defaults.items()]),
+        *_listed("outputs", list(graph.outputs)),
+        *_wrapped("operators", [f"{op} {count}" for op, count in counts.most_common()]),
+        f"{'nodes':<12}{len(nodes)}",
+        f"{'parameters':<12}{elements:,} in {len(constants)} tensors, {size_of(nbytes)}"
+        + (f" ({types})" if constants else ""),
+        f"{'opset':<12}{graph.opset}",
+    ]
+    return "\n".join(lines)
+
+
+def size_of(nbytes: int) -> str:
+    """A number of bytes in the largest unit below it: ``97.5 MB``."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.1f} {unit}"
+    return f"{nbytes} B"
+
+
+def _typed(kind: TensorType) -> str:
+    if kind.shape == UNRANKED:
+        return f"{kind.dtype} of any rank"
+    return f"list of {kind.dtype}" if kind.shape == SEQUENCE else str(kind)
+
+
+def _listed(title: str, items: Sequence[str]) -> Iterator[str]:
+    """A line for each item, behind the title."""
+    for place, item in enumerate(items):
+        yield f"{'' if place else title:<12}{item}"
+
+
+def _wrapped(title: str, items: Sequence[str]) -> Iterator[str]:
+    """Lines of as many items as fit, behind the title."""
+    lines, line = list[str](), ""
+    for item in items:
+        joined = f"{line}, {item}" if line else item
+        if line and len(joined) > _WIDTH - 13:
+            lines.append(f"{line},")
+            joined = item
+        line = joined
+    return _listed(title, [*lines, line])
+
+
+def _nodes(graph: Graph) -> Iterator[Node]:
+    for inside in graphs_in(graph):
+        yield from inside.nodes
+
+
+def _constants(graph: Graph) -> Iterator[Array]:
+    for inside in graphs_in(graph):
+        yield from inside.constants.values()
+
+
+def _bytes_by_type(constants: Sequence[Array]) -> list[tuple[str, int]]:
+    found: Counter[str] = Counter()
+    for array in constants:
+        found[array.dtype.name] += array.nbytes
+    return found.most_common()
