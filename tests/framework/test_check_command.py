@@ -124,6 +124,23 @@ def test_models_in_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "the model runs" in out
 
 
+def test_branches_that_a_run_may_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def branch(op: str) -> Any:
+        graph = make_model([node(op, ["x"], f"{op}_out")], {"x": (4,)}, [f"{op}_out"]).graph
+        del graph.input[:]
+        return graph
+
+    branches = {"then_branch": branch("Relu"), "else_branch": branch("RandomNormalLike")}
+    nodes = [node("If", ["flag"], "y", **branches)]
+    known = make_model(nodes, {"x": (4,)}, ["y"], {"flag": np.array(True)})
+    assert main(["check", written(known, tmp_path)]) == 0
+    kinds = {"flag": np.bool_}
+    open_ = make_model(nodes, {"x": (4,), "flag": ()}, ["y"], kinds=kinds)
+    capsys.readouterr()
+    assert main(["check", written(open_, tmp_path)]) == 1
+    assert "refused: RandomNormalLike (node_RandomNormalLike_out)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

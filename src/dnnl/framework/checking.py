@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 
 from dnnl.errors import Error, Unimplemented
 from dnnl.framework.compiler import lower, optimize
-from dnnl.framework.parts import Part, divided
+from dnnl.framework.parts import Between, Part, divided
 from dnnl.graph.branches import graphs_in
 from dnnl.graph.graph import JOINT, SEQUENCE, Graph, Node, Shape
 from dnnl.operators.table import row_name
 from dnnl.passes.specialize import specialize, unknown_operators
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
+
+_UNKNOWN = "the operator is not known"
+_NOT_SEEN = "what sizes and types decide is looked at when all operators are known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +59,9 @@ def checked(
     """What there is to say of a graph for inputs of these shapes."""
     operators = Counter(row_name(node) for inside in graphs_in(graph) for node in inside.nodes)
     counts = dict(operators.most_common())
-    unknown = unknown_operators(graph)
+    unknown = _unknown(graph)
     if unknown:
-        why = "the operator is not known"
-        refused = tuple(Refusal(own, tuple(nodes), why) for own, nodes in unknown.items())
-        unseen = "what sizes and types decide is looked at when all operators are known"
-        return Checked(counts, refused, unseen=unseen)
+        return Checked(counts, unknown, unseen=_NOT_SEEN)
     found: list[tuple[str, str, str]] = []
     try:
         program = divided(graph)
@@ -76,9 +76,19 @@ def checked(
     except Error as error:
         found.append((*_place(error, graph), _text(error)))
         return Checked(counts, _merged(found), unseen="nodes behind it were not looked at")
+    between = tuple(step.node for step in program.steps if isinstance(step, Between))
+    unknown = _unknown(replace(graph, nodes=between), branches=True)
+    if unknown:
+        return Checked(counts, (*_merged(found), *unknown), unseen=_NOT_SEEN)
     parts = sum(isinstance(step, Part) for step in program.steps)
     unseen = f"it is planned in {parts} parts: those behind the first when their sizes are known"
     return Checked(counts, _merged(found), unseen=unseen)
+
+
+def _unknown(graph: Graph, *, branches: bool = False) -> tuple[Refusal, ...]:
+    """The operators that are not known; with ``branches`` those of If that a run may take."""
+    found = unknown_operators(graph, branches=branches)
+    return tuple(Refusal(own, tuple(nodes), _UNKNOWN) for own, nodes in found.items())
 
 
 def _lowered(

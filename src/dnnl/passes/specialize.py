@@ -291,22 +291,23 @@ def check_operators(graph: Graph) -> None:
         raise Unimplemented("the model uses operators that this runner does not know", reasons)
 
 
-def unknown_operators(graph: Graph) -> dict[str, list[str]]:
+def unknown_operators(graph: Graph, *, branches: bool = False) -> dict[str, list[str]]:
     """The names of the nodes of each operator that is neither known nor computable beforehand,
     those of loops and of what runs over sequences included. A branch that is never taken may have
-    any: they are not."""
+    any: those of If are included with ``branches``."""
     constant = set(graph.constants)
     unknown: dict[str, list[str]] = {}
     for node in graph.nodes:
         foldable = constant.issuperset(node.reads) and node.op not in RANDOM
-        if is_branching(node):
+        branching = is_branching(node)
+        if branching and not branches:
             continue  # whichever branch is taken has its own
-        if runs_between(node):
+        if branching or runs_between(node):
             for body in node.attrs.values():
                 if isinstance(body, Branch):
                     constants = {**graph.constants, **body.constants}
                     inside = replace(graph, nodes=body.nodes, constants=constants)
-                    for operator, names in unknown_operators(inside).items():
+                    for operator, names in unknown_operators(inside, branches=branches).items():
                         unknown.setdefault(operator, []).extend(names)
             continue
         if not node.domain and (foldable or node.op in SIZES):
