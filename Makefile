@@ -10,7 +10,7 @@ BASE    ?= HEAD
 LIGHT    = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
 print(Path(onnx.__file__).parent / "backend/test/data/light")')
 
-.PHONY: help run test lowest lint fuzz soak replay ptx bench pictures clean
+.PHONY: help run test lowest lint fuzz soak replay ptx real bench pictures clean
 .NOTPARALLEL:
 
 help:
@@ -82,6 +82,12 @@ replay: $(VENV)/dev.stamp
 
 ptx: $(VENV)/dev.stamp $(VENV)/ptx.stamp
 	$(BIN)/python -m tests.ptx
+
+# Their model files are all that is used of the packages, so nothing that these need is installed.
+real: $(VENV)/dev.stamp
+	$(BIN)/python -m pip install --quiet --no-deps magika==1.0.3 rapidocr-onnxruntime==1.4.4 \
+		silero-vad==6.2.3
+	$(BIN)/python -m pytest tests/real
 
 # The document itself says how each is drawn.
 pictures: $(VENV)/onnx.stamp
