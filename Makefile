@@ -23,6 +23,7 @@ help:
 	@echo 'make soak      MINUTES of all that a process does; build/soak.png shows what must not grow'
 	@echo 'make replay    which kernels are written differently than at the revision BASE'
 	@echo 'make ptx       what ptxas says of the kernels for NVIDIA devices: registers, spills, memory'
+	@echo 'make real      networks as packages ship them, beside ONNX Runtime'
 	@echo 'make pictures  draw the pictures of docs/layouts.md'
 	@echo 'make clean     remove what these made'
 
