@@ -1,0 +1,124 @@
+"""Writes docs/operators.md: which operators of ONNX run, by its own node cases.
+
+python -m tests.framework.operators_page
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import onnx
+
+from dnnl.operators.numbers import CONTROL, FOLDED, SELECTIONS, SEQUENCES, SIZES
+from dnnl.operators.table import OPERATORS
+from tests.framework.node_cases import PASSES, REFUSED, Outcome, cases, outcome
+
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+TITLE = "operator"
+_EXCLUDED = {
+    "strings": ("String", "Regex", "TfIdf"),
+    "random numbers": ("Random", "Bernoulli", "Multinomial"),
+    "training": ("ai.onnx.preview.training.", "Gradient"),
+    "trees, encoders and scalers of ai.onnx.ml": ("ai.onnx.ml.",),
+    "decoding of images": ("ImageDecoder",),
+    "optional values": ("Optional",),
+    "recurrence": ("LSTM", "GRU", "RNN"),
+}
+"""What is left out, by the beginnings of the names of operators."""
+_INTRODUCTION = """\
+# Operators
+
+This page is for whoever wants to know whether a model runs. `python -m
+tests.framework.operators_page` writes it; a test compares it with what happens. `dnnl check
+MODEL.onnx` says the same of a model.
+
+The node cases are those that the package onnx {version} has. Every input comes with the call, also
+where it is usually constant. Results are equal, or refused with a reason: none are wrong.
+
+{passing:,} of {count:,} cases pass.
+
+## ONNX's operators
+
+Each operator that is known, and how many of the cases that are about it alone pass. Those in
+*italics* run on arrays between plans, or are computed from sizes before a plan runs.
+
+"""
+_OTHERS = """
+## Operators of other domains
+
+{names}
+
+## What is refused
+
+| reason | cases | for example |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """The page."""
+    found = {name: [outcome(case) for case in own] for name, own in cases().items()}
+    every = [own for outcomes in found.values() for own in outcomes]
+    passing = sum(own.state == PASSES for own in every)
+    head = _INTRODUCTION.format(version=onnx.__version__, passing=passing, count=len(every))
+    others = sorted(name for name in OPERATORS if "." in name)
+    listed = _wrapped([f"`{name}`" for name in others])
+    reasons = "\n".join(_refusals(every))
+    return f"{head}{_known(found)}\n{_OTHERS.format(names=listed)}{reasons}\n"
+
+
+def row(name: str, outcomes: Sequence[Outcome]) -> str:
+    """What the page says of an operator."""
+    passing = sum(own.state == PASSES for own in outcomes)
+    count = f" {passing}" if passing == len(outcomes) else f" {passing} of {len(outcomes)}"
+    between = name in CONTROL | SELECTIONS | SEQUENCES | SIZES | FOLDED
+    return f"{f'*{name}*' if between else name}{count if outcomes else ''}"
+
+
+def _known(found: Mapping[str, Sequence[Outcome]]) -> str:
+    names = {name for name in OPERATORS if "." not in name}
+    names |= CONTROL | SELECTIONS | SEQUENCES | SIZES | FOLDED | {"If", "Constant"}
+    return _wrapped([row(name, found.get(name, ())) for name in sorted(names)])
+
+
+def _refusals(outcomes: Iterable[Outcome]) -> Iterable[str]:
+    counts: Counter[str] = Counter()
+    examples: defaultdict[str, list[str]] = defaultdict(list)
+    for own in outcomes:
+        if own.state == REFUSED:
+            reason = _grouped(own.reason)
+            counts[reason] += 1
+            examples[reason].append(own.case)
+    for reason, count in sorted(counts.items(), key=lambda own: (-own[1], own[0])):
+        text = reason.replace("|", "\\|")
+        yield f"| {text} | {count} | `{min(examples[reason])}` |"
+
+
+def _grouped(reason: str) -> str:
+    """The reason, or what it is an instance of."""
+    known, names = reason.partition("not known: ")[::2]
+    if known or not names:
+        return "strings" if "NumPy's object" in reason else reason
+    for title, beginnings in _EXCLUDED.items():
+        if all(name.startswith(beginnings) for name in names.split(", ")):
+            return title
+    return f"operators that are not known: {names}"
+
+
+def _wrapped(items: Sequence[str], width: int = 100) -> str:
+    lines, line = list[str](), ""
+    for item in items:
+        joined = f"{line}, {item}" if line else item
+        if line and len(joined) > width - 1:
+            lines.append(f"{line},")
+            joined = item
+        line = joined
+    return "\n".join([*lines, line])
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    PAGE.write_text(page(), encoding="utf-8")
