@@ -16,6 +16,7 @@ from onnx import TensorProto
 import dnnl
 from dnnl.framework.model import Model
 from dnnl.framework.planning import PrimitiveKernels
+from dnnl.framework.plans import Plans
 from tests.framework.models import graph_of, make_model, node, plans_of, run_peer
 
 Array = np.ndarray
@@ -308,3 +309,19 @@ def test_means_of_images_of_any_size(shape: tuple[int | str, ...]) -> None:
         x = RNG.standard_normal((batch, 2, *image)).astype(np.float32)
         np.testing.assert_allclose(result(model, {"x": x}), x.mean((2, 3), keepdims=True), 0, 1e-5)
     assert (len(plans_of(model)._special.sessions), len(plans_of(model)._open)) == (1, 1)
+
+
+def test_open_sizes_are_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no plan for open sizes can be made, new sizes do not pay for another attempt."""
+    tried = []
+
+    def refuse(*_: Any) -> Any:
+        tried.append(None)
+        raise dnnl.Unimplemented("not for open sizes")
+
+    monkeypatch.setattr(Plans, "_with_symbols", refuse)
+    model = Model(graph_of(make_model([node("Relu", ["x"], "y")], {"x": ("n", 3)}, ["y"])))
+    for count in range(1, 9):
+        x = weights(count, 3)
+        np.testing.assert_array_equal(result(model, {"x": x}), np.maximum(x, 0))
+    assert len(tried) == 3

@@ -8,6 +8,7 @@ these.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,6 +40,8 @@ from dnnl.types.size import LEAST, Size, Symbols
 
 _MOST_PLANS = 8
 """Plans for open sizes that a part has at most: the latest."""
+_TRIES = 3
+"""Sizes after which no plan for open ones is tried any more."""
 _FOUND = 128
 """Shapes and contents for which the plan that serves them is remembered."""
 _MOST_NUMBERS = 64
@@ -132,6 +135,7 @@ class Plans:
         self.part, self._declared, self._settings = part, declared, settings
         self._check = check
         self._source: background.Source | None = None
+        self._failed: Counter[Key] = Counter()
         self._special: SpecialPlans[Key] = SpecialPlans(settings.special)
         self._open: list[tuple[Key, Mapping[str, Pattern], PartSession]] = []
         self._uses: Uses[Key] = Uses(_FOUND)
@@ -255,11 +259,13 @@ class Plans:
     def _made(
         self, arrays: Mapping[str, Array], contents: Mapping[str, Array], always: bool
     ) -> tuple[_Opened, PartSession]:
-        if not always and (self._special.sessions or self._settings.opens):
+        opens = bool(self._special.sessions) or self._settings.opens
+        kinds = tuple((a.dtype, a.ndim) for a in (*arrays.values(), *contents.values()))
+        if opens and not always and self._failed[kinds] < _TRIES:
             try:
                 return self._with_symbols(arrays, contents)
             except Error:  # of these sizes, with numbers in the message, or only of symbols
-                pass
+                self._failed[kinds] += 1
         inputs = {name: TensorType(a.dtype, a.shape) for name, a in arrays.items()}
         graph = self._graph(inputs, contents)
         return _Opened(), PartSession(specialize(graph), {}, self._settings)
