@@ -45,6 +45,16 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """Phases ``first`` to ``end - 1`` of an image, which run in order ``count`` times. A phase that
+    needs the number of the iteration counts it in memory: processors only."""
+
+    first: int
+    end: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unknowns:
     """What an image needs to know of sizes that only an execution knows.
 
@@ -63,7 +73,8 @@ class Image:
 
     ``code`` defines every phase's symbol; an image without phases does nothing. For ``cpu`` it is a
     relocatable object that refers to nothing but ``memcpy``, ``memmove`` and ``memset``, for
-    ``spirv`` a module for OpenCL's environment, for ``ptx`` the text of a module.
+    ``spirv`` a module for OpenCL's environment, for ``ptx`` the text of a module. ``repeats`` are
+    in order and have no phase in common.
     """
 
     target: str
@@ -71,6 +82,7 @@ class Image:
     phases: tuple[Phase, ...]
     arguments: tuple[int, ...]
     unknowns: Unknowns | None = None
+    repeats: tuple[Repeat, ...] = ()
 
     @property
     def scratch(self) -> int:

@@ -6,9 +6,9 @@ import hashlib
 import json
 from dataclasses import astuple
 
-from dnnl.runtime.image import Image, Phase, Unknowns
+from dnnl.runtime.image import Image, Phase, Repeat, Unknowns
 
-MAGIC = b"dnnlobj6"
+MAGIC = b"dnnlobj7"
 DIGEST = hashlib.sha256().digest_size
 
 
@@ -19,6 +19,7 @@ def encoded(image: Image, name: str) -> bytes:
         "target": image.target,
         "phases": [astuple(phase) for phase in image.phases],
         "arguments": list(image.arguments),
+        "repeats": [astuple(repeat) for repeat in image.repeats],
         "unknowns": None if image.unknowns is None else astuple(image.unknowns),
     }
     text = json.dumps(header).encode()
@@ -42,4 +43,5 @@ def decoded(data: bytes, name: str) -> Image | None:
     given = header["unknowns"]
     unknowns = None if given is None else Unknowns(*map(tuple, given))
     arguments = tuple(header["arguments"])
-    return Image(header["target"], body[8 + length :], phases, arguments, unknowns)
+    repeats = tuple(Repeat(*own) for own in header["repeats"])
+    return Image(header["target"], body[8 + length :], phases, arguments, unknowns, repeats)

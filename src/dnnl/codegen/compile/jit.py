@@ -170,7 +170,7 @@ def built(recipe: Recipe) -> Image:
         counts = tuple(text(phase.count) for phase in phases)
         phases = tuple(replace(phase, count=typical(phase.count)) for phase in phases)
         unknowns = Unknowns(tuple(map(str, recipe.symbols.guards)), counts)
-    made = Image(recipe.isa.target, code, phases, kernel.arguments, unknowns)
+    made = Image(recipe.isa.target, code, phases, kernel.arguments, unknowns, kernel.repeats)
     if log.enabled("profile_externals"):
         ms = (perf_counter() - started) * 1e3
         log.line("common", "profile_externals", "llvm", kernel.phases[-1].symbol, ms=ms)

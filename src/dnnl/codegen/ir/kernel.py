@@ -9,7 +9,7 @@ from typing import Any
 
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.isa import Isa
-from dnnl.runtime.image import Phase
+from dnnl.runtime.image import Phase, Repeat
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import Symbols
 
@@ -77,6 +77,7 @@ class Kernel:
     module: Module
     phases: tuple[Phase, ...]
     arguments: tuple[int, ...]
+    repeats: tuple[Repeat, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,4 +103,4 @@ class Recipe:
         slot = len(kernel.arguments)
         kernel.module.settle_sizes(slot)
         phases = tuple(phase.with_sizes(slot) for phase in kernel.phases)
-        return Kernel(kernel.module, phases, (*kernel.arguments, SIZES))
+        return Kernel(kernel.module, phases, (*kernel.arguments, SIZES), kernel.repeats)

@@ -71,7 +71,8 @@ class Engine(Backend):
             _, run = _pool()
         address = dict(zip(symbols, code.addresses if code else (), strict=True))
         functions = [(address[phase.symbol], phase.count) for phase in image.phases]
-        return LoadedProgram(functions, code, len(image.arguments), run, image.scratch)
+        arguments = len(image.arguments)
+        return LoadedProgram(functions, code, arguments, run, image.scratch, image.repeats)
 
     def sized(self, executable: Executable, items: Sequence[int]) -> Executable:
         return executable.sized(items) if isinstance(executable, LoadedProgram) else executable

@@ -2,11 +2,12 @@
 
 A *program* is made once per loaded image, a *block* once per execution (or per binding)::
 
-    program   int64 phases | (void *function, int64 count) x phases
-    block     program *    | int64 threads | void *scratch | void *args[]
+    program   int64 entries | (void *function, int64 count) x entries
+    block     program *     | int64 threads | void *scratch | void *args[]
 
-``run(block)`` goes through the phases in order. Each is handed to ``parallel``, which a pool
-defines and which returns when all items are done::
+``run(block)`` goes through the entries in order. An entry ``0, count`` repeats so many times as
+many entries as the one behind it says, ``entries, 0``. Any other is a phase, which is handed to
+``parallel``: a pool defines it, and it returns when all items are done::
 
     void parallel(void (*function)(void **, int64_t, int64_t, int64_t), void **args,
                   int64_t count, int64_t threads)
@@ -27,30 +28,60 @@ from numpy.typing import NDArray
 from dnnl.runtime.backend import Executable, Queue
 from dnnl.runtime.engines.cpu_code import Code
 from dnnl.runtime.event import COMPLETE, NOTHING, Event, wait_for
+from dnnl.runtime.image import Repeat
 from dnnl.runtime.storage import address_of, allocate
 
 RUN_IR = """
 define void @run(ptr %block) {
-entry:
   %program = load ptr, ptr %block
   %threads.at = getelementptr i64, ptr %block, i64 1
   %threads = load i64, ptr %threads.at
   %args = getelementptr i64, ptr %block, i64 3
-  %phases = load i64, ptr %program
+  %entries = load i64, ptr %program
   %first = getelementptr i64, ptr %program, i64 1
-  %none = icmp sle i64 %phases, 0
-  br i1 %none, label %done, label %phase
+  call void @entries(ptr %first, i64 %entries, ptr %args, i64 %threads)
+  ret void
+}
 
-phase:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %phase ]
+define internal void @entries(ptr %first, i64 %entries, ptr %args, i64 %threads) {
+entry:
+  %none = icmp sle i64 %entries, 0
+  br i1 %none, label %done, label %look
+
+look:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %phase ], [ %i.behind, %repeated ]
   %function.at = getelementptr { ptr, i64 }, ptr %first, i64 %i, i32 0
   %count.at = getelementptr { ptr, i64 }, ptr %first, i64 %i, i32 1
   %function = load ptr, ptr %function.at
   %count = load i64, ptr %count.at
-  call void @parallel(ptr %function, ptr %args, i64 %count, i64 %threads)
   %i.next = add i64 %i, 1
-  %last = icmp eq i64 %i.next, %phases
-  br i1 %last, label %done, label %phase
+  %repeats = icmp eq ptr %function, null
+  br i1 %repeats, label %repeat, label %phase
+
+phase:
+  call void @parallel(ptr %function, ptr %args, i64 %count, i64 %threads)
+  %last = icmp sge i64 %i.next, %entries
+  br i1 %last, label %done, label %look
+
+repeat:
+  %inside.at = getelementptr { i64, i64 }, ptr %first, i64 %i.next, i32 0
+  %inside = load i64, ptr %inside.at
+  %i.body = add i64 %i, 2
+  %body = getelementptr { ptr, i64 }, ptr %first, i64 %i.body
+  %i.behind = add i64 %i.body, %inside
+  %never = icmp sle i64 %count, 0
+  br i1 %never, label %repeated, label %again
+
+again:
+  %n = phi i64 [ 0, %repeat ], [ %n.next, %again ]
+  call void @entries(ptr %body, i64 %inside, ptr %args, i64 %threads)
+  %n.next = add i64 %n, 1
+  %enough = icmp sge i64 %n.next, %count
+  br i1 %enough, label %repeated, label %again
+
+repeated:
+  %end = icmp sge i64 %i.behind, %entries
+  br i1 %end, label %done, label %look
 
 done:
   ret void
@@ -79,7 +110,7 @@ class LoadedProgram(Executable):
     each thread, and outlives every block of it.
     """
 
-    __slots__ = ("_functions", "_items", "_keep", "pack", "program", "run", "scratch")
+    __slots__ = ("_functions", "_items", "_keep", "_repeats", "pack", "program", "run", "scratch")
 
     def __init__(
         self,
@@ -88,23 +119,22 @@ class LoadedProgram(Executable):
         num_arguments: int,
         run: Callable[[bytes], None],
         scratch: int = 0,
+        repeats: Sequence[Repeat] = (),
     ) -> None:
-        words = [len(functions), *(word for function in functions for word in function)]
-        memory = (ctypes.c_uint64 * len(words))(*words)
+        memory = _words(functions, repeats)
         self.program, self.run = ctypes.addressof(memory), run
         self.pack = struct.Struct(f"={3 + num_arguments}Q").pack
         self.scratch = scratch
-        self._functions = functions
+        self._functions, self._repeats = functions, repeats
         self._items = max((count for _, count in functions), default=0)
         self._keep = memory, code
 
     def sized(self, items: Sequence[int]) -> LoadedProgram:
         """The program with so many items of each phase."""
         made = object.__new__(LoadedProgram)
-        words = [len(items)]
-        for (address, _), count in zip(self._functions, items, strict=True):
-            words += address, count
-        memory = (ctypes.c_uint64 * len(words))(*words)
+        addresses = [address for address, _ in self._functions]
+        memory = _words(list(zip(addresses, items, strict=True)), self._repeats)
+        made._repeats = self._repeats
         made.program, made.run, made.pack = ctypes.addressof(memory), self.run, self.pack
         made.scratch, made._functions, made._items = self.scratch, self._functions, max(items)
         made._keep = memory, self._keep[1]
@@ -118,6 +148,21 @@ class LoadedProgram(Executable):
     def scratch_of(self, threads: int) -> int:
         """The bytes of scratch of an execution."""
         return self.scratch * min(threads, self._items)
+
+
+def _words(
+    functions: Sequence[tuple[int, int]], repeats: Sequence[Repeat]
+) -> ctypes.Array[ctypes.c_uint64]:
+    """A program."""
+    entries = list[tuple[int, int]]()
+    begins = {repeat.first: repeat for repeat in repeats}
+    for number, function in enumerate(functions):
+        repeat = begins.get(number)
+        if repeat is not None:
+            entries += (0, repeat.count), (repeat.end - repeat.first, 0)
+        entries.append(function)
+    words = [len(entries), *(word for entry in entries for word in entry)]
+    return (ctypes.c_uint64 * len(words))(*words)
 
 
 class _Block(bytes):

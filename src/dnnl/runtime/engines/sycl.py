@@ -313,6 +313,8 @@ class Engine(Backend):
         if image.target != "spirv":
             rule = "engine 'sycl' runs 'spirv' images"
             raise InvalidArguments("image.target", image.target, rule)
+        if image.repeats:
+            raise InvalidArguments("image.repeats", image.repeats, "devices repeat no phases")
         if not image.phases:
             return Program((), 0)
         found = sycl_modules.read(image.code)
