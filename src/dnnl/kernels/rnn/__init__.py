@@ -1,0 +1,1 @@
+"""Recurrent networks: products of all steps, then cells step by step."""

@@ -1,0 +1,160 @@
+"""A recurrent network to compute, and how its scratchpad is divided.
+
+Steps are counted in the order in which a direction takes them. The states of a layer are rows
+``states[step + 1]``, ``states[0]`` the first ones, so that a layer finds what it reads where the
+one below has left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dnnl.codegen.isa import Isa
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+GATES = {
+    Alg.vanilla_rnn: 1,
+    Alg.vanilla_lstm: 4,
+    Alg.vanilla_gru: 3,
+    Alg.lbr_gru: 3,
+    Alg.vanilla_augru: 3,
+    Alg.lbr_augru: 3,
+}
+"""The number of gates of each cell."""
+
+_LINE = 64
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the scratchpad: where it begins, in bytes, and the strides of its axes in f32."""
+
+    begin: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RnnConf:
+    """A forward pass. Absent tensors are None; ``reverse`` says of each direction whether it goes
+    from the last step to the first, ``joined`` how both meet: "concat", "sum", or "" for one.
+    ``lanes`` are the units of a block."""
+
+    alg: Alg
+    activation: Alg
+    alpha: float
+    reverse: tuple[bool, ...]
+    joined: str
+    lanes: int
+    src_layer: MemoryDesc
+    src_iter: MemoryDesc | None
+    src_iter_c: MemoryDesc | None
+    attention: MemoryDesc | None
+    weights_layer: MemoryDesc
+    weights_iter: MemoryDesc
+    peephole: MemoryDesc | None
+    projection: MemoryDesc | None
+    bias: MemoryDesc | None
+    dst_layer: MemoryDesc
+    dst_iter: MemoryDesc | None
+    dst_iter_c: MemoryDesc | None
+
+    @property
+    def steps(self) -> int:
+        """The number of time steps."""
+        return self.src_layer.dims[0]
+
+    @property
+    def rows(self) -> int:
+        """The batch."""
+        return self.src_layer.dims[1]
+
+    @property
+    def layers(self) -> int:
+        """The number of layers."""
+        return self.weights_layer.dims[0]
+
+    @property
+    def directions(self) -> int:
+        """The number of directions."""
+        return len(self.reverse)
+
+    @property
+    def inputs(self) -> int:
+        """The channels of src_layer, and of what the layers above read."""
+        return self.weights_layer.dims[2]
+
+    @property
+    def gates(self) -> int:
+        """The gates of a cell."""
+        return GATES[self.alg]
+
+    @property
+    def channels(self) -> int:
+        """The channels of the cells."""
+        return self.weights_layer.dims[4]
+
+    @property
+    def outputs(self) -> int:
+        """The channels of the states: those of the cells, or of the projection."""
+        return self.channels if self.projection is None else self.projection.dims[3]
+
+    @property
+    def is_lstm(self) -> bool:
+        """Whether cells have a state of their own."""
+        return self.alg is Alg.vanilla_lstm
+
+    @property
+    def is_lbr(self) -> bool:
+        """Whether the reset gate multiplies a product of the state."""
+        return self.alg in (Alg.lbr_gru, Alg.lbr_augru)
+
+    @property
+    def in_two(self) -> bool:
+        """Whether a step takes two products, one after the other."""
+        return self.projection is not None or self.alg in (Alg.vanilla_gru, Alg.vanilla_augru)
+
+    def blocks(self, channels: int) -> int:
+        """The blocks of units that so many channels are."""
+        return -(-channels // self.lanes)
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The scratchpad."""
+        return {name: part for name, part, _ in self._divided()}
+
+    @property
+    def scratchpad(self) -> int:
+        """Its size in bytes."""
+        return max(end for _, _, end in self._divided())
+
+    def _divided(self) -> Iterator[tuple[str, Part, int]]:
+        """Name, part and end of each part: the number of the step, the products of the layer's
+        input [direction, step, row, block, gate, lane], the states of the layers in turn
+        [2, direction, step + 1, row, channel], the cells [direction, row, channel], and what the
+        first product of a step leaves to the second, twice the cells."""
+        t, n, d = self.steps, self.rows, self.directions
+        wide, narrow = (self.lanes * self.blocks(c) for c in (self.channels, self.outputs))
+        shapes = {
+            "step": (_LINE // 4,),
+            "products": (d, t, n, self.blocks(self.channels), self.gates, self.lanes),
+            "states": (2, d, t + 1, n, narrow),
+            "cells": (d, n, wide),
+            "between": (2, d, n, wide),
+        }
+        begin = 0
+        for name, shape in shapes.items():
+            strides = [1]
+            for size in reversed(shape[1:]):
+                strides.append(strides[-1] * size)
+            nbytes = 4 * strides[-1] * shape[0]
+            end = begin + -(-nbytes // _LINE) * _LINE
+            yield name, Part(begin, tuple(reversed(strides))), end
+            begin = end
+
+
+def rows_of_tile(isa: Isa, vectors: int) -> int:
+    """The rows of a register tile whose rows are so many vectors: accumulators, a row of weights
+    and a broadcast fit into the registers."""
+    return max(1, min(8, (isa.registers - vectors - 1) // (vectors + (isa.registers > 16))))
