@@ -27,6 +27,7 @@ from dnnl.runtime.event import Event, checked_events
 from dnnl.runtime.image import Image
 from dnnl.runtime.storage import address_of, allocate
 from tests.far_arrays import FarArray, Found
+from tests.repeats import in_order
 
 FRESH, FREED = 0xCD, 0xEF  # what is in memory that nobody wrote, and that is nobody's any more
 PATIENCE = 1e-3  # seconds that work may be put off while nobody waits for it
@@ -56,19 +57,21 @@ class _Owner:
 
 
 class FarExecutable(Executable):
-    """Code of the cpu for each phase."""
+    """Code of the cpu for each phase, and the ``order`` of the phases."""
 
-    __slots__ = ("phases",)
+    __slots__ = ("order", "phases")
 
     def __init__(self, image: Image) -> None:
-        images = (replace(image, phases=(phase,)) for phase in image.phases)
+        images = (replace(image, phases=(phase,), repeats=()) for phase in image.phases)
         self.phases = tuple(_CPU.load(one) for one in images)
+        self.order = in_order(image)
 
     def sized(self, items: Sequence[int]) -> FarExecutable:
         """The same with so many items of each phase."""
         made = object.__new__(FarExecutable)
         pairs = zip(self.phases, items, strict=True)
         made.phases = tuple(_CPU.sized(phase, (count,)) for phase, count in pairs)
+        made.order = self.order
         return made
 
 
@@ -86,7 +89,7 @@ class Launch(Event):
         self._device = device
         self.arguments: tuple[Buffer, ...] = tuple(arguments)
         self.after = tuple(after)
-        self.phases = list(executable.phases)
+        self.phases = [executable.phases[number] for number in executable.order]
         self._threads = threads
         self.error: Exception | None = None
         self._over = False

@@ -74,6 +74,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "kernels.data": KERNEL,
     "kernels.reduction": KERNEL,
     "kernels.normalization": KERNEL,
+    "kernels.rnn": KERNEL,
     "kernels.windows": KERNEL,
     "kernels.product": (),
     "kernels.product.base": KERNEL,

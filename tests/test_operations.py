@@ -17,6 +17,8 @@ from dnnl.primitives.registry import OPERATIONS
 ROOT = Path(__file__).resolve().parents[1] / "src" / "dnnl"
 POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
+DIRECTIONS = {"concat"}
+"""Kinds whose names are those of directions as well, in cases of recurrent networks."""
 EXPORTS = ("__init__.py", "primitives/registry.py", "ops/")
 PEERS = ("tools/bench/peers/", "onednn.py")
 ONNX = (
@@ -57,7 +59,8 @@ def names(description: type[Desc], name: str) -> set[str]:
     where nothing is about cases."""
     operation = description.operation
     drivers = {operation.driver.name} if name.startswith(CASES) else set()
-    return {description.__name__, *({operation.kind, *drivers} - POST_OPS)}
+    others = POST_OPS | (DIRECTIONS if name.startswith("primitives/rnn") else set())
+    return {description.__name__, *({operation.kind, *drivers} - others)}
 
 
 def homes(kind: str) -> tuple[str, ...]:

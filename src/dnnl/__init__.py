@@ -42,6 +42,13 @@ if TYPE_CHECKING:
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
     from dnnl.primitives.reorder_memories import reorder as reorder
     from dnnl.primitives.resampling import ResamplingDesc as ResamplingDesc
+    from dnnl.primitives.rnn import RnnDesc as RnnDesc
+    from dnnl.primitives.rnn_cells import AugruDesc as AugruDesc
+    from dnnl.primitives.rnn_cells import GruDesc as GruDesc
+    from dnnl.primitives.rnn_cells import LbrAugruDesc as LbrAugruDesc
+    from dnnl.primitives.rnn_cells import LbrGruDesc as LbrGruDesc
+    from dnnl.primitives.rnn_cells import LstmDesc as LstmDesc
+    from dnnl.primitives.rnn_cells import VanillaRnnDesc as VanillaRnnDesc
     from dnnl.primitives.shuffle import ShuffleDesc as ShuffleDesc
     from dnnl.primitives.softmax import LogSoftmaxDesc as LogSoftmaxDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
@@ -77,6 +84,7 @@ _HOMES = {
     "InvalidArguments": "errors",
     "OutOfMemory": "errors",
     "Unimplemented": "errors",
+    "AugruDesc": "primitives.rnn_cells",
     "BatchNormalizationDesc": "primitives.batch_normalization",
     "BinaryDesc": "primitives.binary",
     "ConcatDesc": "primitives.concat",
@@ -86,23 +94,29 @@ _HOMES = {
     "ExactDesc": "primitives.exact",
     "GatherDesc": "primitives.gather",
     "GroupNormalizationDesc": "primitives.group_normalization",
+    "GruDesc": "primitives.rnn_cells",
     "InnerProductDesc": "primitives.inner_product",
     "LayerNormalizationDesc": "primitives.layer_normalization",
+    "LbrAugruDesc": "primitives.rnn_cells",
+    "LbrGruDesc": "primitives.rnn_cells",
     "LogSoftmaxDesc": "primitives.softmax",
     "LrnDesc": "primitives.lrn",
+    "LstmDesc": "primitives.rnn_cells",
     "MatmulDesc": "primitives.matmul",
     "PoolingDesc": "primitives.pooling",
     "PreluDesc": "primitives.prelu",
     "Primitive": "primitives.primitive",
     "PrimitiveDesc": "primitives.primitive_desc",
     "ReductionDesc": "primitives.reduction",
-    "ReorderDesc": "primitives.reorder",
     "reorder": "primitives.reorder_memories",
+    "ReorderDesc": "primitives.reorder",
     "ResamplingDesc": "primitives.resampling",
+    "RnnDesc": "primitives.rnn",
     "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",
     "SoftmaxV1Desc": "primitives.softmax",
     "SumDesc": "primitives.sum",
+    "VanillaRnnDesc": "primitives.rnn_cells",
     "Engine": "runtime.engine",
     "Event": "runtime.event",
     "Memory": "runtime.memory",

@@ -50,8 +50,15 @@ _BACKWARD = {
     },
 }
 _RECURRENT = {
-    f"{cell}_{direction}": NOT_YET
-    for cell in ("vanilla_rnn", "lstm", "gru", "lbr_gru", "augru", "lbr_augru")
+    f"{cell}_{direction}": home if direction == "forward" else NOT_YET
+    for cell, home in (
+        ("vanilla_rnn", "dnnl.VanillaRnnDesc.forward"),
+        ("lstm", "dnnl.LstmDesc.forward"),
+        ("gru", "dnnl.GruDesc.forward"),
+        ("lbr_gru", "dnnl.LbrGruDesc.forward"),
+        ("augru", "dnnl.AugruDesc.forward"),
+        ("lbr_augru", "dnnl.LbrAugruDesc.forward"),
+    )
     for direction in ("forward", "backward")
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
+import dnnl
 from dnnl import ops
 from dnnl.language.case import CaseValues
 from dnnl.primitives.desc import Desc
@@ -247,13 +248,25 @@ def calls() -> dict[str, Arguments]:
             (case, *_) = Interpreter().cases([f"--{kind.operation.driver.name}", *text.split()])
             found.update(_constructors(kind, case))
             break
+    for name, alg in _CELLS.items():
+        (case,) = Interpreter().cases(["--rnn", f"--alg={alg}", "t2mb3sic5"])
+        desc = describe(case, OPERATIONS["rnn"])
+        parameters = inspect.signature(getattr(dnnl, name).forward).parameters
+        found[f"{name}.forward"] = {key: repr(getattr(desc, key)) for key in parameters}
     return found
+
+
+_CELLS = {
+    "VanillaRnnDesc": "VANILLA_RNN", "LstmDesc": "VANILLA_LSTM", "GruDesc": "VANILLA_GRU",
+    "LbrGruDesc": "LBR_GRU", "AugruDesc": "VANILLA_AUGRU", "LbrAugruDesc": "LBR_AUGRU",
+}  # fmt: skip
+"""What makes descriptions of recurrent networks, and the cells of each."""
 
 
 def _constructors(kind: type[Desc], case: CaseValues) -> Iterator[tuple[str, Arguments]]:
     """The ways to make a description, with what a case has in its fields."""
     name = kind.__name__
-    passes = [p for p in kind.operation.passes if case.driver.find("dir") is not None]
+    passes = [p for p in kind.operation.passes if case.driver.propagation is not None]
     forward = describe(case, kind)
     made: dict[str, Desc] = {name: forward, f"{name}.forward": forward}
     for prop_kind in sorted((p for p in passes if not p.is_forward), key=lambda p: -p.value):

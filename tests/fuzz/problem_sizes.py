@@ -30,7 +30,8 @@ _QUANTIZED = (
 
 def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
     """A problem, with options without which it makes no sense."""
-    alone = {"exact": _functions, "gather": _indexed, "matmul": _multiplied}.get(driver.name)
+    drawn = {"exact": _functions, "gather": _indexed, "matmul": _multiplied, "rnn": _stepped}
+    alone = drawn.get(driver.name)
     if alone is not None:
         return alone()
     if isinstance(driver.problem, Grammar):
@@ -73,6 +74,21 @@ def _indexed(draw: Draw) -> tuple[str, dict[str, str]]:
     elements = draw(st.booleans())
     indices = [*dims[:axis], count, *dims[axis + 1 :]] if elements else [count]
     return _text(dims, indices), {"axis": str(axis), "sdt": ":".join(kinds)}
+
+
+@st.composite
+def _stepped(draw: Draw) -> tuple[str, dict[str, str]]:
+    """Steps, layers, a batch and channels, those of the first layer or of a projection apart."""
+    layers, steps = draw(st.sampled_from((1, 1, 2))), draw(st.sampled_from((2, 1, 3, 0, 5)))
+    batch, channels = draw(st.sampled_from((*_BATCHES, 7, 50))), draw(st.sampled_from(_CHANNELS))
+    sizes = f"l{layers}t{steps}mb{batch}sic{channels}"
+    other = draw(st.sampled_from(_CHANNELS))
+    if layers == 1 and draw(st.booleans()):
+        sizes += f"slc{other}"
+    if layers == 1 and draw(st.integers(0, 3)) == 3:
+        given = {"alg": "VANILLA_LSTM", "with-projection": "true"}
+        return f"{sizes}dhc{draw(st.sampled_from(_CHANNELS))}dic{channels}", given
+    return sizes, {}
 
 
 def _text(*tensors: Sequence[int]) -> str:

@@ -36,9 +36,11 @@ _PRODUCTS = (
 )  # fmt: skip
 _LEFT_ALONE = {
     # The batch is part of the problem, and the fuzzer has threads of its own.
-    "mb", "ctx-init", "ctx-exe",
+    "mb", "l", "t", "ctx-init", "ctx-exe",
     # Refused wherever it is not what it is by default.
-    "cross-engine",
+    "cross-engine", "skip-nonlinear", "trivial-strides",
+    # They say nothing of floats.
+    "scaling", "scaling-proj",
     # Parts of the problem.
     "encoding", "grouped",
     # Drawn for whole cases (`tests.fuzz.open_cases`).
@@ -165,6 +167,8 @@ def _types(draw: Draw, option: Option, sketch: Sketch) -> str | None:
 
 def _tags(argument: int, fewer: int = 0) -> Callable[[Draw, Option, Sketch], str | None]:
     def value(draw: Draw, option: Option, sketch: Sketch) -> str | None:
+        if sketch.driver.find("cfg"):  # of states and weights, which have other dims
+            return draw(st.sampled_from(("abx", "any", "bax:any:bax", "abx:abdcx:any")))
         ndims = len(sketch.dims(argument)) - fewer
         given = st.sampled_from(["abx", *(["any"] if "any" in option.default else [])])
         most = min(sketch.sources, 4)
@@ -216,7 +220,7 @@ def _names(draw: Draw, option: Option, _: Sketch) -> str:
 
 
 def _flags(draw: Draw, option: Option, _: Sketch) -> str:
-    known = [letter for letter in "CHGMRA" if _taken(option, letter)]
+    known = [letter for letter in "CHGMRAO" if _taken(option, letter)]
     return "".join(draw(st.lists(st.sampled_from(known), unique=True)))
 
 
@@ -288,7 +292,10 @@ def _attribute(name: str) -> Callable[[Draw, Option, Sketch], str | None]:
 
 
 _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
-    "dir": _direction,
+    **dict.fromkeys(("dir", "prop"), _direction),
+    "cfg": _sampled("bf16", "f16", "f32"),
+    **dict.fromkeys(("direction", "activation"), _names),
+    **dict.fromkeys(("with-peephole", "with-projection", "with-lengths"), _sampled("true")),
     **dict.fromkeys(("sdt", "ddt", "dt", "ss_dt"), _types),
     "bia-dt": _sampled("f32", "bf16", "s8", "s32", "f16"),
     "stag": _tags(Arg.SRC),

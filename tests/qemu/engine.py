@@ -28,6 +28,7 @@ from dnnl.runtime.engine import Engine, register
 from dnnl.runtime.event import COMPLETE, Event, wait_for
 from dnnl.runtime.image import Image, Phase
 from tests.qemu.driver import PAGE, SYSTEM, driver
+from tests.repeats import in_order
 
 TOOLS = ASSEMBLER, LINKER, EMULATOR = (
     "aarch64-linux-gnu-as",
@@ -127,8 +128,8 @@ class QemuBackend(Backend):
         numbers = {id(block): number for number, block in enumerate(blocks)}
         calls = [
             (number, *part)
-            for number, phase in enumerate(image.phases)
-            for part in self._parts(phase, threads)
+            for number in in_order(image)
+            for part in self._parts(image.phases[number], threads)
         ]
         rows = [
             (len(blocks), len(places), len(calls)),

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from dnnl.reference.arrays import Array
-from dnnl.reference.rnn import CELLS, Cell, Network, Weights, activation
+from dnnl.reference.rnn import CELLS, Cell, Network, Weights, activation, reversed_of
+from dnnl.types.kinds import Direction
 
 STEPS, ROWS, INPUTS, CHANNELS, LAYERS = 4, 3, 5, 5, 2
-DIRECTIONS = ("left2right", "right2left", "concat", "sum")
+DIRECTIONS = tuple(Direction)
 LENGTHS = np.array([4, 1, 3])
 
 
@@ -64,12 +65,12 @@ def numbers_of(own: Weights | Any) -> Iterator[Array]:
     ],
 )
 def test_gradients_are_those_of_the_function(
-    kind: str, peephole: bool, projection: int, directions: str, lengths: Array | None
+    kind: str, peephole: bool, projection: int, directions: Direction, lengths: Array | None
 ) -> None:
     """Along a random direction of all inputs and weights, central differences agree."""
     rng = np.random.default_rng(38)
     network = Network(Cell(kind, activation("eltwise_logistic")), directions)
-    count = len(network.reversed())
+    count = len(reversed_of(network.direction))
     own = weights(rng, network.cell, count, peephole=peephole, projection=projection)
     src = rng.standard_normal((STEPS, ROWS, INPUTS))
     h, c = states(rng, count, projection or CHANNELS)
@@ -110,16 +111,18 @@ def _all(own: Any) -> list[Array | None]:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("directions", ["left2right", "concat"])
+@pytest.mark.parametrize(
+    "directions", [Direction.unidirectional_left2right, Direction.bidirectional_concat]
+)
 @pytest.mark.parametrize(
     ("kind", "projection"),
     [("vanilla_rnn", 0), ("vanilla_lstm", 0), ("vanilla_lstm", 3), ("lbr_gru", 0)],
 )
 def test_one_layer_is_that_of_pytorch(
-    kind: str, projection: int, directions: str, packed: bool
+    kind: str, projection: int, directions: Direction, packed: bool
 ) -> None:
     torch.manual_seed(5)
-    both = directions == "concat"
+    both = directions is Direction.bidirectional_concat
     kinds = {"vanilla_rnn": torch.nn.RNN, "vanilla_lstm": torch.nn.LSTM, "lbr_gru": torch.nn.GRU}
     options: dict[str, Any] = {"proj_size": projection} if projection else {}
     net = kinds[kind](INPUTS, CHANNELS, bidirectional=both, **options).double()

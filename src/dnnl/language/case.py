@@ -56,8 +56,10 @@ class CaseValues:
 
     @property
     def prop_kind(self) -> PropKind:
-        """The propagation that the option ``dir`` asks for."""
-        return _PROPAGATIONS[str(self["dir"])]
+        """The propagation that is asked for."""
+        option = self.driver.propagation
+        assert option is not None
+        return _PROPAGATIONS[str(self[option.name])]
 
     @property
     def in_place(self) -> bool:

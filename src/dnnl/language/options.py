@@ -99,6 +99,11 @@ class Driver:
         """The option of that name."""
         return next((option for option in self.options if option.name == name), None)
 
+    @property
+    def propagation(self) -> Option | None:
+        """The option that says what is propagated, which recurrent networks call ``prop``."""
+        return self.find("dir") or self.find("prop")
+
 
 def _shown_rank(names: list[str], place: int) -> float:
     """In-place comes before the attributes, which end with rounding, determinism and dropout."""
@@ -357,6 +362,7 @@ ATTRIBUTES = (
 )
 
 DIR = Option("dir", "FWD_D", direction, _direction)
+PROP = Option("prop", "FWD_I", direction, _direction)
 SDT = types("sdt", "f32", source)
 DDT = types("ddt", "f32", target)
 DT = types("dt", "f32", ends, (1, 2), joined=True)

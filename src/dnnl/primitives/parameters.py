@@ -13,7 +13,7 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Function
-from dnnl.types.kinds import Alg, NormFlags, coerce, float_text
+from dnnl.types.kinds import Alg, Kind, NormFlags, coerce, float_text
 from dnnl.types.layout_input import read_float, read_int, read_integers, read_sequence
 from dnnl.types.scalar import traced
 
@@ -49,6 +49,28 @@ class Algorithm(Domain[Alg]):
             known = ", ".join(known for known in Alg.__members__ if known.startswith(self.prefix))
             raise InvalidArguments(name, str(alg), f"expected one of {known}")
         return alg
+
+
+@dataclass(frozen=True)
+class Member(Domain[Kind | None]):
+    """A member of an enumeration, one of those ``known`` where they are given; none where it is
+    ``optional``."""
+
+    kind: type[Kind]
+    known: tuple[Kind, ...] = ()
+    optional: bool = False
+
+    def read(self, name: str, value: object, ndims: int) -> Kind | None:
+        if value is None and self.optional:
+            return None
+        member = coerce(self.kind, value, name)
+        if self.known and member not in self.known:
+            rule = f"expected one of {', '.join(map(str, self.known))}"
+            raise InvalidArguments(name, str(member), rule)
+        return member
+
+    def spell(self, value: Kind | None) -> str:
+        return "undef" if value is None else str(value)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.resampling import ResamplingDesc
+from dnnl.primitives.rnn import RnnDesc
 from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -44,6 +45,7 @@ _EVERY: tuple[type[Desc], ...] = (
     ReductionDesc,
     ReorderDesc,
     ResamplingDesc,
+    RnnDesc,
     ShuffleDesc,
     SoftmaxDesc,
     SumDesc,

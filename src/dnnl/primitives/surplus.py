@@ -93,4 +93,5 @@ _REMEDIES: dict[int, str] = {
     Arg.SCRATCHPAD: "PrimitiveAttr(scratchpad_mode='user') asks for it",
     Arg.ROUNDING_SEED: "attr.set_rounding_mode(Arg.DST, 'stochastic') asks for it",
     Arg.HINT_MAX_GROUP_SIZE: "a matmul of grouped tensors does",
+    Arg.SEQUENCE_LENGTHS: "a recurrent network with lengths_desc does",
 }

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dnnl.reference.arrays import Array
+from dnnl.types.kinds import Direction
 
 CELLS: Mapping[str, int] = {
     "vanilla_rnn": 1,
@@ -229,17 +230,21 @@ def _through(
     return np.einsum("ngc,sgc->ns", dz, w.layer), np.einsum("ngc,sgc->ns", inner, w.iter)
 
 
+def reversed_of(direction: Direction) -> tuple[bool, ...]:
+    """Whether each direction goes from the last step to the first."""
+    return {
+        Direction.unidirectional_left2right: (False,),
+        Direction.unidirectional_right2left: (True,),
+    }.get(direction, (False, True))
+
+
 @dataclass(frozen=True)
 class Network:
-    """Cells of a kind over time steps, in layers. ``directions`` is "left2right", "right2left",
-    "concat" or "sum": what is done with the results of both directions."""
+    """Cells of a kind over time steps, in layers. ``direction`` says what is done with the results
+    of both directions where there are two."""
 
     cell: Cell
-    directions: str = "left2right"
-
-    def reversed(self) -> tuple[bool, ...]:
-        """Whether each direction goes from the last step to the first."""
-        return {"left2right": (False,), "right2left": (True,)}.get(self.directions, (False, True))
+    direction: Direction = Direction.unidirectional_left2right
 
     def forward(
         self,
@@ -261,7 +266,7 @@ class Network:
         alive = np.asarray(times < last[:, None], np.float64)
         h, c = h.copy(), c.copy()
         outs, tapes = list[Array](), list[list[list[Step]]]()
-        for d, backwards in enumerate(self.reversed()):
+        for d, backwards in enumerate(reversed_of(self.direction)):
             x, tape = src, list[list[Step]]()
             for layer, own in enumerate(weights):
                 x, made = self._layer(
@@ -270,7 +275,11 @@ class Network:
                 tape.append(made)
             outs.append(x)
             tapes.append(tape)
-        joined = np.concatenate(outs, -1) if self.directions == "concat" else sum(outs[1:], outs[0])
+        joined = (
+            np.concatenate(outs, -1)
+            if self.direction is Direction.bidirectional_concat
+            else sum(outs[1:], outs[0])
+        )
         return Run(joined, h, c, tapes, alive)
 
     def _layer(
@@ -307,9 +316,9 @@ class Network:
         sums = [[Gradients.zero(w, self.cell.biases) for w in own] for own in weights]
         dattention = np.zeros((*diff_dst.shape[:2], 1))
         dsrc: Array | float = 0.0
-        for d, backwards in enumerate(self.reversed()):
+        for d, backwards in enumerate(reversed_of(self.direction)):
             dout = diff_dst
-            if self.directions == "concat":
+            if self.direction is Direction.bidirectional_concat:
                 dout = np.split(diff_dst, 2, -1)[d]
             for layer in reversed(range(len(weights))):
                 w, tape = weights[layer][d], run.tapes[d][layer]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Value
 from dnnl.codegen.math import f32 as math
@@ -45,5 +43,5 @@ def mixed(e: Emitter, u: Value, h: Value, o: Value, attention: Value | None) -> 
     return vector.multiply_add(e, u, e.b.fsub(h, o), o)
 
 
-def _one(like: Value) -> ir.Constant:
+def _one(like: Value) -> Value:
     return math.constant(like, 1.0)

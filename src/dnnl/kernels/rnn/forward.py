@@ -1,5 +1,6 @@
 """The forward pass: for each layer the products of all its inputs, then its cells step by step.
 
+    convert   the inputs of the first layer in f32, where they are not
     begin     first states and cells of the layer; the number of the step is 0
     products  W x + b of every step, row and block of units, into the scratchpad
     cells     once for each step: U h on top, then the cell; of a GRU, or with a projection, a
@@ -13,24 +14,22 @@ some rows: threads get the same ones in each step, so that weights stay in their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-from llvmlite import ir
+from collections.abc import Callable
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, I8, I64, Emitter, Module, Value, i64
+from dnnl.codegen.ir.builder import F32, I64, Emitter, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel
+from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn import cells
+from dnnl.kernels.rnn.memory import LayerMemory, Place
 from dnnl.kernels.rnn.problem import RnnConf, rows_of_tile
-from dnnl.kernels.rnn.product import Factor, Tile, multiply
+from dnnl.kernels.rnn.product import Tile, multiply
 from dnnl.runtime.image import Phase, Repeat
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
-from dnnl.types.memory_desc import MemoryDesc
 
 _ROWS_OF_ITEM = 48
 """Rows that a work item does at most, so that large batches have more items than blocks."""
@@ -43,49 +42,44 @@ def build(conf: RnnConf, isa: Isa) -> Kernel:
     repeats: list[Repeat] = []
     for layer in range(conf.layers):
         writer = _Layer(conf, module, arguments, layer)
-        phases += writer.begin(), writer.products()
-        first = len(phases)
-        phases += writer.cells()
-        phases.append(writer.advance())
-        repeats.append(Repeat(first, len(phases), conf.steps))
+        if layer == 0 and conf.converts and conf.steps:
+            phases.append(writer.convert())
+        phases.append(writer.begin())
+        if conf.steps:
+            phases.append(writer.products())
+            first = len(phases)
+            phases += writer.cells()
+            phases.append(writer.advance())
+            repeats.append(Repeat(first, len(phases), conf.steps))
         phases.append(writer.end())
-    if conf.joined == "sum":
+    if conf.added and conf.steps:
         phases.append(_Layer(conf, module, arguments, conf.layers - 1).sum())
     return Kernel(module, tuple(phases), arguments.ids, tuple(repeats))
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a work item is: its direction, block of units and first row, and how many rows."""
-
-    direction: int
-    block: Value
-    row: Value
-    rows: int
-    mask: ir.Constant | None
-
-
-class _Layer:
+class _Layer(LayerMemory):
     """Writes the phases of a layer."""
 
-    def __init__(self, conf: RnnConf, module: Module, arguments: Arguments, layer: int) -> None:
-        self._conf, self._module, self._arguments, self._layer = conf, module, arguments, layer
-        self._lanes = conf.lanes
-        self._last = layer == conf.layers - 1
-        self._tensors: dict[int, tuple[int, MemoryDesc]] = {}
-        for argument, desc in (
-            (Arg.SRC_LAYER, conf.src_layer), (Arg.SRC_ITER, conf.src_iter),
-            (Arg.SRC_ITER_C, conf.src_iter_c), (Arg.AUGRU_ATTENTION, conf.attention),
-            (Arg.WEIGHTS_LAYER, conf.weights_layer), (Arg.WEIGHTS_ITER, conf.weights_iter),
-            (Arg.WEIGHTS_PEEPHOLE, conf.peephole), (Arg.WEIGHTS_PROJECTION, conf.projection),
-            (Arg.BIAS, conf.bias), (Arg.DST_LAYER, conf.dst_layer), (Arg.DST_ITER, conf.dst_iter),
-            (Arg.DST_ITER_C, conf.dst_iter_c),
-        ):  # fmt: skip
-            if desc is not None:
-                self._tensors[argument] = arguments.slot(argument), desc
-        self._scratchpad = arguments.slot(Arg.SCRATCHPAD)
-
     # Phases.
+
+    def convert(self) -> Phase:
+        """The inputs in f32."""
+        conf = self._conf
+        phase = self._phase("convert")
+        e = phase.e
+
+        def item(row: Value) -> None:
+            step, n = e.divmod(row, conf.rows)
+            to = self._part(phase, "inputs", [row, i64(0)])
+
+            def one(at: Value, mask: Mask) -> None:
+                value = self._load(phase, Arg.SRC_LAYER, [step, n, at], mask)
+                vector.store(e, value, e.element(to, at, F32), mask)
+
+            self._each_vector(e, conf.inputs, one)
+
+        phase.each_item(conf.steps * conf.rows, item)
+        return phase.end(conf.steps * conf.rows)
 
     def begin(self) -> Phase:
         """First states and cells, and the number of the step."""
@@ -111,7 +105,7 @@ class _Layer:
         conf = self._conf
         phase = self._phase("products")
 
-        def write(place: _Place) -> None:
+        def write(place: Place) -> None:
             e, gates = phase.e, range(conf.gates)
             rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
             first = [self._biases(phase, place, gates)] * place.rows
@@ -159,15 +153,14 @@ class _Layer:
 
         def item(number: Value) -> None:
             d, row = e.divmod(number, conf.rows)
-            place = [i64(self._layer), d, row, i64(0)]
+            place = [i64(self._layer), d, row]
             if conf.dst_iter is not None:
                 last = [i64(self._layer % 2), d, i64(conf.steps), row, i64(0)]
                 source = self._part(phase, "states", last)
-                self._copy(phase, source, self._tensor(phase, Arg.DST_ITER, place), conf.outputs)
+                self._write(phase, source, Arg.DST_ITER, place, conf.outputs)
             if conf.dst_iter_c is not None:
                 source = self._part(phase, "cells", [d, row, i64(0)])
-                dst = self._tensor(phase, Arg.DST_ITER_C, place)
-                self._copy(phase, source, dst, conf.channels)
+                self._write(phase, source, Arg.DST_ITER_C, place, conf.channels)
 
         phase.each_item(conf.directions * conf.rows, item)
         return phase.end(conf.directions * conf.rows)
@@ -186,11 +179,12 @@ class _Layer:
                 self._part(phase, "states", [i64(self._layer % 2), i64(d), step, row, i64(0)])
                 for d, step in enumerate((there, back))
             ]
-            dst = self._tensor(phase, Arg.DST_LAYER, [t, row, i64(0)])
+            alive = self._alive(phase, t, row)
 
-            def add(offset: Value, mask: ir.Constant | None) -> None:
+            def add(offset: Value, mask: Mask) -> None:
                 first, second = (self._loaded(e, e.element(s, offset, F32), mask) for s in starts)
-                vector.store(e, e.b.fadd(first, second), e.element(dst, offset, F32), mask)
+                value = self._unless_past(e, alive, e.b.fadd(first, second))
+                self._store(phase, Arg.DST_LAYER, [t, row, offset], value, mask)
 
             self._each_vector(e, conf.outputs, add)
 
@@ -203,7 +197,7 @@ class _Layer:
         self,
         name: str,
         gates: range,
-        cell: Callable[[PhaseFunction, _Place, Tile, Value], None],
+        cell: Callable[[PhaseFunction, Place, Tile, Value], None],
         *,
         of_reset: bool = False,
     ) -> Phase:
@@ -213,7 +207,7 @@ class _Layer:
         phase = self._phase(name)
         step = phase.e.b.load(self._part(phase, "step", [i64(0)]), typ=I64)
 
-        def write(place: _Place) -> None:
+        def write(place: Place) -> None:
             e = phase.e
             rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
             flat = [e.add(e.mul(self._time(e, place.direction, step), conf.rows), r) for r in rows]
@@ -227,7 +221,7 @@ class _Layer:
 
         return self._each_tile(phase, conf.channels, conf.rows, len(gates), write)
 
-    def _started(self, phase: PhaseFunction, place: _Place, row: Value, gate: int) -> Value:
+    def _started(self, phase: PhaseFunction, place: Place, row: Value, gate: int) -> Value:
         """What a product of the states is added to: that of the inputs, or the bias of the inner
         product of an lbr cell."""
         if gate == 2 and self._conf.is_lbr:
@@ -235,13 +229,13 @@ class _Layer:
         e = phase.e
         return self._loaded(e, self._products(phase, place, row, gate), None)
 
-    def _vanilla(self, phase: PhaseFunction, place: _Place, tile: Tile, step: Value) -> None:
+    def _vanilla(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         conf = self._conf
         for r, (total,) in enumerate(tile):
             value = cells.activated(phase.e, conf.activation, conf.alpha, total)
             self._store_state(phase, place, step, r, value)
 
-    def _lstm(self, phase: PhaseFunction, place: _Place, tile: Tile, step: Value) -> None:
+    def _lstm(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e, conf = phase.e, self._conf
         peephole = None
         if conf.peephole is not None:
@@ -250,8 +244,10 @@ class _Layer:
             row = e.add(place.row, i64(r))
             unit = e.mul(place.block, self._lanes)
             at = self._part(phase, "cells", [i64(place.direction), row, unit])
-            out, c = cells.lstm(e, gates, self._loaded(e, at, None), peephole)
-            vector.store(e, c, at)
+            before = self._loaded(e, at, None)
+            out, c = cells.lstm(e, gates, before, peephole)
+            alive = self._alive(phase, self._time(e, place.direction, step, layered=False), row)
+            vector.store(e, self._unless_past(e, alive, c, before), at)
             if conf.projection is None:
                 self._store_state(phase, place, step, r, out)
             else:
@@ -264,7 +260,7 @@ class _Layer:
         phase = self._phase("project")
         step = phase.e.b.load(self._part(phase, "step", [i64(0)]), typ=I64)
 
-        def write(place: _Place) -> None:
+        def write(place: Place) -> None:
             e = phase.e
             rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
             zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
@@ -276,7 +272,7 @@ class _Layer:
 
         return self._each_tile(phase, conf.outputs, conf.rows, 1, write)
 
-    def _lbr_gru(self, phase: PhaseFunction, place: _Place, tile: Tile, step: Value) -> None:
+    def _lbr_gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e, conf = phase.e, self._conf
         time = e.mul(self._time(e, place.direction, step), conf.rows)
         for r, (up, reset, inner) in enumerate(tile):
@@ -285,7 +281,7 @@ class _Layer:
             o = math.tanh(e, vector.multiply_add(e, math.logistic(e, reset), inner, given))
             self._mix(phase, place, step, r, math.logistic(e, up), o)
 
-    def _gru_gates(self, phase: PhaseFunction, place: _Place, tile: Tile, step: Value) -> None:
+    def _gru_gates(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         """u, and r h."""
         e = phase.e
         unit = e.mul(place.block, self._lanes)
@@ -299,7 +295,7 @@ class _Layer:
             product = e.element(self._between(phase, 1, place, row), unit, F32)
             vector.store(e, e.b.fmul(math.logistic(e, reset), h), product)
 
-    def _gru(self, phase: PhaseFunction, place: _Place, tile: Tile, step: Value) -> None:
+    def _gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e = phase.e
         unit = e.mul(place.block, self._lanes)
         for r, (total,) in enumerate(tile):
@@ -308,7 +304,7 @@ class _Layer:
             self._mix(phase, place, step, r, u, math.tanh(e, total))
 
     def _mix(
-        self, phase: PhaseFunction, place: _Place, step: Value, r: int, u: Value, o: Value
+        self, phase: PhaseFunction, place: Place, step: Value, r: int, u: Value, o: Value
     ) -> None:
         """The new state of a GRU."""
         e, conf = phase.e, self._conf
@@ -319,24 +315,30 @@ class _Layer:
         attention = None
         if conf.attention is not None:
             time = self._time(e, place.direction, step, layered=False)
-            at = self._tensor(phase, Arg.AUGRU_ATTENTION, [time, row, i64(0)])
-            attention = vector.splat(e, e.b.load(at, typ=F32, align=4), self._lanes)
+            attention = self._splat(phase, Arg.AUGRU_ATTENTION, [time, row, i64(0)])
         self._store_state(phase, place, step, r, cells.mixed(e, u, h, o, attention))
 
     def _store_state(
-        self, phase: PhaseFunction, place: _Place, step: Value, r: int, value: Value
+        self, phase: PhaseFunction, place: Place, step: Value, r: int, value: Value
     ) -> None:
         """The state behind a step, for the next one, and as a result."""
         e, conf = phase.e, self._conf
         row, unit = e.add(place.row, i64(r)), e.mul(place.block, self._lanes)
-        following = self._state(phase, place.direction, e.add(step, i64(1)), row)
-        vector.store(e, value, e.element(following, unit, F32))
-        if not self._last or conf.joined == "sum":
-            return
         time = self._time(e, place.direction, step, layered=False)
+        alive = self._alive(phase, time, row)
+        following = self._state(phase, place.direction, e.add(step, i64(1)), row)
+        state = value
+        if alive is not None:
+            before = self._state(phase, place.direction, step, row)
+            state = self._unless_past(
+                e, alive, value, self._loaded(e, e.element(before, unit, F32), None)
+            )
+        vector.store(e, state, e.element(following, unit, F32))
+        if not self._last or conf.added:
+            return
         channel = e.add(unit, i64(place.direction * conf.outputs))
-        dst = self._tensor(phase, Arg.DST_LAYER, [time, row, channel])
-        vector.store(e, value, dst, place.mask)
+        value = self._unless_past(e, alive, value)
+        self._store(phase, Arg.DST_LAYER, [time, row, channel], value, place.mask)
 
     # Tiles.
 
@@ -346,7 +348,7 @@ class _Layer:
         channels: int,
         rows: int,
         vectors: int,
-        write: Callable[[_Place], None],
+        write: Callable[[Place], None],
     ) -> Phase:
         """All work items: a block of units in one direction, for some rows."""
         e, conf = phase.e, self._conf
@@ -362,7 +364,7 @@ class _Layer:
             self._each_direction(e, direction, lambda d: self._each_block(
                 e, block, channels, lambda mask: self._each_row(
                     e, begin, end, rows, height,
-                    lambda row, count: write(_Place(d, block, row, count, mask)),
+                    lambda row, count: write(Place(d, block, row, count, mask)),
                 ),
             ))  # fmt: skip
 
@@ -377,7 +379,7 @@ class _Layer:
         self._either(e, e.b.icmp_signed("==", number, i64(0)), lambda: body(0), lambda: body(1))
 
     def _each_block(
-        self, e: Emitter, block: Value, channels: int, body: Callable[[ir.Constant | None], None]
+        self, e: Emitter, block: Value, channels: int, body: Callable[[Mask], None]
     ) -> None:
         """The last block may have fewer units."""
         rest, blocks = channels % self._lanes, self._conf.blocks(channels)
@@ -425,127 +427,3 @@ class _Layer:
             return
         last = e.b.icmp_signed("==", end, i64(rows))
         self._either(e, last, lambda: body(i64(rows - rest), rest), lambda: None)
-
-    # Memory.
-
-    def _phase(self, name: str) -> PhaseFunction:
-        slots = [slot for slot, _ in self._tensors.values()]
-        symbol = f"rnn__{name}{self._layer}__f32__{self._lanes}x1__{self._module.isa.name}"
-        return PhaseFunction(self._module, symbol, [*slots, self._scratchpad])
-
-    def _part(self, phase: PhaseFunction, name: str, index: Sequence[Value]) -> Value:
-        """The address of an element of a part of the scratchpad."""
-        part, e = self._conf.parts[name], phase.e
-        base = e.element(phase.arguments[self._scratchpad], i64(part.begin), I8)
-        offset: Value = i64(0)
-        for own, stride in zip(index, part.strides, strict=True):
-            offset = e.add(offset, e.mul(own, stride))
-        return e.element(base, offset, F32)
-
-    def _tensor(self, phase: PhaseFunction, argument: int, index: Sequence[Value]) -> Value:
-        """The address of an element of a plain tensor."""
-        slot, desc = self._tensors[argument]
-        e = phase.e
-        offset: Value = i64(desc.offset0)
-        for own, stride in zip(index, desc.strides, strict=True):
-            offset = e.add(offset, e.mul(own, stride))
-        return e.element(phase.arguments[slot], offset, F32)
-
-    def _vector(self, phase: PhaseFunction, argument: int, place: _Place, gate: int) -> Value:
-        """The units of a block of a tensor of layers, directions, gates and channels."""
-        e = phase.e
-        unit = e.mul(place.block, self._lanes)
-        index = [i64(self._layer), i64(place.direction), i64(gate), unit]
-        return self._loaded(e, self._tensor(phase, argument, index), place.mask)
-
-    def _biases(self, phase: PhaseFunction, place: _Place, gates: Sequence[int]) -> list[Value]:
-        if self._conf.bias is None:
-            kind = vector.vector_type(F32, self._lanes)
-            return [vector.splat_constant(kind, 0) for _ in gates]
-        return [self._vector(phase, Arg.BIAS, place, gate) for gate in gates]
-
-    def _factor(
-        self, phase: PhaseFunction, argument: int, place: _Place, gates: Sequence[int]
-    ) -> Factor:
-        """The weights of a block: [layers, directions, inputs, gates, units], in blocks of units or
-        not; a projection has no gates."""
-        slot, desc = self._tensors[argument]
-        e, strides = phase.e, desc.strides
-        per_gate = strides[3] if desc.ndims == 5 else 0
-        blocked = bool(desc.inner_blocks)
-        per_block = strides[-1] if blocked else self._lanes * strides[-1]
-        start = desc.offset0 + self._layer * strides[0] + place.direction * strides[1]
-        offset = e.add(i64(start), e.mul(place.block, per_block))
-        pointer = e.element(phase.arguments[slot], offset, F32)
-        apart = tuple(gate * per_gate for gate in gates)
-        return Factor(pointer, strides[2], apart, None if blocked else place.mask)
-
-    def _source(self, phase: PhaseFunction, direction: int, row: Value) -> Value:
-        """The inputs of a row of all steps: of src, or of the layer below in the order of steps."""
-        conf, e = self._conf, phase.e
-        step, n = e.divmod(row, conf.rows)
-        if self._layer == 0:
-            return self._tensor(phase, Arg.SRC_LAYER, [step, n, i64(0)])
-        below = i64((self._layer - 1) % 2)
-        index = [below, i64(direction), e.add(step, i64(1)), n, i64(0)]
-        return self._part(phase, "states", index)
-
-    def _products(self, phase: PhaseFunction, place: _Place, row: Value, gate: int) -> Value:
-        """A vector of the products of the inputs; rows are those of all steps."""
-        step, n = phase.e.divmod(row, self._conf.rows)
-        index = [i64(place.direction), step, n, place.block, i64(gate), i64(0)]
-        return self._part(phase, "products", index)
-
-    def _state(self, phase: PhaseFunction, direction: int, step: Value, row: Value) -> Value:
-        """The states of a row before a step."""
-        index = [i64(self._layer % 2), i64(direction), step, row, i64(0)]
-        return self._part(phase, "states", index)
-
-    def _between(self, phase: PhaseFunction, number: int, place: _Place, row: Value) -> Value:
-        """What the first product of a step leaves for a row."""
-        return self._part(phase, "between", [i64(number), i64(place.direction), row, i64(0)])
-
-    def _time(self, e: Emitter, direction: int, step: Value, *, layered: bool = True) -> Value:
-        """The time of a step. With ``layered`` the place of its products: layers above the first
-        have them in the order of steps."""
-        if not self._conf.reverse[direction] or (layered and self._layer > 0):
-            return step
-        return e.b.sub(i64(self._conf.steps - 1), step)
-
-    def _fill(
-        self, phase: PhaseFunction, to: Value, argument: int, place: list[Value], channels: int
-    ) -> None:
-        """Copy a row of a tensor, or zeros where it is absent."""
-        e = phase.e
-        if argument in self._tensors:
-            self._copy(phase, self._tensor(phase, argument, [*place, i64(0)]), to, channels)
-            return
-        zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
-        self._each_vector(
-            e, channels, lambda at, mask: vector.store(e, zero, e.element(to, at, F32), mask)
-        )
-
-    def _copy(self, phase: PhaseFunction, source: Value, to: Value, channels: int) -> None:
-        e = phase.e
-
-        def one(at: Value, mask: ir.Constant | None) -> None:
-            value = self._loaded(e, e.element(source, at, F32), mask)
-            vector.store(e, value, e.element(to, at, F32), mask)
-
-        self._each_vector(e, channels, one)
-
-    def _each_vector(
-        self, e: Emitter, channels: int, body: Callable[[Value, ir.Constant | None], None]
-    ) -> None:
-        rest = channels % self._lanes
-        whole = i64(channels - rest)
-
-        def one(at: Value) -> None:
-            body(at, None)
-
-        e.loop(i64(0), whole, one, step=self._lanes, unroll=False, name="c")
-        if rest:
-            body(whole, vector.known_lanes([lane < rest for lane in range(self._lanes)]))
-
-    def _loaded(self, e: Emitter, pointer: Value, mask: ir.Constant | None) -> Value:
-        return vector.load(e, pointer, vector.vector_type(F32, self._lanes), mask)

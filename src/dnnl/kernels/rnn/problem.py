@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -38,14 +40,14 @@ class Part:
 @dataclass(frozen=True)
 class RnnConf:
     """A forward pass. Absent tensors are None; ``reverse`` says of each direction whether it goes
-    from the last step to the first, ``joined`` how both meet: "concat", "sum", or "" for one.
-    ``lanes`` are the units of a block."""
+    from the last step to the first, ``added`` whether the results of both are added up rather than
+    one behind the other. ``lanes`` are the units of a block."""
 
     alg: Alg
     activation: Alg
     alpha: float
     reverse: tuple[bool, ...]
-    joined: str
+    added: bool
     lanes: int
     src_layer: MemoryDesc
     src_iter: MemoryDesc | None
@@ -59,6 +61,25 @@ class RnnConf:
     dst_layer: MemoryDesc
     dst_iter: MemoryDesc | None
     dst_iter_c: MemoryDesc | None
+    lengths: MemoryDesc | None = None
+
+    @property
+    def tensors(self) -> dict[int, MemoryDesc]:
+        """The tensors that are there, by argument."""
+        every = {
+            Arg.SRC_LAYER: self.src_layer, Arg.SRC_ITER: self.src_iter,
+            Arg.SRC_ITER_C: self.src_iter_c, Arg.AUGRU_ATTENTION: self.attention,
+            Arg.WEIGHTS_LAYER: self.weights_layer, Arg.WEIGHTS_ITER: self.weights_iter,
+            Arg.WEIGHTS_PEEPHOLE: self.peephole, Arg.WEIGHTS_PROJECTION: self.projection,
+            Arg.BIAS: self.bias, Arg.DST_LAYER: self.dst_layer, Arg.DST_ITER: self.dst_iter,
+            Arg.DST_ITER_C: self.dst_iter_c, Arg.SEQUENCE_LENGTHS: self.lengths,
+        }  # fmt: skip
+        return {argument: desc for argument, desc in every.items() if desc is not None}
+
+    @property
+    def converts(self) -> bool:
+        """Whether inputs are converted to f32 before the first layer."""
+        return self.src_layer.data_type is not DataType.f32
 
     @property
     def steps(self) -> int:
@@ -130,7 +151,8 @@ class RnnConf:
         return max(end for _, _, end in self._divided())
 
     def _divided(self) -> Iterator[tuple[str, Part, int]]:
-        """Name, part and end of each part: the number of the step, the products of the layer's
+        """Name, part and end of each part: the number of the step, the inputs [step and row,
+        channel] if they are converted, the products of the layer's
         input [direction, step, row, block, gate, lane], the states of the layers in turn
         [2, direction, step + 1, row, channel], the cells [direction, row, channel], and what the
         first product of a step leaves to the second, twice the cells."""
@@ -138,6 +160,7 @@ class RnnConf:
         wide, narrow = (self.lanes * self.blocks(c) for c in (self.channels, self.outputs))
         shapes = {
             "step": (_LINE // 4,),
+            "inputs": (t * n, self.lanes * self.blocks(self.inputs) * self.converts),
             "products": (d, t, n, self.blocks(self.channels), self.gates, self.lanes),
             "states": (2, d, t + 1, n, narrow),
             "cells": (d, n, wide),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
-
+from dnnl.codegen.conversion.convert import Storage
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Emitter, Value, Values, i64
+from dnnl.codegen.ir.vector import Mask
 
 _IN_FLIGHT = 8
 """Multiply-adds that a processor has under way: sums of so few accumulators are split."""
@@ -19,26 +19,32 @@ Tile = list[list[Value]]
 @dataclass(frozen=True)
 class Factor:
     """The weights of a block of units: the address of the first input of the first gate, and how
-    many elements inputs and gates are apart. ``mask`` has the units that are there."""
+    many elements inputs and gates are apart; ``storage`` is their type in memory. ``mask`` has the
+    units that are there."""
 
     pointer: Value
+    storage: Storage
     per_input: int
     gates: tuple[int, ...]
-    mask: ir.Constant | None
+    mask: Mask
 
 
 def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, inputs: int) -> Tile:
     """``first`` plus the products of ``inputs`` elements of each row with the weights."""
     lanes, kind = e.isa.lanes, vector.vector_type(F32, e.isa.lanes)
+    stored = vector.vector_type(factor.storage.element, lanes)
     count, gates = len(rows), len(factor.gates)
     split = max(1, min(_IN_FLIGHT // (count * gates), inputs)) if inputs else 1
     zero = vector.splat_constant(kind, 0)
     sets = [first, *([[zero] * gates for _ in rows] for _ in range(split - 1))]
 
     def step(base: Values, weights: Value, number: int, tile: Tile) -> Tile:
-        apart = factor.per_input * number
+        apart, element = factor.per_input * number, factor.storage.element
         columns = [
-            vector.load(e, e.element(weights, i64(apart + gate), F32), kind, factor.mask)
+            factor.storage.to_core(
+                e,
+                vector.load(e, e.element(weights, i64(apart + gate), element), stored, factor.mask),
+            )
             for gate in factor.gates
         ]
         made: Tile = []
@@ -54,7 +60,8 @@ def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, inp
         tiles = [_shaped(flat, number, count, gates) for number in range(split)]
         tiles = [step(base, weights, number, tile) for number, tile in enumerate(tiles)]
         following = [e.b.gep(row, [i64(split)], source_etype=F32) for row in base]
-        behind = e.b.gep(weights, [i64(split * factor.per_input)], source_etype=F32)
+        apart = i64(split * factor.per_input)
+        behind = e.b.gep(weights, [apart], source_etype=factor.storage.element)
         return behind, *following, *(v for tile in tiles for row in tile for v in row)
 
     flat = [value for tile in sets for row in tile for value in row]

@@ -81,7 +81,7 @@ def _stated(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = Non
     operation = kind.operation
     fields: dict[str, Any] = {}
     passes = operation.passes
-    if case.driver.find("dir") is not None:
+    if case.driver.propagation is not None:
         passes = frozenset({prop_kind or case.prop_kind})
         fields["prop_kind"] = prop_kind or case.prop_kind
     if not passes & operation.passes:

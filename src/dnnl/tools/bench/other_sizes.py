@@ -84,6 +84,8 @@ def _affordable(problem: Problem, own: Problem) -> bool:
 def _elements(problem: Problem) -> int:
     if isinstance(problem, Shapes):
         return max(map(prod, problem.tensors))
+    if _is_recurrent(problem):
+        return max(problem["dhc"], problem["slc"]) * max(problem["dhc"], problem["t"])
     windows = problem.window_dims if problem.grammar.window else problem.src_dims
     return max(prod(problem.src_dims), prod(windows))
 
@@ -134,12 +136,24 @@ def _sizes(case: Case) -> dict[Name, int]:
         return found
     assert isinstance(problem, Descriptor)
     found["mb", problem["mb"]] = 0
+    if _is_recurrent(problem):
+        return found | {(_group(key), problem[key]): 1 for key in problem.grammar.head}
     found |= {(key, problem[key]): 1 for key in ("ic", "oc") if key in problem.numbers}
     for dim, letter in enumerate(SPATIAL[5 - problem.ndims :], 2):
         found |= {
             (key, problem[key]): dim for key in (f"i{letter}", f"o{letter}") if _free(problem, key)
         }
     return found
+
+
+def _is_recurrent(problem: Descriptor) -> bool:
+    """Whether the sizes are those of steps, layers and channels, and not of an image."""
+    return "dhc" in problem.numbers
+
+
+def _group(key: str) -> str:
+    """Channels of one size change together."""
+    return key if key in ("l", "t", "mb") else "channels"
 
 
 def _varies(problem: Shapes, dim: int) -> bool:
@@ -182,6 +196,9 @@ def _changed_numbers(case: Case, numbers: Mapping[Name, int]) -> Problem | None:
     wanted = {key: number for (key, _), number in numbers.items()}
     if "mb" in wanted:
         made["mb"] = wanted["mb"]
+    if _is_recurrent(problem):
+        made |= {key: numbers.get((_group(key), made[key]), made[key]) for key in made}
+        return replace(problem, numbers=made)
     depthwise = problem.groups > 1 and problem.groups == problem["ic"] and "oc" in made
     if depthwise and "ic" in wanted and wanted["ic"]:
         for key in ("ic", "oc", "g"):

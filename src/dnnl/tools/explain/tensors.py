@@ -102,7 +102,9 @@ def _described(line: OperationLine) -> Desc | None:
         return None
     known = line.prop in {passed.name for passed in kind.operation.passes}
     options = [
-        option for option in driver.options if not option.layout and (known or option.name != "dir")
+        option
+        for option in driver.options
+        if not option.layout and (known or option is not driver.propagation)
     ]
     values = [(option.name, option.from_line(line)) for option in options]
     given = [f"--{name}={value}" for name, value in values if value is not None]

@@ -1,0 +1,227 @@
+"""Where the phases of a layer find what they read and write: tensors, in the types that they have,
+and parts of the scratchpad, in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import F32, I8, I32, I64, Emitter, Module, Value, i64
+from dnnl.codegen.ir.kernel import Arguments
+from dnnl.codegen.ir.vector import Mask
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.kernels.rnn.problem import RnnConf
+from dnnl.kernels.rnn.product import Factor
+from dnnl.types.arg import Arg
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a work item is: its direction, block of units and first row, and how many rows."""
+
+    direction: int
+    block: Value
+    row: Value
+    rows: int
+    mask: Mask
+
+
+class LayerMemory:
+    """The tensors and temporaries of a layer."""
+
+    def __init__(self, conf: RnnConf, module: Module, arguments: Arguments, layer: int) -> None:
+        self._conf, self._module, self._layer = conf, module, layer
+        self._lanes = conf.lanes
+        self._last = layer == conf.layers - 1
+        self._tensors = {
+            argument: (arguments.slot(argument), desc) for argument, desc in conf.tensors.items()
+        }
+        self._scratchpad = arguments.slot(Arg.SCRATCHPAD)
+
+    def _phase(self, name: str) -> PhaseFunction:
+        slots = [slot for slot, _ in self._tensors.values()]
+        kind = self._conf.src_layer.data_type
+        symbol = f"rnn__{name}{self._layer}__{kind}__{self._lanes}x1__{self._module.isa.name}"
+        return PhaseFunction(self._module, symbol, [*slots, self._scratchpad])
+
+    # Parts of the scratchpad.
+
+    def _part(self, phase: PhaseFunction, name: str, index: Sequence[Value]) -> Value:
+        """The address of an element of a part of the scratchpad."""
+        part, e = self._conf.parts[name], phase.e
+        base = e.element(phase.arguments[self._scratchpad], i64(part.begin), I8)
+        offset: Value = i64(0)
+        for own, stride in zip(index, part.strides, strict=True):
+            offset = e.add(offset, e.mul(own, stride))
+        return e.element(base, offset, F32)
+
+    def _source(self, phase: PhaseFunction, direction: int, row: Value) -> Value:
+        """The inputs of a row of all steps: of src, or of the layer below in the order of steps."""
+        conf, e = self._conf, phase.e
+        step, n = e.divmod(row, conf.rows)
+        if self._layer == 0 and conf.converts:
+            return self._part(phase, "inputs", [row, i64(0)])
+        if self._layer == 0:
+            return self._address(phase, Arg.SRC_LAYER, [step, n, i64(0)])
+        below = i64((self._layer - 1) % 2)
+        index = [below, i64(direction), e.add(step, i64(1)), n, i64(0)]
+        return self._part(phase, "states", index)
+
+    def _products(self, phase: PhaseFunction, place: Place, row: Value, gate: int) -> Value:
+        """A vector of the products of the inputs; rows are those of all steps."""
+        step, n = phase.e.divmod(row, self._conf.rows)
+        index = [i64(place.direction), step, n, place.block, i64(gate), i64(0)]
+        return self._part(phase, "products", index)
+
+    def _state(self, phase: PhaseFunction, direction: int, step: Value, row: Value) -> Value:
+        """The states of a row before a step."""
+        index = [i64(self._layer % 2), i64(direction), step, row, i64(0)]
+        return self._part(phase, "states", index)
+
+    def _between(self, phase: PhaseFunction, number: int, place: Place, row: Value) -> Value:
+        """What the first product of a step leaves for a row."""
+        return self._part(phase, "between", [i64(number), i64(place.direction), row, i64(0)])
+
+    def _time(self, e: Emitter, direction: int, step: Value, *, layered: bool = True) -> Value:
+        """The time of a step. With ``layered`` the place of its products: layers above the first
+        have them in the order of steps."""
+        if not self._conf.reverse[direction] or (layered and self._layer > 0):
+            return step
+        return e.b.sub(i64(self._conf.steps - 1), step)
+
+    # Tensors.
+
+    def _address(self, phase: PhaseFunction, argument: int, index: Sequence[Value]) -> Value:
+        """The address of an element of a tensor without blocks."""
+        slot, desc = self._tensors[argument]
+        e = phase.e
+        offset: Value = i64(desc.offset0)
+        for own, stride in zip(index, desc.strides, strict=True):
+            offset = e.add(offset, e.mul(own, stride))
+        return e.element(phase.arguments[slot], offset, storage(desc.data_type).element)
+
+    def _load(
+        self,
+        phase: PhaseFunction,
+        argument: int,
+        index: Sequence[Value],
+        mask: Mask,
+    ) -> Value:
+        """A vector of channels."""
+        row = storage(self._tensors[argument][1].data_type)
+        kind = vector.vector_type(row.element, self._lanes)
+        loaded = vector.load(phase.e, self._address(phase, argument, index), kind, mask)
+        return row.to_core(phase.e, loaded)
+
+    def _store(
+        self,
+        phase: PhaseFunction,
+        argument: int,
+        index: Sequence[Value],
+        value: Value,
+        mask: Mask,
+    ) -> None:
+        """A vector of channels, rounded to the type of the tensor."""
+        row = storage(self._tensors[argument][1].data_type)
+        stored = row.from_core(phase.e, value)
+        vector.store(phase.e, stored, self._address(phase, argument, index), mask)
+
+    def _splat(self, phase: PhaseFunction, argument: int, index: Sequence[Value]) -> Value:
+        """One element in all lanes."""
+        row, e = storage(self._tensors[argument][1].data_type), phase.e
+        one = vector.vector_type(row.element, 1)
+        loaded = vector.load(e, self._address(phase, argument, index), one)
+        return vector.splat(e, vector.only(e, row.to_core(e, loaded)), self._lanes)
+
+    def _vector(self, phase: PhaseFunction, argument: int, place: Place, gate: int) -> Value:
+        """The units of a block of a tensor of layers, directions, gates and channels."""
+        unit = phase.e.mul(place.block, self._lanes)
+        index = [i64(self._layer), i64(place.direction), i64(gate), unit]
+        return self._load(phase, argument, index, place.mask)
+
+    def _biases(self, phase: PhaseFunction, place: Place, gates: Sequence[int]) -> list[Value]:
+        if self._conf.bias is None:
+            kind = vector.vector_type(F32, self._lanes)
+            return [vector.splat_constant(kind, 0) for _ in gates]
+        return [self._vector(phase, Arg.BIAS, place, gate) for gate in gates]
+
+    def _factor(
+        self, phase: PhaseFunction, argument: int, place: Place, gates: Sequence[int]
+    ) -> Factor:
+        """The weights of a block: [layers, directions, inputs, gates, units], in blocks of units or
+        not; a projection has no gates."""
+        slot, desc = self._tensors[argument]
+        e, strides = phase.e, desc.strides
+        per_gate = strides[3] if desc.ndims == 5 else 0
+        blocked = bool(desc.inner_blocks)
+        per_block = strides[-1] if blocked else self._lanes * strides[-1]
+        start = desc.offset0 + self._layer * strides[0] + place.direction * strides[1]
+        offset = e.add(i64(start), e.mul(place.block, per_block))
+        row = storage(desc.data_type)
+        pointer = e.element(phase.arguments[slot], offset, row.element)
+        apart = tuple(gate * per_gate for gate in gates)
+        return Factor(pointer, row, strides[2], apart, None if blocked else place.mask)
+
+    # Lengths of sequences.
+
+    def _alive(self, phase: PhaseFunction, time: Value, row: Value) -> Value | None:
+        """Whether a row has this time; None where all rows have all of them."""
+        if self._conf.lengths is None:
+            return None
+        b = phase.e.b
+        length = b.load(self._address(phase, Arg.SEQUENCE_LENGTHS, [row]), typ=I32)
+        return b.icmp_signed("<", time, b.sext(length, I64))
+
+    @staticmethod
+    def _unless_past(
+        e: Emitter, alive: Value | None, value: Value, otherwise: Value | None = None
+    ) -> Value:
+        """The value where the row has the time, else another one, or zeros."""
+        if alive is None:
+            return value
+        return e.b.select(alive, value, otherwise or vector.splat_constant(value.type, 0))
+
+    # Rows.
+
+    def _fill(
+        self, phase: PhaseFunction, to: Value, argument: int, place: list[Value], channels: int
+    ) -> None:
+        """Copy a row of a tensor to the scratchpad, or zeros where it is absent."""
+        e = phase.e
+        zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
+
+        def one(at: Value, mask: Mask) -> None:
+            value = zero
+            if argument in self._tensors:
+                value = self._load(phase, argument, [*place, at], mask)
+            vector.store(e, value, e.element(to, at, F32), mask)
+
+        self._each_vector(e, channels, one)
+
+    def _write(
+        self, phase: PhaseFunction, source: Value, argument: int, place: list[Value], channels: int
+    ) -> None:
+        """Copy a row of the scratchpad to a tensor."""
+        e = phase.e
+
+        def one(at: Value, mask: Mask) -> None:
+            value = self._loaded(e, e.element(source, at, F32), mask)
+            self._store(phase, argument, [*place, at], value, mask)
+
+        self._each_vector(e, channels, one)
+
+    def _each_vector(self, e: Emitter, channels: int, body: Callable[[Value, Mask], None]) -> None:
+        rest = channels % self._lanes
+        whole = i64(channels - rest)
+
+        def one(at: Value) -> None:
+            body(at, None)
+
+        e.loop(i64(0), whole, one, step=self._lanes, unroll=False, name="c")
+        if rest:
+            body(whole, vector.known_lanes([lane < rest for lane in range(self._lanes)]))
+
+    def _loaded(self, e: Emitter, pointer: Value, mask: Mask) -> Value:
+        return vector.load(e, pointer, vector.vector_type(F32, self._lanes), mask)

@@ -1,0 +1,369 @@
+"""Recurrent networks: one description for all cells, and who makes it of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.errors import InvalidArguments
+from dnnl.kernels.rnn import forward as kernel
+from dnnl.kernels.rnn.problem import GATES, RnnConf
+from dnnl.primitives.checks import spelled_size
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, refuse_attr
+from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.parameters import Member, Real
+from dnnl.primitives.rnn_cases import SHAPES, case_of, counts, invalid, row_major
+from dnnl.primitives.rnn_language import DRIVER
+from dnnl.reference.rnn import reversed_of
+from dnnl.reference.rnn_check import SPECIFICATION
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM, Alg, Direction, FormatKind, PropKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known
+
+_ACTIVATIONS = (Alg.eltwise_relu, Alg.eltwise_tanh, Alg.eltwise_logistic)
+_ATTENTIVE = (Alg.vanilla_augru, Alg.lbr_augru)
+_TYPES = (DataType.f32, DataType.bf16, DataType.f16)
+
+
+@dataclass(frozen=True)
+class RnnDesc(Desc):
+    """A recurrent network: cells of a kind ``alg_kind`` over T steps, in L layers and D directions.
+
+    `VanillaRnnDesc`, `LstmDesc`, `GruDesc`, `LbrGruDesc`, `AugruDesc` and `LbrAugruDesc` make it,
+    and say what a cell computes. The tensors are
+
+        src_layer (T, N, SLC)     src_iter (L, D, N, SIC)   src_iter_c (L, D, N, DHC)
+        dst_layer (T, N, DLC)     dst_iter (L, D, N, DIC)   dst_iter_c (L, D, N, DHC)
+        weights_layer (L, D, SLC, G, DHC)   weights_iter (L, D, SIC, G, DHC)
+        weights_peephole (L, D, 3, DHC)     weights_projection (L, D, DHC, DIC)
+        bias (L, D, GB, DHC)    attention (T, N, 1)    lengths (N)
+
+    with G gates, and GB = G but for cells that are linear before the reset, which have one more.
+    D is 2 where the direction is bidirectional: both go through all layers; behind the last one
+    their results are joined (DLC = 2 DIC) or added up. DIC is DHC without a projection; layers
+    above the first read what the one below gives (SLC = DIC), steps the states before (SIC = DIC).
+
+    First states that are absent are zeros, as is a bias; last ones may be absent too. A row has as
+    many steps as the s32 ``lengths`` say: those behind leave its states as they are and give zeros.
+    ``activation`` is that of vanilla cells, ``alpha`` the slope of its relu below 0.
+
+    Arguments SRC_LAYER, SRC_ITER, SRC_ITER_C, AUGRU_ATTENTION, SEQUENCE_LENGTHS, WEIGHTS_LAYER,
+    WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C. All
+    but the lengths may be f32, bf16 or f16; gates, and states from step to step, are f32. Layouts
+    may be ``any``: that of weights has blocks of units, everything else is row-major. Channels must
+    be contiguous. Sizes may be RUNTIME_DIM; there is a kernel for those of each execution.
+    """
+
+    prop_kind: PropKind
+    alg_kind: Alg
+    activation: Alg | None
+    direction: Direction
+    src_layer_desc: MemoryDesc
+    src_iter_desc: MemoryDesc
+    src_iter_c_desc: MemoryDesc
+    attention_desc: MemoryDesc
+    weights_layer_desc: MemoryDesc
+    weights_iter_desc: MemoryDesc
+    weights_peephole_desc: MemoryDesc
+    weights_projection_desc: MemoryDesc
+    bias_desc: MemoryDesc
+    dst_layer_desc: MemoryDesc
+    dst_iter_desc: MemoryDesc
+    dst_iter_c_desc: MemoryDesc
+    lengths_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    alpha: float = 0.0
+
+    def check_dims(self) -> None:
+        """Each tensor has as many dimensions as it has to."""
+        for name, desc in self._present():
+            names = SHAPES[name]
+            if desc.ndims != len(names):
+                rule = f"expected {len(names)} dimensions, ({', '.join(names)})"
+                raise InvalidArguments(name, desc.dims, rule)
+
+    def check(self) -> None:
+        """Sizes of one name are one size, and gates, directions and states fit the cells."""
+        if (self.activation is None) == (self.alg_kind is Alg.vanilla_rnn):
+            rule = "vanilla cells have an activation, and no others"
+            raise InvalidArguments("activation", self.activation, rule)
+        if self.lengths_desc.data_type not in (DataType.undef, DataType.s32):
+            rule = "the lengths of sequences are s32"
+            raise InvalidArguments("lengths_desc", str(self.lengths_desc), rule)
+        given = {
+            key: (size, f"that of {self.direction if key == 'D' else self.alg_kind}")
+            for key, size in self._counts.items()
+        }
+        for name, desc in self._present():
+            for size, key in zip(desc.dims, SHAPES[name], strict=True):
+                if size == RUNTIME_DIM:
+                    continue
+                wanted, why = given.setdefault(key, (size, f"as in {name}"))
+                if size != wanted:
+                    shape = ", ".join(SHAPES[name])
+                    rule = f"expected ({shape}) with {key} = {wanted}, {why}"
+                    raise InvalidArguments(name, desc.dims, rule)
+        self._check_relations({key: size for key, (size, _) in given.items()})
+
+    def _check_relations(self, sizes: dict[str, int]) -> None:
+        """Raise unless results fit what reads them."""
+        if self.weights_projection_desc.is_zero:
+            self._check_equal(sizes, "DIC", "DHC", "dst_iter_desc", "there is no projection")
+        sizes.setdefault("DIC", sizes.get("DHC", RUNTIME_DIM))
+        if sizes.get("L", 1) > 1:
+            rule = "a layer reads what the one below gives"
+            self._check_equal(sizes, "SLC", "DIC", "weights_layer_desc", rule)
+        if sizes.get("T", 1) > 1:
+            rule = "a step reads the states of the one before"
+            self._check_equal(sizes, "SIC", "DIC", "weights_iter_desc", rule)
+        if self.alg_kind not in (Alg.vanilla_rnn, Alg.vanilla_lstm):
+            rule = "a GRU mixes old states and new ones"
+            self._check_equal(sizes, "SIC", "DHC", "weights_iter_desc", rule)
+        joined, own = sizes["joined"], (sizes.get("DLC", RUNTIME_DIM), sizes["DIC"])
+        if RUNTIME_DIM not in own and own[0] != joined * own[1]:
+            rule = f"expected {joined * own[1]} channels, {joined} times DIC"
+            raise InvalidArguments("dst_layer_desc", self.dst_layer_desc.dims, rule)
+
+    def _check_equal(
+        self, sizes: Mapping[str, int], key: str, other: str, name: str, why: str
+    ) -> None:
+        first, second = sizes.get(key, RUNTIME_DIM), sizes.get(other, RUNTIME_DIM)
+        if RUNTIME_DIM not in (first, second) and first != second:
+            rule = f"expected {key} = {other} = {second}: {why}"
+            raise InvalidArguments(name, getattr(self, name).dims, rule)
+
+    def _present(self) -> Iterator[tuple[str, MemoryDesc]]:
+        """The tensors that are there, by their fields."""
+        for name, desc in self._given():
+            if not desc.is_zero:
+                yield name, desc
+
+    def size_name(self, argument: int, dim: int, letter: str) -> str:
+        """The name of the dimension."""
+        return SHAPES[self.operation.role(argument).field][dim]
+
+    def complete_typical(self, dims: dict[int, list[int]]) -> None:
+        """Gates and directions are those of the cells, and channels agree."""
+        known = dict(self._known_sizes())
+        channels = known.get("DHC", _TYPICAL)
+        outputs = known.get("DIC", channels)
+        usual = self._counts | {
+            "L": 1, "T": 5, "N": 3, "SLC": outputs, "SIC": outputs, "DHC": channels,
+            "DIC": outputs, "DLC": self._counts["joined"] * outputs,
+        }  # fmt: skip
+        for argument, own in dims.items():
+            names = SHAPES[self.operation.role(argument).field]
+            own[:] = [known.get(name, usual[name]) for name in names]
+
+    def _known_sizes(self) -> Iterator[tuple[str, int]]:
+        for name, desc in self._present():
+            for size, key in zip(desc.dims, SHAPES[name], strict=True):
+                if size != RUNTIME_DIM:
+                    yield key, size
+
+    @property
+    def _counts(self) -> dict[str, int]:
+        return counts(self.alg_kind, self.direction)
+
+    @property
+    def outputs_of_cells(self) -> int:
+        """DIC: the channels of the states."""
+        projection = self.weights_projection_desc
+        return projection.dims[3] if not projection.is_zero else self.weights_layer_desc.dims[4]
+
+    @property
+    def problem(self) -> str:
+        """The sizes as ``l1t10mb32sic64slc64dhc64dic64``."""
+        layers, _, inputs, _, channels = self.weights_layer_desc.dims
+        steps, rows = self.src_layer_desc.dims[:2]
+        states, outputs = self.weights_iter_desc.dims[2], self.outputs_of_cells
+        sizes = {
+            "l": layers, "t": steps, "mb": rows, "sic": states, "slc": inputs, "dhc": channels,
+            "dic": outputs,
+        }  # fmt: skip
+        return "".join(f"{key}{spelled_size(size)}" for key, size in sizes.items())
+
+
+_TYPICAL = 64
+
+
+def _plan(desc: RnnDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refusal = refuse_attr(attr) or _refused(desc, isa)
+    if refusal is not None:
+        return refusal
+    weights = {
+        name: _blocked(getattr(desc, name), isa.lanes)
+        for name in ("weights_layer_desc", "weights_iter_desc")
+    }
+    if not desc.weights_projection_desc.is_zero:
+        name = "weights_projection_desc"
+        weights[name] = _plain(getattr(desc, name))
+    desc = desc.laid_out(**weights)
+    for name, tensor_desc in desc._present():
+        if not _contiguous(tensor_desc, name in weights, isa.lanes):
+            hint = f", or {_BLOCKS.format(isa.lanes)}" if name in weights else ""
+            return Refusal(Reason.LAYOUT, f"{name} = {tensor_desc}; channels are contiguous{hint}")
+    conf = _conf(desc, isa)
+    return Plan(desc, (), Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+_BLOCKS = "abEcd{}e"
+
+
+def _blocked(desc: MemoryDesc, lanes: int) -> MemoryDesc:
+    """Weights that are open in blocks of units, gate by gate."""
+    is_open = desc.format_kind is FormatKind.any
+    return desc.with_tag(_BLOCKS.format(lanes)) if is_open and lanes > 1 else _plain(desc)
+
+
+def _plain(desc: MemoryDesc) -> MemoryDesc:
+    is_open = desc.format_kind is FormatKind.any
+    return MemoryDesc(desc.dims, desc.data_type) if is_open else desc
+
+
+def _contiguous(desc: MemoryDesc, is_weights: bool, lanes: int) -> bool:
+    if desc.inner_blocks:
+        return is_weights and desc.ndims == 5 and desc.inner_blocks == ((4, lanes),)
+    return desc.ndims == 1 or desc.dims[-1] == 1 or desc.strides[-1] == 1
+
+
+def _refused(desc: RnnDesc, isa: Isa) -> Refusal | None:
+    """Why there is no kernel, but for layouts."""
+    if desc.propagation is PropKind.forward_training:
+        return Refusal(Reason.PROP_KIND, "forward_training: it leaves nothing for a gradient yet")
+    if isa.device is not None:
+        return Refusal(Reason.ISA, f"{isa.name} repeats no phases")
+    given = dict(desc._present())
+    if not all(is_known(number) for own in given.values() for number in own.layout_numbers):
+        return Refusal(Reason.RUNTIME_DIM)
+    for name, own in given.items():
+        if name != "lengths_desc" and own.data_type not in _TYPES:
+            return Refusal(Reason.DATA_TYPE, f"{own.data_type} of {name}")
+    if desc.weights_iter_desc.dims[2] != desc.outputs_of_cells:
+        return Refusal(Reason.SHAPE, "states of other channels behind a step than before")
+    return None
+
+
+def _conf(desc: RnnDesc, isa: Isa) -> RnnConf:
+    def there(own: MemoryDesc) -> MemoryDesc | None:
+        return None if own.is_zero else own
+
+    reverse, added = reversed_of(desc.direction), desc.direction is Direction.bidirectional_sum
+    return RnnConf(
+        desc.alg_kind, desc.activation or Alg.eltwise_tanh, desc.alpha, reverse, added, isa.lanes,
+        desc.src_layer_desc, there(desc.src_iter_desc), there(desc.src_iter_c_desc),
+        there(desc.attention_desc), desc.weights_layer_desc, desc.weights_iter_desc,
+        there(desc.weights_peephole_desc), there(desc.weights_projection_desc),
+        there(desc.bias_desc), desc.dst_layer_desc, there(desc.dst_iter_desc),
+        there(desc.dst_iter_c_desc), there(desc.lengths_desc),
+    )  # fmt: skip
+
+
+def _flops(desc: RnnDesc) -> int:
+    """Twice the multiplications of inputs, states and the projection."""
+    layers, directions, inputs, gates, channels = desc.weights_layer_desc.dims
+    rows = desc.src_layer_desc.dims[0] * desc.src_layer_desc.dims[1] * layers * directions
+    own = gates * channels * (inputs + desc.weights_iter_desc.dims[2])
+    if not desc.weights_projection_desc.is_zero:
+        own += channels * desc.outputs_of_cells
+    return 2 * rows * own
+
+
+def _is_lstm(desc: RnnDesc) -> bool:
+    return desc.alg_kind is Alg.vanilla_lstm
+
+
+def _attentive(desc: RnnDesc) -> bool:
+    return desc.alg_kind in _ATTENTIVE
+
+
+RnnDesc.operation = Operation(
+    kind="rnn",
+    summary="RNN: cells that pass their states from step to step",
+    driver=DRIVER,
+    roles=(
+        Role(
+            Arg.SRC_LAYER, "src_layer", "src_layer_desc", reads=FORWARD, like=("",), letters="tnc",
+            case=case_of("src_layer_desc", 0),
+        ),
+        Role(
+            Arg.SRC_ITER, "src_iter", "src_iter_desc", reads=FORWARD, optional=True, like=("",),
+            letters="ldnc", case=row_major("src_iter_desc"),
+        ),
+        Role(
+            Arg.SRC_ITER_C, "src_iter_c", "src_iter_c_desc", reads=FORWARD, optional=True,
+            when=_is_lstm, like=("",), letters="ldnc", case=row_major("src_iter_c_desc", "f32"),
+        ),
+        Role(
+            Arg.AUGRU_ATTENTION, "augru_attention", "attention_desc", reads=FORWARD,
+            when=_attentive, like=("",), letters="tnc", case=row_major("attention_desc"),
+        ),
+        Role(
+            Arg.SEQUENCE_LENGTHS, "lengths", "lengths_desc", reads=FORWARD, optional=True,
+            like=("",), letters="n", case=row_major("lengths_desc", "s32", "with-lengths"),
+        ),
+        Role(
+            Arg.WEIGHTS_LAYER, "wei_layer", "weights_layer_desc", reads=FORWARD, chosen=True,
+            letters="ldigo", case=case_of("weights_layer_desc", 1),
+        ),
+        Role(
+            Arg.WEIGHTS_ITER, "wei_iter", "weights_iter_desc", reads=FORWARD, chosen=True,
+            letters="ldigo", case=case_of("weights_iter_desc", 1),
+        ),
+        Role(
+            Arg.WEIGHTS_PEEPHOLE, "wei_peephole", "weights_peephole_desc", reads=FORWARD,
+            optional=True, when=_is_lstm, like=("",), letters="ldgo",
+            case=row_major("weights_peephole_desc", "f32", "with-peephole"),
+        ),
+        Role(
+            Arg.WEIGHTS_PROJECTION, "wei_proj", "weights_projection_desc", reads=FORWARD,
+            optional=True, when=_is_lstm, like=("",), letters="ldio",
+            case=row_major("weights_projection_desc", "", "with-projection"),
+        ),
+        Role(
+            Arg.BIAS, "bias", "bias_desc", reads=FORWARD, optional=True, like=("",),
+            letters="ldgo", case=row_major("bias_desc", "f32"),
+        ),
+        Role(
+            Arg.DST_LAYER, "dst_layer", "dst_layer_desc", writes=FORWARD, like=("",),
+            letters="tnc", case=case_of("dst_layer_desc", 2),
+        ),
+        Role(
+            Arg.DST_ITER, "dst_iter", "dst_iter_desc", writes=FORWARD, optional=True, like=("",),
+            letters="ldnc", case=row_major("dst_iter_desc"),
+        ),
+        Role(
+            Arg.DST_ITER_C, "dst_iter_c", "dst_iter_c_desc", writes=FORWARD, optional=True,
+            when=_is_lstm, like=("",), letters="ldnc", case=row_major("dst_iter_c_desc", "f32"),
+        ),
+    ),
+    parameters=(
+        Parameter("alg_kind", Member(Alg, tuple(GATES)), lambda case: case["alg"].alg, "alg"),
+        Parameter(
+            "direction", Member(Direction), lambda case: case["direction"].alg, "direction"
+        ),
+        Parameter(
+            "activation", Member(Alg, _ACTIVATIONS, optional=True),
+            lambda case: case["activation"].alg if case["alg"] == "VANILLA_RNN" else None,
+            "activation",
+        ),
+        Parameter("alpha", Real(), lambda _: 0.0, "alpha", usual=0.0),
+    ),
+    flops=_flops,
+    invalid=invalid,
+    reference=SPECIFICATION,
+    examples=(
+        "--activation=RELU,TANH,LOGISTIC --direction=right2left l1t3mb5sic19",
+        "--alg=VANILLA_LSTM,LBR_GRU --direction=concat,sum --tag=abx l2t3mb7sic20",
+        "--alg=VANILLA_LSTM --with-peephole=true --with-projection=true t2mb13sic9slc30dhc33dic9",
+        "--alg=VANILLA_LSTM,VANILLA_AUGRU --with-lengths=true --direction=sum t3mb5sic17slc24dhc17",
+        "--alg=VANILLA_GRU,LBR_AUGRU --direction=concat t3mb5sic17slc24dhc17",
+        "--cfg=bf16,f16 --alg=VANILLA_LSTM,VANILLA_GRU --direction=sum t2mb9sic37",
+    ),
+    implementations=(Implementation("steps", _plan, FORWARD, fixes=True),),
+)  # fmt: skip

@@ -1,0 +1,93 @@
+"""The sizes of recurrent networks by their names, and the tensors of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dnnl.kernels.rnn.problem import GATES
+from dnnl.language.case import INVALID, CaseValues, tensor
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg, Direction
+from dnnl.types.memory_desc import MemoryDesc
+
+SHAPES: Mapping[str, tuple[str, ...]] = {
+    "src_layer_desc": ("T", "N", "SLC"),
+    "src_iter_desc": ("L", "D", "N", "SIC"),
+    "src_iter_c_desc": ("L", "D", "N", "DHC"),
+    "attention_desc": ("T", "N", "A"),
+    "lengths_desc": ("N",),
+    "weights_layer_desc": ("L", "D", "SLC", "G", "DHC"),
+    "weights_iter_desc": ("L", "D", "SIC", "G", "DHC"),
+    "weights_peephole_desc": ("L", "D", "P", "DHC"),
+    "weights_projection_desc": ("L", "D", "DHC", "DIC"),
+    "bias_desc": ("L", "D", "GB", "DHC"),
+    "dst_layer_desc": ("T", "N", "DLC"),
+    "dst_iter_desc": ("L", "D", "N", "DIC"),
+    "dst_iter_c_desc": ("L", "D", "N", "DHC"),
+}
+"""The names of the dimensions of each tensor: time steps, batch, layers, directions, gates, and
+channels of sources, of cells and of results."""
+
+
+def counts(alg_kind: Alg, direction: Direction) -> dict[str, int]:
+    """The sizes that follow from cells and directions: G gates, GB biases, A attentions
+    and P peepholes, D directions, and how many of their results meet in dst_layer, ``joined``."""
+    gates = GATES[alg_kind]
+    bidirectional = direction in (Direction.bidirectional_concat, Direction.bidirectional_sum)
+    return {
+        "A": 1,
+        "P": 3,
+        "G": gates,
+        "GB": gates + (alg_kind in (Alg.lbr_gru, Alg.lbr_augru)),
+        "D": 1 + bidirectional,
+        "joined": 1 + (direction is Direction.bidirectional_concat),
+    }
+
+
+def _dims(case: CaseValues, field_name: str) -> tuple[int, ...]:
+    """The dims of a tensor of a case."""
+    sizes = case.sizes
+    known = counts(Alg[case["alg"].alg], Direction[case["direction"].alg])
+    outputs = sizes["dic"] if case["with-projection"] else sizes["dhc"]
+    values = known | {
+        "T": case["t"] or sizes["t"], "N": sizes["mb"], "L": case["l"] or sizes["l"],
+        "SLC": sizes["slc"], "SIC": sizes["sic"], "DHC": sizes["dhc"], "DIC": outputs,
+        "DLC": known["joined"] * outputs,
+    }  # fmt: skip
+    return tuple(values[name] for name in SHAPES[field_name])
+
+
+def case_of(
+    field_name: str, number: int, *, in_f32: bool = False
+) -> Callable[[CaseValues], MemoryDesc]:
+    """A tensor of a case, with layout ``number`` of its layouts."""
+
+    def desc(case: CaseValues) -> MemoryDesc:
+        kind = DataType.f32 if in_f32 else DataType[case["cfg"]]
+        return tensor(_dims(case, field_name), kind, case.part("tag", number))
+
+    return desc
+
+
+def row_major(
+    field_name: str, data_type: str = "", option: str = ""
+) -> Callable[[CaseValues], MemoryDesc | None]:
+    """A tensor of a case whose layouts say nothing of it; with an ``option`` it may be absent."""
+
+    def desc(case: CaseValues) -> MemoryDesc | None:
+        if option and not case[option]:
+            return None
+        return MemoryDesc(_dims(case, field_name), data_type or str(case["cfg"]))
+
+    return desc
+
+
+def invalid(case: CaseValues) -> str | None:
+    """Peepholes and projections are those of LSTM cells; cells have the sizes that they need."""
+    lstm = case["alg"] == "VANILLA_LSTM"
+    sizes = case.sizes
+    if not lstm and (case["with-peephole"] or case["with-projection"]):
+        return INVALID
+    if not case["with-projection"] and sizes["dic"] != sizes["dhc"]:
+        return INVALID
+    return None

@@ -1,0 +1,167 @@
+"""Who makes the description of a recurrent network, for each kind of cells."""
+
+from __future__ import annotations
+
+from dnnl.primitives.checks import check_forward
+from dnnl.primitives.rnn import RnnDesc
+from dnnl.types.kinds import Alg, Direction, PropKind
+from dnnl.types.memory_desc import MemoryDesc
+
+
+def _made(
+    alg_kind: str,
+    prop_kind: PropKind | str,
+    *,
+    activation: Alg | str | None = None,
+    alpha: float = 0.0,
+    **given: object,
+) -> RnnDesc:
+    check_forward(prop_kind, "there are no gradients of recurrent networks yet")
+    return RnnDesc.made(
+        alg_kind=alg_kind, prop_kind=prop_kind, activation=activation, alpha=alpha, **given
+    )
+
+
+class VanillaRnnDesc:
+    """h = activation(W x + U h' + b)."""
+
+    @staticmethod
+    def forward(
+        prop_kind: PropKind | str,
+        activation: Alg | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        alpha: float = 0.0,
+        lengths_desc: MemoryDesc | None = None,
+    ) -> RnnDesc:
+        """Describe a network of vanilla cells with the ``activation`` eltwise_relu, which has the
+        slope ``alpha`` below 0, eltwise_tanh or eltwise_logistic; raises InvalidArguments where the
+        rules of `RnnDesc` are broken."""
+        return _made("vanilla_rnn", **locals())
+
+
+class LstmDesc:
+    """i, f, o = logistic(W x + U h' + b), c~ = tanh(...), c = f c' + i c~, h = o tanh(c).
+
+    The gates are i, f, c~, o. With a peephole P the old c is seen by i and f, the new one by o:
+    they are logistic(... + P c). With a projection R the state is R (o tanh(c)).
+    """
+
+    @staticmethod
+    def forward(
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        src_iter_c_desc: MemoryDesc | None,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        dst_iter_c_desc: MemoryDesc | None,
+        weights_peephole_desc: MemoryDesc | None = None,
+        weights_projection_desc: MemoryDesc | None = None,
+        lengths_desc: MemoryDesc | None = None,
+    ) -> RnnDesc:
+        """Describe a network of LSTM cells; raises InvalidArguments where the rules of `RnnDesc`
+        are broken."""
+        return _made("vanilla_lstm", **locals())
+
+
+class GruDesc:
+    """u, r = logistic(W x + U h' + b), o = tanh(W x + U (r h') + b), h = u h' + (1 - u) o.
+
+    The gates are u, r, o.
+    """
+
+    @staticmethod
+    def forward(
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        lengths_desc: MemoryDesc | None = None,
+    ) -> RnnDesc:
+        """Describe a network of GRU cells; raises InvalidArguments where the rules of `RnnDesc`
+        are broken."""
+        return _made("vanilla_gru", **locals())
+
+
+class LbrGruDesc:
+    """A GRU that is linear before the reset: o = tanh(W x + b + r (U h' + b')).
+
+    The gates are u, r, o, the biases those of u, r, o and b'.
+    """
+
+    @staticmethod
+    def forward(
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        lengths_desc: MemoryDesc | None = None,
+    ) -> RnnDesc:
+        """Describe a network of them; raises InvalidArguments where the rules of `RnnDesc` are
+        broken."""
+        return _made("lbr_gru", **locals())
+
+
+class AugruDesc:
+    """A GRU with an attention a for each step and row: (1 - a) u replaces u in h."""
+
+    @staticmethod
+    def forward(
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        attention_desc: MemoryDesc,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        lengths_desc: MemoryDesc | None = None,
+    ) -> RnnDesc:
+        """Describe a network of AUGRU cells; raises InvalidArguments where the rules of `RnnDesc`
+        are broken."""
+        return _made("vanilla_augru", **locals())
+
+
+class LbrAugruDesc:
+    """A GRU that is linear before the reset (`LbrGruDesc`), with an attention (`AugruDesc`)."""
+
+    @staticmethod
+    def forward(
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        attention_desc: MemoryDesc,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        lengths_desc: MemoryDesc | None = None,
+    ) -> RnnDesc:
+        """Describe a network of them; raises InvalidArguments where the rules of `RnnDesc` are
+        broken."""
+        return _made("lbr_augru", **locals())

@@ -1,0 +1,126 @@
+"""The cases of recurrent networks: their options, and how a verbose line tells them."""
+
+from __future__ import annotations
+
+from dnnl.language.descriptor import Grammar
+from dnnl.language.errors import BadValue
+from dnnl.language.options import ATTRIBUTES, MB, PROP, Driver, Option, open_tag
+from dnnl.language.tags import tag
+from dnnl.language.values import (
+    Flag,
+    Lacking,
+    Named,
+    Parser,
+    Text,
+    any_case,
+    flag,
+    integer,
+    letters,
+    one_of,
+    several,
+    text,
+)
+from dnnl.language.verbose import OperationLine
+
+CELLS = {
+    "VANILLA_RNN": "vanilla_rnn", "VANILLA_LSTM": "vanilla_lstm", "VANILLA_GRU": "vanilla_gru",
+    "LBR_GRU": "lbr_gru", "VANILLA_AUGRU": "vanilla_augru", "LBR_AUGRU": "lbr_augru",
+}  # fmt: skip
+ACTIVATIONS = {
+    "RELU": "eltwise_relu", "TANH": "eltwise_tanh", "LOGISTIC": "eltwise_logistic",
+}  # fmt: skip
+DIRECTIONS = {
+    "left2right": "unidirectional_left2right", "right2left": "unidirectional_right2left",
+    "concat": "bidirectional_concat", "sum": "bidirectional_sum",
+}  # fmt: skip
+_TYPES = ("f32", "bf16", "f16")
+_ELSEWHERE = (
+    "bf16f32", "u8u8u8u8", "u8u8u8f32", "f32u8f32u8", "f32u8f32f32",
+    "s8s8s8s8", "s8s8s8f32", "f32s8f32s8", "f32s8f32f32",
+)  # fmt: skip
+
+
+def _types(value: str) -> Text:
+    if value in _ELSEWHERE:
+        raise Lacking(f"there is no recurrent network of the types {value}")
+    return one_of(*_TYPES)(value)
+
+
+def _named(names: dict[str, str]) -> Parser:
+    """One of the short names, or the one that verbose lines have for it."""
+    short = {verbose: name for name, verbose in names.items() if verbose not in names}
+    parse = any_case(*names, *short)
+
+    def read(value: str) -> Named:
+        spelled: str = parse(value)
+        name = short.get(spelled, spelled)
+        return Named.of(name, names[name])
+
+    return read
+
+
+def _fixed(value: str, reason: str) -> Parser:
+    """A truth value, of which one is supported."""
+
+    def read(given: str) -> Flag:
+        found = flag(given)
+        if str(found) != value:
+            raise Lacking(reason)
+        return found
+
+    return read
+
+
+def _types_of(line: OperationLine) -> str:
+    found = {tensor.data_type for tensor in line.named("src_layer", "wei_layer", "dst_layer")}
+    if len(found) != 1:
+        raise BadValue(f"no case can be made of the types {', '.join(sorted(found))}")
+    return found.pop()
+
+
+def _tags_of(line: OperationLine) -> str | None:
+    tensors = line.named("src_layer", "wei_layer", "dst_layer")
+    if len(tensors) != 3 or any(tensor.strides for tensor in tensors):
+        return None
+    return ":".join(map(open_tag, tensors))
+
+
+def _has(name: str) -> Option:
+    return Option(
+        f"with-{name}", "false", flag,
+        lambda line: "true" if line.named(_TOKENS[name]) else None,
+    )  # fmt: skip
+
+
+_TOKENS = {"peephole": "wei_peephole", "projection": "wei_proj", "lengths": "lengths"}
+
+
+def _said(name: str, default: str, names: dict[str, str]) -> Option:
+    read = _named(names)
+
+    def from_line(line: OperationLine) -> str | None:
+        value = line.aux.get(name, "undef")
+        return None if value == "undef" else str(read(value))
+
+    return Option(name, default, read, from_line, names=tuple(names))
+
+
+DRIVER = Driver(
+    "rnn",
+    (
+        PROP, Option("cfg", "f32", _types, _types_of, layout=True),
+        Option("tag", "any", several(tag, (1, 3)), _tags_of, layout=True),
+        _said("alg", "VANILLA_RNN", CELLS), _has("peephole"), _has("projection"), _has("lengths"),
+        Option("scaling", "common", text), Option("scaling-proj", "common", text),
+        _said("direction", "left2right", DIRECTIONS), _said("activation", "RELU", ACTIVATIONS),
+        Option("skip-nonlinear", "false", _fixed("false", "there are no cells without functions")),
+        Option("trivial-strides", "true", _fixed("true", "cases have tensors without gaps")),
+        Option("flags", "", letters("O"), lambda line: line.aux.get("flags") or None), MB,
+        *(Option(name, "0", integer) for name in ("l", "t")), *ATTRIBUTES,
+    ),
+    Grammar(
+        ("l", "t", "mb", "sic", "slc", "dhc", "dic"), (), defaults={"l": 1, "t": 1},
+        need=("sic",), follows={"slc": "sic", "dhc": "sic", "dic": "dhc"},
+    ),
+    matched=False,
+)  # fmt: skip
