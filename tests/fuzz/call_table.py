@@ -251,8 +251,8 @@ def calls() -> dict[str, Arguments]:
     for name, alg in _CELLS.items():
         (case,) = Interpreter().cases(["--rnn", f"--alg={alg}", "t2mb3sic5"])
         desc = describe(case, OPERATIONS["rnn"])
-        parameters = inspect.signature(getattr(dnnl, name).forward).parameters
-        found[f"{name}.forward"] = {key: repr(getattr(desc, key)) for key in parameters}
+        keys = inspect.signature(getattr(dnnl, name).forward).parameters
+        found[f"{name}.forward"] = {key: repr(getattr(desc, key)) for key in keys}
     return found
 
 

@@ -255,6 +255,11 @@ def _sampled(*texts: str) -> Callable[[Draw, Option, Sketch], str | None]:
     return lambda draw, option, sketch: draw(st.sampled_from(texts))
 
 
+def _of_lstm(draw: Draw, option: Option, sketch: Sketch) -> str | None:
+    """What no other cells have."""
+    return "true" if sketch.options.get("alg") == "VANILLA_LSTM" else None
+
+
 def _taps(draw: Draw, option: Option, sketch: Sketch) -> str:
     counts = st.sampled_from("1" if sketch.options.get("alg") == "nearest" else "12345")
     return "x".join(draw(counts) for _ in sketch.dims(Arg.DST)[2:])
@@ -295,7 +300,8 @@ _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     **dict.fromkeys(("dir", "prop"), _direction),
     "cfg": _sampled("bf16", "f16", "f32"),
     **dict.fromkeys(("direction", "activation"), _names),
-    **dict.fromkeys(("with-peephole", "with-projection", "with-lengths"), _sampled("true")),
+    **dict.fromkeys(("with-peephole", "with-projection"), _of_lstm),
+    "with-lengths": _sampled("true"),
     **dict.fromkeys(("sdt", "ddt", "dt", "ss_dt"), _types),
     "bia-dt": _sampled("f32", "bf16", "s8", "s32", "f16"),
     "stag": _tags(Arg.SRC),

@@ -34,6 +34,7 @@ from dnnl.reference.rule import compare
 from dnnl.types.dtype import DataType
 from tests.check import logical, memory_of
 from tests.primitives.harness import ENGINE, every_isa, execute_all
+from tests.work_items import assert_apart
 
 INFERENCE = "forward_inference"
 BOTH = "bidirectional_concat"
@@ -156,7 +157,7 @@ def test_slope_of_a_relu(alpha: float) -> None:
     check(desc)
 
 
-GRUS = {
+GRUS: dict[str, Any] = {
     "vanilla_gru": GruDesc, "lbr_gru": LbrGruDesc, "vanilla_augru": AugruDesc,
     "lbr_augru": LbrAugruDesc,
 }  # fmt: skip
@@ -237,3 +238,16 @@ def test_what_is_refused_says_why() -> None:
     one = lstm(1)
     own = {name: narrow.get(name, getattr(one, name)) for name in one.fields()}
     refused(RnnDesc(**own), "states of other channels")
+
+
+@pytest.mark.parametrize("direction", [ONE, "bidirectional_sum"])
+def test_work_items_write_apart(direction: str) -> None:
+    desc = lstm(2, 50, 20, direction=direction, kind="bf16")
+    pd, values = PrimitiveDesc(desc, ENGINE), SPECIFICATION.fill(desc)
+    args = {
+        tensor.argument: Memory(tensor.desc, ENGINE)
+        if tensor.output
+        else memory_of(values[tensor.argument], tensor.desc, ENGINE)
+        for tensor in pd.desc.tensors
+    }
+    assert_apart(Primitive(pd), args)

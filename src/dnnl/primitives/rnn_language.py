@@ -43,7 +43,8 @@ _ELSEWHERE = (
 def _types(value: str) -> Text:
     if value in _ELSEWHERE:
         raise Lacking(f"there is no recurrent network of the types {value}")
-    return one_of(*_TYPES)(value)
+    found: Text = one_of(*_TYPES)(value)
+    return found
 
 
 def _named(names: dict[str, str]) -> Parser:

@@ -94,9 +94,10 @@ class _Layer(LayerMemory):
             if conf.is_lstm:
                 own = self._part(phase, "cells", [d, row, i64(0)])
                 self._fill(phase, own, Arg.SRC_ITER_C, place, conf.channels)
-            e.b.store(i64(0), self._part(phase, "step", [i64(0)]))
+            first = e.b.icmp_signed("==", number, i64(0))
+            at = self._part(phase, "step", [i64(0)])
+            self._either(e, first, lambda: e.b.store(i64(0), at), lambda: None)
 
-        # One thread writes the number: what others write is the same.
         phase.each_item(conf.directions * conf.rows, item)
         return phase.end(conf.directions * conf.rows)
 
@@ -395,9 +396,9 @@ class _Layer(LayerMemory):
 
     @staticmethod
     def _either(
-        e: Emitter, condition: Value, yes: Callable[[], None], no: Callable[[], None]
+        e: Emitter, condition: Value, yes: Callable[[], object], no: Callable[[], object]
     ) -> None:
-        def of(body: Callable[[], None]) -> Callable[[], tuple[Value, ...]]:
+        def of(body: Callable[[], object]) -> Callable[[], tuple[Value, ...]]:
             def run() -> tuple[Value, ...]:
                 body()
                 return ()

@@ -197,7 +197,10 @@ def _changed_numbers(case: Case, numbers: Mapping[Name, int]) -> Problem | None:
     if "mb" in wanted:
         made["mb"] = wanted["mb"]
     if _is_recurrent(problem):
-        made |= {key: numbers.get((_group(key), made[key]), made[key]) for key in made}
+        made |= {
+            key: numbers.get((_group(key), problem[key]), problem[key])
+            for key in problem.grammar.head
+        }
         return replace(problem, numbers=made)
     depthwise = problem.groups > 1 and problem.groups == problem["ic"] and "oc" in made
     if depthwise and "ic" in wanted and wanted["ic"]:
