@@ -25,7 +25,6 @@ _EXCLUDED = {
     "trees, encoders and scalers of ai.onnx.ml": ("ai.onnx.ml.",),
     "decoding of images": ("ImageDecoder",),
     "optional values": ("Optional",),
-    "recurrence": ("LSTM", "GRU", "RNN"),
 }
 """What is left out, by the beginnings of the names of operators."""
 _INTRODUCTION = """\

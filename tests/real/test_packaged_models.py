@@ -94,11 +94,11 @@ REAL = (
         images((1, 48, 192), (6, 48, 192), (2, 48, 100)),
     ),
     Real("magika", "models/standard_v3_3/model.onnx", contents_of_files),
-    Real("silero_vad", "data/silero_vad.onnx", frames(16000, 576), refused=("LSTM",)),
-    Real("silero_vad", "data/silero_vad_16k_op15.onnx", frames(16000, 576), refused=("LSTM",)),
-    Real("silero_vad", "data/silero_vad_half.onnx", frames(None, 576), refused=("LSTM",)),
-    Real("silero_vad", "data/silero_vad_op18_ifless.onnx", frames(16000, 576), refused=("LSTM",)),
-    Real("silero_vad", "data/silero_vad_op18_ifless.onnx", frames(8000, 288), refused=("LSTM",)),
+    Real("silero_vad", "data/silero_vad.onnx", frames(16000, 576)),
+    Real("silero_vad", "data/silero_vad_16k_op15.onnx", frames(16000, 576)),
+    Real("silero_vad", "data/silero_vad_half.onnx", frames(None, 576)),
+    Real("silero_vad", "data/silero_vad_op18_ifless.onnx", frames(16000, 576)),
+    Real("silero_vad", "data/silero_vad_op18_ifless.onnx", frames(8000, 288)),
 )
 
 

@@ -292,14 +292,14 @@ class Lowering:
         sources: Mapping[int, Source],
         flops: float = 0.0,
         factors: Sequence[Factors] = (),
+        further: Mapping[int, str] | None = None,
     ) -> Source:
         """Add the step of an operation with the post-ops of its node, and with scales and zero
-        points; return its dst."""
-        dst = desc.outputs[0].desc
-        rank = dst.ndims
+        points; return its dst. Its ``further`` results, by argument, are values of the graph."""
+        dst, rank = desc.outputs[0].desc, desc.outputs[0].desc.ndims
         operands = {
-            index: [self._operand(value, rank) for value in post_op.operands]
-            for index, post_op in enumerate(node.post_ops)
+            index: [self._operand(value, rank) for value in own.operands]
+            for index, own in enumerate(node.post_ops)
         }
         sum_index = self._sum_index(node, operands, sources, dst.dims)
         made, dims = self._describe(node, desc, operands, sum_index, factors), dst.dims
@@ -326,6 +326,10 @@ class Lowering:
             self._forget(storage)
         self._note(storage, result, chosen=self._free)
         args[Arg.DST] = Ref(result, storage)
+        for argument, value in (further or {}).items():
+            own = made.wanted(argument, desc.desc_of(argument).dims)
+            args[argument] = Ref(own, self._storage(own))
+            self.define(value, Source(own, args[argument].storage))
         self.steps.append(Step(node.name, desc.kind, made.pd, args, flops, node.fused))
         return Source(result, storage)
 

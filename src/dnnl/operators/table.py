@@ -16,6 +16,7 @@ from dnnl.operators import (
     pooling,
     products,
     quantized,
+    recurrent,
     reduction,
     resize,
     softmax,
@@ -39,6 +40,7 @@ OPERATORS: Mapping[str, Operator] = {
     **copies.OPERATORS,
     **gather.OPERATORS,
     **quantized.OPERATORS,
+    **recurrent.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
@@ -48,6 +50,7 @@ MADE: Mapping[str, Operator] = {
     **products.MADE,
     **convolution.MADE,
     **softmax.MADE,
+    **recurrent.MADE,
 }
 """What passes write and no file can hold."""
 
@@ -70,7 +73,7 @@ def check_form(node: Node) -> None:
     if operator is None:
         return
     _check_inputs(node.inputs, *operator.inputs)
-    if not node.outputs or not node.output:
+    if not any(node.outputs):
         raise ModelError("the node has no result")
     for name in operator.required:
         if name not in node.attrs:
