@@ -186,6 +186,10 @@ _OWN: dict[str, Arguments] = {
     "prelu": {"weight": "np.ones(3, 'f4')"},
     "interpolate": {"mode": "'linear'", "x": "array[0]"},
     "layer_norm": {"weight": "np.ones(5, 'f4')"},
+    **{name: {
+        "x": "array[0]", "hx": "None", "has_biases": "False",
+        "params": f"[np.ones(({gates}, 5), 'f4'), np.ones(({gates}, 1), 'f4')]",
+       } for name, gates in (("lstm", 4), ("gru", 3), ("rnn", 1))},
     **{f"{kind}_pool{number}": {"x": image, "kernel_size": "1"}
        for number, image in _IMAGES.items() for kind in ("max", "avg")},
     **{f"conv{number}": {"x": image, "weight": f"{image}[:{1 + (number == '1d')}]"}

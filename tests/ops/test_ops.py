@@ -145,7 +145,8 @@ def test_as_pytorch_has_it(name: str) -> None:
 
 def test_every_function_is_tried_and_has_an_example() -> None:
     tried = {fn.__name__ for fn, *_ in CASES.values()}
-    assert tried | {"attention", "concatenate"} == set(ops.__all__)
+    others = {"attention", "concatenate", "lstm", "gru", "rnn"}  # which have tests of their own
+    assert tried | others == set(ops.__all__)
     for name in ops.__all__:
         assert (
             f">>> {name}(" in getattr(ops, name).__doc__ or ">>> x = " in getattr(ops, name).__doc__

@@ -67,6 +67,9 @@ if TYPE_CHECKING:
     from dnnl.ops.pooling import max_pool3d as max_pool3d
     from dnnl.ops.products import linear as linear
     from dnnl.ops.products import matmul as matmul
+    from dnnl.ops.recurrent import gru as gru
+    from dnnl.ops.recurrent import lstm as lstm
+    from dnnl.ops.recurrent import rnn as rnn
     from dnnl.ops.reduction import amax as amax
     from dnnl.ops.reduction import amin as amin
     from dnnl.ops.reduction import mean as mean
@@ -110,6 +113,9 @@ _HOMES = {
     "softmax": "normalization",
     "linear": "products",
     "matmul": "products",
+    "gru": "recurrent",
+    "lstm": "recurrent",
+    "rnn": "recurrent",
     "amax": "reduction",
     "amin": "reduction",
     "mean": "reduction",

@@ -1,0 +1,341 @@
+"""Recurrent networks with PyTorch's arguments: a primitive for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.ops.arrays import Array, Result, data_type_of
+from dnnl.ops.device import taken
+from dnnl.ops.place import HOST
+from dnnl.primitives.parameters import Name, Whole
+from dnnl.primitives.primitive import Primitive
+from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.rnn import RnnDesc
+from dnnl.runtime.engine import first_cpu
+from dnnl.runtime.storage import allocate, allocating
+from dnnl.runtime.wrap import ArrayLike
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.layout_input import read_bool, read_sequence
+from dnnl.types.memory_desc import MemoryDesc
+
+Pair: TypeAlias = tuple[ArrayLike, ArrayLike] | Sequence[ArrayLike]
+_LBR_GRU = "lbr_gru"
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A kind of cells: our gates by their places in PyTorch's, and how many states there are."""
+
+    alg: str
+    order: tuple[int, ...]
+    states: int = 1
+    activation: str | None = None
+
+
+_LSTM = _Cell("vanilla_lstm", (0, 1, 2, 3), 2)
+_GRU = _Cell(_LBR_GRU, (1, 0, 2))
+_RNN = {
+    "tanh": _Cell("vanilla_rnn", (0,), activation="eltwise_tanh"),
+    "relu": _Cell("vanilla_rnn", (0,), activation="eltwise_relu"),
+}
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What a layer computes: its sizes and those of its source, and what there is besides."""
+
+    cell: _Cell
+    steps: int
+    rows: int
+    inputs: int
+    hidden: int
+    directions: int
+    kind: DataType
+    batch_first: bool
+    biases: bool
+    states: bool
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The primitive of a layer, the reorder of each weights by their argument, and their bytes."""
+
+    primitive: Primitive
+    packs: dict[int, tuple[Primitive, int]]
+
+
+@allocating
+def lstm(
+    x: ArrayLike,
+    hx: Pair | None,
+    params: Sequence[ArrayLike],
+    has_biases: bool = True,
+    num_layers: int = 1,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+) -> tuple[Result, tuple[Result, Result]]:
+    """What ``torch.nn.LSTM`` gives in evaluation: output, (h_n, c_n).
+
+    ``x`` is [T, N, I], [N, T, I] with ``batch_first``, or [T, I]; ``hx`` is the pair of first
+    states (h_0, c_0), each [layers * directions, N, H], or None for zeros. ``params`` are the
+    weights as PyTorch has them, for each layer and each of its directions: w_ih [4 H, inputs],
+    w_hh [4 H, H], and with ``has_biases`` b_ih [4 H] and b_hh [4 H]. The gates are i, f, g, o.
+
+    Each call brings the weights into blocks; a primitive (`dnnl.LstmDesc`) takes them so.
+
+    >>> x = np.ones((2, 1, 1), np.float32)
+    >>> output, (h, c) = lstm(x, None, [np.zeros((4, 1))] * 2, has_biases=False)
+    >>> output.shape, h.shape
+    ((2, 1, 1), (1, 1, 1))
+    """
+    states = [] if hx is None else read_sequence("hx", hx, "expected a pair of states, or None")
+    if len(states) not in (0, 2):
+        raise InvalidArguments("hx", f"{len(states)} states", "expected a pair, (h_0, c_0)")
+    given = x, states, params, has_biases, num_layers, bidirectional, batch_first
+    output, h, c = _run(_LSTM, *given)
+    return output, (h, c)
+
+
+@allocating
+def gru(
+    x: ArrayLike,
+    hx: ArrayLike | None,
+    params: Sequence[ArrayLike],
+    has_biases: bool = True,
+    num_layers: int = 1,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+) -> tuple[Result, Result]:
+    """What ``torch.nn.GRU`` gives in evaluation: output, h_n.
+
+    Arguments are those of `lstm`, but for ``hx``, which is h_0 alone; weights have three gates,
+    r, z, n.
+
+    >>> gru(np.ones((2, 1, 1), np.float32), None, [np.zeros((3, 1))] * 2, has_biases=False)[1]
+    array([[[0.]]], dtype=float32)
+    """
+    states = [] if hx is None else [hx]
+    given = x, states, params, has_biases, num_layers, bidirectional, batch_first
+    output, h = _run(_GRU, *given)
+    return output, h
+
+
+@allocating
+def rnn(
+    x: ArrayLike,
+    hx: ArrayLike | None,
+    params: Sequence[ArrayLike],
+    has_biases: bool = True,
+    num_layers: int = 1,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+    nonlinearity: str = "tanh",
+) -> tuple[Result, Result]:
+    """What ``torch.nn.RNN`` gives in evaluation: output, h_n.
+
+    Arguments are those of `gru`; weights have one gate, whose function ``nonlinearity`` is "tanh"
+    or "relu".
+
+    >>> x = np.ones((1, 1, 1), np.float32)
+    >>> rnn(x, None, [np.ones((1, 1))] * 2, has_biases=False, nonlinearity="relu")[0]
+    array([[[1.]]], dtype=float32)
+    """
+    cell = _RNN[Name(tuple(_RNN)).read("nonlinearity", nonlinearity, 0)]
+    states = [] if hx is None else [hx]
+    given = x, states, params, has_biases, num_layers, bidirectional, batch_first
+    output, h = _run(cell, *given)
+    return output, h
+
+
+def _run(
+    cell: _Cell,
+    x: ArrayLike,
+    states: Sequence[ArrayLike],
+    params: Sequence[ArrayLike],
+    has_biases: bool,
+    num_layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[Result]:
+    """The output and the last states, of the kind of x."""
+    layers = Whole(1).read("num_layers", num_layers, 0)
+    biases, first = read_bool("has_biases", has_biases), read_bool("batch_first", batch_first)
+    directions = 1 + read_bool("bidirectional", bidirectional)
+    weights = read_sequence("params", params, "expected the weights as a sequence of arrays")
+    names = ["x", *(f"hx[{n}]" for n in range(len(states)))]
+    names += [f"params[{n}]" for n in range(len(weights))]
+    place, (source, *others) = taken([x, *states, *weights], names)
+    if place is not HOST:
+        raise Unimplemented("recurrent networks are computed on the processor: devices repeat no "
+                            "phases")  # fmt: skip
+    source, flat = _batched(source, first=first)
+    others = [np.ascontiguousarray(np.asarray(array, source.dtype)) for array in others]
+    held, weights = others[: len(states)], others[len(states) :]
+    if flat:
+        held = [array[:, None] for array in held]
+    parts = _divided(cell, weights, layers * directions, source.shape[2], biases, directions)
+    hidden = parts[0][1].shape[1]
+    rows = source.shape[0 if first else 1]
+    for number, array in enumerate(held):
+        wanted = (layers * directions, rows, hidden)
+        if array.shape != wanted:
+            raise InvalidArguments(f"hx[{number}]", array.shape, f"expected the shape {wanted}")
+    lasts = [
+        np.empty((layers * directions, rows, hidden), source.dtype) for _ in range(cell.states)
+    ]
+    for layer in range(layers):
+        own = slice(layer * directions, (layer + 1) * directions)
+        firsts = [array[own] for array in held]
+        ends = [array[own] for array in lasts]
+        source = _layer(cell, source, firsts, parts[own], ends, first=first, biases=biases)
+    if flat:
+        source, lasts = source[:, 0], [array[:, 0] for array in lasts]
+    return [HOST.returned(array, [x], None) for array in (source, *lasts)]
+
+
+def _batched(source: Array, *, first: bool) -> tuple[Array, bool]:
+    """The source with a batch, and whether it had none."""
+    if source.ndim not in (2, 3):
+        raise InvalidArguments("x", source.shape, "expected 3 dimensions, or 2 without a batch")
+    if not data_type_of(source.dtype, "x").is_float:
+        rule, hint = "cells compute floats", "convert it to a float"
+        raise InvalidArguments("x", str(source.dtype), rule, hint)
+    source = np.ascontiguousarray(source)
+    if source.ndim == 3:
+        return source, False
+    return (source[None] if first else source[:, None]), True
+
+
+def _divided(
+    cell: _Cell,
+    weights: Sequence[Array],
+    count: int,
+    inputs: int,
+    biases: bool,
+    directions: int,
+) -> list[Sequence[Array]]:
+    """The weights of each layer and direction, whose shapes agree."""
+    each = 4 if biases else 2
+    if len(weights) != each * count:
+        rule = f"expected {each} for each of {count} layers and directions"
+        raise InvalidArguments("params", f"{len(weights)} arrays", rule)
+    parts = [weights[each * n : each * (n + 1)] for n in range(count)]
+    hidden = parts[0][1].shape[-1] if parts[0][1].ndim else 0
+    rows = len(cell.order) * hidden
+    for number, array in enumerate(weights):
+        below = inputs if number // each < directions else directions * hidden
+        wanted = ((rows, below), (rows, hidden), (rows,), (rows,))[number % each]
+        if array.shape != wanted:
+            raise InvalidArguments(f"params[{number}]", array.shape, f"expected the shape {wanted}")
+    return parts
+
+
+def _layer(
+    cell: _Cell,
+    source: Array,
+    firsts: Sequence[Array],
+    parts: Sequence[Sequence[Array]],
+    ends: Sequence[Array],
+    *,
+    first: bool,
+    biases: bool,
+) -> Array:
+    """The results of a layer; ``ends`` become its last states."""
+    hidden, directions = parts[0][1].shape[1], len(parts)
+    rows, steps = source.shape[:2] if first else (source.shape[1], source.shape[0])
+    kind = data_type_of(source.dtype, "x")
+    made = _prepared(
+        _Layer(cell, steps, rows, source.shape[2], hidden, directions, kind, first, biases,
+               bool(firsts))
+    )  # fmt: skip
+    output = np.empty((*source.shape[:2], directions * hidden), source.dtype)
+    held: dict[int, Array] = {Arg.SRC_LAYER: source, Arg.DST_LAYER: output}
+    held |= dict(zip((Arg.SRC_ITER, Arg.SRC_ITER_C), firsts, strict=False))
+    held |= dict(zip((Arg.DST_ITER, Arg.DST_ITER_C), ends, strict=False))
+    for number, argument in enumerate((Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER)):
+        pack, nbytes = made.packs[argument]
+        gates = _gates(cell, [own[number] for own in parts])
+        held[argument] = allocate(nbytes)
+        _execute(pack, {Arg.FROM: gates, Arg.TO: held[argument]})
+    if biases:
+        held[Arg.BIAS] = _biases(cell, parts)
+    _execute(made.primitive, held)
+    return output
+
+
+def _execute(primitive: Primitive, held: dict[int, Array]) -> None:
+    addresses = [HOST.argument(held[argument]) for argument in primitive.arguments]
+    HOST.submitted(primitive.execute_at(HOST.stream(), addresses))
+
+
+def _gates(cell: _Cell, own: Sequence[Array]) -> Array:
+    """Weights [directions, gates, H, inputs] with our gates; without a copy where they are those
+    of one direction in that order."""
+    seen = [array.reshape(len(cell.order), -1, array.shape[1]) for array in own]
+    if list(cell.order) != sorted(cell.order):
+        seen = [array[list(cell.order)] for array in seen]
+    return seen[0] if len(seen) == 1 else np.stack(seen)
+
+
+def _biases(cell: _Cell, parts: Sequence[Sequence[Array]]) -> Array:
+    """Sums of both biases [directions, biases, H]; of a GRU those of the last gate are apart."""
+    made = []
+    for own in parts:
+        pair = [np.asarray(b, np.float32).reshape(len(cell.order), -1) for b in own[2:4]]
+        first, second = (array[list(cell.order)] for array in pair)
+        total = first + second
+        if cell.alg == _LBR_GRU:
+            total = np.concatenate([total[:2], first[2:], second[2:]])
+        made.append(total)
+    return np.stack(made)
+
+
+@lru_cache(256)
+def _prepared(layer: _Layer) -> _Made:
+    """The primitives of a layer, made once for all calls that are alike."""
+    cell, kind = layer.cell, layer.kind
+    gates, d, hidden = len(cell.order), layer.directions, layer.hidden
+    state = MemoryDesc((1, d, layer.rows, hidden), kind)
+
+    def rows(channels: int) -> MemoryDesc:
+        dims = (layer.steps, layer.rows, channels)
+        return MemoryDesc(dims, kind, "bac" if layer.batch_first else "abc")
+
+    def weights(inputs: int) -> MemoryDesc:
+        return MemoryDesc((1, d, inputs, gates, hidden), kind, "any")
+
+    cells = state if cell.states > 1 else None
+    biases = gates + (cell.alg == _LBR_GRU)
+    desc = RnnDesc.made(
+        prop_kind="forward_inference",
+        alg_kind=cell.alg,
+        activation=cell.activation,
+        direction="bidirectional_concat" if d > 1 else "unidirectional_left2right",
+        src_layer_desc=rows(layer.inputs),
+        src_iter_desc=state if layer.states else None,
+        src_iter_c_desc=cells if layer.states else None,
+        weights_layer_desc=weights(layer.inputs),
+        weights_iter_desc=weights(hidden),
+        bias_desc=MemoryDesc((1, d, biases, hidden), "f32") if layer.biases else None,
+        dst_layer_desc=rows(d * hidden),
+        dst_iter_desc=state,
+        dst_iter_c_desc=cells,
+    )
+    pd = PrimitiveDesc(desc, first_cpu())
+    packs: dict[int, tuple[Primitive, int]] = {}
+    for argument in (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER):
+        wanted = pd.arg_desc(argument)
+        given = MemoryDesc(wanted.dims, kind, "abdec")
+        packs[argument] = (
+            Primitive(PrimitiveDesc(ReorderDesc(given, wanted), first_cpu())),
+            wanted.size,
+        )
+    return _Made(Primitive(pd), packs)

@@ -1,0 +1,106 @@
+"""Recurrent networks against PyTorch's modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dnnl import InvalidArguments, Unimplemented, ops
+
+STEPS, ROWS, INPUTS, HIDDEN = 5, 3, 10, 20
+KINDS = ("LSTM", "GRU", "RNN")
+
+
+def module(kind: str, **options: Any) -> Any:
+    torch.manual_seed(1)
+    return getattr(torch.nn, kind)(INPUTS, HIDDEN, **options)
+
+
+def states(kind: str, *shape: int) -> Any:
+    made = torch.randn(*shape), torch.randn(*shape)
+    return made if kind == "LSTM" else made[0]
+
+
+def flat(result: Any, kind: str) -> list[torch.Tensor]:
+    """The output and all last states."""
+    output, last = result
+    return [output, *(last if kind == "LSTM" else [last])]
+
+
+def agree(kind: str, net: Any, x: torch.Tensor, hx: Any, *options: Any, **further: Any) -> None:
+    with torch.no_grad():
+        want = flat(net(x, hx), kind)
+        function = getattr(ops, kind.lower())
+        weights = [own.detach() for own in net._flat_weights]
+        got = flat(function(x, hx, weights, *options, **further), kind)
+    for one, other in zip(got, want, strict=True):
+        assert one.dtype is other.dtype
+        tolerance = {torch.float32: 1e-5, torch.bfloat16: 3e-2}[one.dtype]
+        torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "none"])
+@pytest.mark.parametrize("first", [True, False], ids=["batch_first", "steps_first"])
+@pytest.mark.parametrize("both", [True, False], ids=["both", "one"])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_the_module(kind: str, layers: int, both: bool, first: bool, bias: bool) -> None:
+    net = module(kind, num_layers=layers, bidirectional=both, batch_first=first, bias=bias)
+    x = torch.randn(*((ROWS, STEPS) if first else (STEPS, ROWS)), INPUTS)
+    hx = states(kind, layers * (1 + both), ROWS, HIDDEN)
+    agree(kind, net, x, hx, bias, layers, both, first)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_states_and_no_batch(kind: str) -> None:
+    net = module(kind)
+    agree(kind, net, torch.randn(STEPS, ROWS, INPUTS), None)
+    agree(kind, net, torch.randn(STEPS, INPUTS), None)
+    agree(kind, net, torch.randn(STEPS, INPUTS), states(kind, 1, HIDDEN))
+    agree(kind, net, torch.randn(ROWS, STEPS, INPUTS).transpose(0, 1), None)
+
+
+def test_relu() -> None:
+    net = module("RNN", nonlinearity="relu")
+    agree("RNN", net, torch.randn(STEPS, ROWS, INPUTS), None, nonlinearity="relu")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bf16(kind: str) -> None:
+    net = module(kind, bidirectional=True).to(torch.bfloat16)
+    x = torch.randn(STEPS, ROWS, INPUTS, dtype=torch.bfloat16)
+    agree(kind, net, x, None, bidirectional=True)
+
+
+def test_arrays_of_numpy_give_such() -> None:
+    net = module("GRU")
+    weights = [w.detach().numpy() for w in net._flat_weights]
+    output, last = ops.gru(np.ones((STEPS, ROWS, INPUTS), np.float32), None, weights)
+    assert type(output) is np.ndarray
+    assert type(last) is np.ndarray
+    np.testing.assert_array_equal(output[-1:], last)
+
+
+def test_what_is_wrong_is_named() -> None:
+    x, weights = np.ones((STEPS, ROWS, INPUTS), np.float32), [np.ones((80, 10), np.float32)]
+    weights.append(np.ones((80, 20), np.float32))
+    with pytest.raises(InvalidArguments, match=r"params = '2 arrays'.*expected 4 for each of 1"):
+        ops.lstm(x, None, weights)
+    with pytest.raises(InvalidArguments, match=r"params\[0\].*expected the shape \(80, 11\)"):
+        ops.lstm(np.ones((STEPS, ROWS, 11), np.float32), None, weights, has_biases=False)
+    with pytest.raises(InvalidArguments, match=r"hx = '1 states'.*expected a pair"):
+        ops.lstm(x, [x], weights, has_biases=False)
+    state = np.ones((1, ROWS, HIDDEN), np.float32)
+    with pytest.raises(InvalidArguments, match=r"hx\[1\].*expected the shape \(1, 3, 20\)"):
+        ops.lstm(x, (state, state[:, :2]), weights, has_biases=False)
+    with pytest.raises(InvalidArguments, match="expected 3 dimensions, or 2 without a batch"):
+        ops.lstm(x[0, 0], None, weights, has_biases=False)
+    with pytest.raises(InvalidArguments, match="cells compute floats"):
+        ops.lstm(x.astype(np.int32), None, weights, has_biases=False)
+    with pytest.raises(InvalidArguments, match="expected one of tanh, relu"):
+        ops.rnn(x, None, [], nonlinearity="sin")
+    with pytest.raises(Unimplemented, match="unsupported data type: f64"):
+        ops.lstm(x.astype(np.float64), None, weights, has_biases=False)
