@@ -63,7 +63,8 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
         for item in range(count if few else 0):
             written = np.zeros(writers.size, bool)
             for flip in (0, 0xFF):  # what is written may be what was there before
-                given = [old ^ mask & flip for old, mask in zip(before, turned, strict=True)]
+                pairs = zip(before, turned, strict=True)
+                given: list[Bytes] = [old ^ (mask & np.uint8(flip)) for old, mask in pairs]
                 _fill(outputs, given)
                 run(block, item, item + 1, 0)
                 pairs = zip(outputs, given, strict=True)

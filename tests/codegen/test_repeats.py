@@ -71,7 +71,8 @@ def _run(repeats: tuple[Repeat, ...], threads: int) -> tuple[int, NDArray[np.int
     assert image.repeats == repeats
     counter, values = np.zeros(1, np.int64), np.zeros(ITEMS, np.int64)
     queue = Stream(ENGINE, threads).queue
-    queue.submit(ENGINE.load(image), [address_of(counter), address_of(values)], threads)
+    places = [address_of(array.view(np.uint8)) for array in (counter, values)]
+    queue.submit(ENGINE.load(image), places, threads)
     return int(counter[0]), values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import ModelError
 from dnnl.lowering.graphs import LAYOUTS
-from tests.framework.models import Array, make_model, model_of, node
-from tests.framework.test_operators import agree, assert_same, random, run_peer
+from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer
+from tests.framework.test_operators import agree, random
 
 STEPS, ROWS, INPUTS, HIDDEN = 5, 3, 10, 19
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -47,12 +48,9 @@ def layer(
     outputs = ["y", "y_h", *(["y_c"] if op == "LSTM" else [])]
     held = {name: given[name] for name in WEIGHTS if name in given and constant}
     feeds = {name: array for name, array in given.items() if name not in held}
-    shapes = {
-        name: ["t", "n", INPUTS] if open_ and name == "x" else [*array.shape]
-        for name, array in feeds.items()
-    }
+    shapes: dict[str, Sequence[int | str]] = {name: a.shape for name, a in feeds.items()}
     if open_:
-        shapes |= {name: ["d", "n", HIDDEN] for name in ("h", "c") if name in feeds}
+        shapes |= {"x": ["t", "n", INPUTS], "h": ["d", "n", HIDDEN], "c": ["d", "n", HIDDEN]}
     made = node(op, inputs, *outputs, hidden_size=HIDDEN, **attrs)
     kinds = {name: array.dtype for name, array in feeds.items()}
     return make_model([made], shapes, outputs, held, kinds=kinds), feeds

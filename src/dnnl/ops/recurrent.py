@@ -169,10 +169,10 @@ def _run(
     layers = Whole(1).read("num_layers", num_layers, 0)
     biases, first = read_bool("has_biases", has_biases), read_bool("batch_first", batch_first)
     directions = 1 + read_bool("bidirectional", bidirectional)
-    weights = read_sequence("params", params, "expected the weights as a sequence of arrays")
+    given = read_sequence("params", params, "expected the weights as a sequence of arrays")
     names = ["x", *(f"hx[{n}]" for n in range(len(states)))]
-    names += [f"params[{n}]" for n in range(len(weights))]
-    place, (source, *others) = taken([x, *states, *weights], names)
+    names += [f"params[{n}]" for n in range(len(given))]
+    place, (source, *others) = taken([x, *states, *given], names)
     if place is not HOST:
         raise Unimplemented("recurrent networks are computed on the processor: devices repeat no "
                             "phases")  # fmt: skip
