@@ -1,6 +1,7 @@
 """The forward pass: for each layer the products of all its inputs, then its cells step by step.
 
     convert   the inputs of the first layer in f32, where they are not
+    pack      weights into blocks of units, where they are row-major
     begin     first states and cells of the layer; the number of the step is 0
     products  W x + b of every step, row and block of units, into the scratchpad
     cells     once for each step: U h on top, then the cell; of a GRU, or with a projection, a
@@ -24,7 +25,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn import cells
-from dnnl.kernels.rnn.memory import LayerMemory, Place
+from dnnl.kernels.rnn.memory import PACKED, LayerMemory, Place
 from dnnl.kernels.rnn.problem import RnnConf, rows_of_tile
 from dnnl.kernels.rnn.product import Tile, multiply
 from dnnl.runtime.image import Phase, Repeat
@@ -46,6 +47,7 @@ def build(conf: RnnConf, isa: Isa) -> Kernel:
             phases.append(writer.convert())
         phases.append(writer.begin())
         if conf.steps:
+            phases += writer.pack()
             phases.append(writer.products())
             first = len(phases)
             phases += writer.cells()
@@ -80,6 +82,33 @@ class _Layer(LayerMemory):
 
         phase.each_item(conf.steps * conf.rows, item)
         return phase.end(conf.steps * conf.rows)
+
+    def pack(self) -> list[Phase]:
+        """Weights in blocks of units, in f32."""
+        conf = self._conf
+        given = {argument: conf.tensors[argument] for argument in PACKED}
+        return [self._pack(argument) for argument, own in given.items() if conf.packs(own)]
+
+    def _pack(self, argument: int) -> Phase:
+        conf, name = self._conf, PACKED[argument]
+        phase, inputs = self._phase(f"pack_{name}"), conf.tensors[argument].dims[2]
+        e = phase.e
+
+        def item(number: Value) -> None:
+            d, k = e.divmod(number, inputs)
+            for gate in range(conf.gates):
+                to = self._part(phase, name, [d, i64(0), k, i64(gate), i64(0)])
+
+                def one(at: Value, mask: Mask, gate: int = gate, to: Value = to) -> None:
+                    index = [i64(self._layer), d, k, i64(gate), at]
+                    value = self._load(phase, argument, index, mask)
+                    offset = e.mul(at, inputs * conf.gates)  # a block has so many vectors
+                    vector.store(e, value, e.element(to, offset, F32))
+
+                self._each_vector(e, conf.channels, one)
+
+        phase.each_item(conf.directions * inputs, item)
+        return phase.end(conf.directions * inputs)
 
     def begin(self) -> Phase:
         """First states and cells, and the number of the step."""

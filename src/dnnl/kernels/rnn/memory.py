@@ -15,6 +15,10 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.problem import RnnConf
 from dnnl.kernels.rnn.product import Factor
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+
+PACKED = {int(Arg.WEIGHTS_LAYER): "layer_weights", int(Arg.WEIGHTS_ITER): "iter_weights"}
+"""The parts of the scratchpad for weights that are packed."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,12 @@ class LayerMemory:
         """The weights of a block: [layers, directions, inputs, gates, units], in blocks of units or
         not; a projection has no gates."""
         slot, desc = self._tensors[argument]
+        name = PACKED.get(argument, "")
+        if name and self._conf.packs(desc):
+            strides = self._conf.parts[name].strides
+            pointer = self._part(phase, name, [i64(place.direction), place.block, *[i64(0)] * 3])
+            apart = tuple(gate * strides[3] for gate in gates)
+            return Factor(pointer, storage(DataType.f32), strides[2], apart, None)
         e, strides = phase.e, desc.strides
         per_gate = strides[3] if desc.ndims == 5 else 0
         blocked = bool(desc.inner_blocks)

@@ -27,6 +27,9 @@ GATES = {
 """The number of gates of each cell."""
 
 _LINE = 64
+_PACKED_ROWS = 16
+"""From so many rows of all steps on, weights that are row-major are copied into blocks first: their
+rows are so far apart that caches hold few of them."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,11 @@ class RnnConf:
     def converts(self) -> bool:
         """Whether inputs are converted to f32 before the first layer."""
         return self.src_layer.data_type is not DataType.f32
+
+    def packs(self, weights: MemoryDesc) -> bool:
+        """Whether weights are copied into blocks of units, in f32."""
+        many = self.steps * self.rows >= _PACKED_ROWS
+        return many and self.lanes > 1 and not weights.inner_blocks
 
     @property
     def steps(self) -> int:
@@ -152,16 +160,20 @@ class RnnConf:
 
     def _divided(self) -> Iterator[tuple[str, Part, int]]:
         """Name, part and end of each part: the number of the step, the inputs [step and row,
-        channel] if they are converted, the products of the layer's
-        input [direction, step, row, block, gate, lane], the states of the layers in turn
-        [2, direction, step + 1, row, channel], the cells [direction, row, channel], and what the
-        first product of a step leaves to the second, twice the cells."""
+        channel] if they are converted, the layer's weights [direction, block, input, gate, lane] if
+        they are packed, the products of the layer's input [direction, step, row, block, gate,
+        lane], the states of the layers in turn [2, direction, step + 1, row, channel], the cells
+        [direction, row, channel], and what the first product of a step leaves to the second, twice
+        the cells."""
         t, n, d = self.steps, self.rows, self.directions
         wide, narrow = (self.lanes * self.blocks(c) for c in (self.channels, self.outputs))
+        blocks, panel = self.blocks(self.channels), (self.gates, self.lanes)
         shapes = {
             "step": (_LINE // 4,),
             "inputs": (t * n, self.lanes * self.blocks(self.inputs) * self.converts),
-            "products": (d, t, n, self.blocks(self.channels), self.gates, self.lanes),
+            "layer_weights": (d, blocks, self.inputs * self.packs(self.weights_layer), *panel),
+            "iter_weights": (d, blocks, self.outputs * self.packs(self.weights_iter), *panel),
+            "products": (d, t, n, blocks, *panel),
             "states": (2, d, t + 1, n, narrow),
             "cells": (d, n, wide),
             "between": (2, d, n, wide),
