@@ -286,7 +286,8 @@ def test_numbers_of_a_run_live_as_long_as_it() -> None:
         every = [own for bound in binder._bound_before.values() for own in bound._launches]
         lent = [weakref.ref(own.sizes) for own in every if own.sizes is not None]
         del every
-        binder._latest = [(None, None, own[2]) for own in binder._latest]
+        for placed in binder._latest.values():
+            placed.launch = None
         for kernels in binder._kernels:
             assert isinstance(kernels, PrimitiveKernels)
             slots: Any = getattr(kernels._primitive._launch, "__self__", None)

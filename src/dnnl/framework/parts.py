@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -62,7 +63,7 @@ class Between:
     node: Node
     bodies: Mapping[str, Program]
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         """Its inputs without what its graphs read of the graph around it."""
         return self.node.inputs[: len(self.node.inputs) - len(self.node.captured)]
@@ -123,7 +124,7 @@ def divided(graph: Graph) -> Program:
 def _program(graph: Graph, inputs: Mapping[str, _Value], constants: Mapping[str, Array]) -> Program:
     cut = _Cut(graph.opset, dict(constants), dict(inputs), folds=True)
     cut.add(graph.nodes)
-    outputs = tuple(graph.outputs.values())
+    outputs = tuple(map(cut.origin, graph.outputs.values()))
     steps = cut.steps(outputs)
     read = {value for step in steps if isinstance(step, Between) for value in step.node.reads}
     needed = {v: a for v, a in cut.constants.items() if v in read or v in outputs}
@@ -319,6 +320,12 @@ class _Cut:
     def depends_outside(self, name: str, level: int) -> bool:
         """See `_is_known_outside`."""
         return self._is_known_outside(name, level)
+
+    def origin(self, name: str) -> str:
+        """The value that a name stands for behind any number of Identity nodes."""
+        while name in self.producers and self.producers[name].op == "Identity":
+            name = self.producers[name].inputs[0]
+        return name
 
     def numbers_of(self, node: Node) -> list[str]:
         """See `_numbers`."""

@@ -33,7 +33,7 @@ from dnnl.types.size import LEAST, Size, Symbols
 
 _MOST_PLANS = 8
 """Plans for one size that a part has at most, and as many for open sizes: the latest."""
-_FOUND = 128
+_FOUND = 1024
 """Shapes and contents for which the plan that serves them is remembered."""
 _MOST_NUMBERS = 64
 """Elements of contents beyond which a plan is for their numbers."""

@@ -63,10 +63,10 @@ _WITH_BODIES: Mapping[str, Callable[[Node, Sequence[Any], control.Bodies], list[
 @dataclass
 class Record:
     """A run on so many threads, by default those of the session: the layers of its parts, and when
-    each ran where that is asked for."""
+    each ran, where these are asked for."""
 
     threads: int | None = None
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[Layer] | None = field(default_factory=list)
     spans: list[Span] | None = None
 
 
@@ -116,18 +116,22 @@ class Runner:
 
     def run(self, given: Sequence[Any], record: Record) -> list[Any]:
         """The outputs for a value for each input."""
-        values: Values = dict(self.program.constants)
-        values.update(zip(self.program.inputs, given, strict=True))
+        program = self.program
+        named = dict(zip(program.inputs, given, strict=True))
+        return self._run({**program.constants, **named}, record)
+
+    def _run(self, values: Values, record: Record) -> list[Any]:
+        """The outputs for the values that there are before the first step."""
         for (step, bodies), unused in zip(self._steps, self._unused, strict=True):
             if isinstance(step, Plans):
                 session, numbers = step.find(values)
-                arrays = {name: values[name] for name in session.inputs}
-                values.update(session.execute(arrays, numbers, record.threads, record.spans))
-                record.layers += session.layers
+                values.update(session.execute(values, numbers, record.threads, record.spans))
+                if record.layers is not None:
+                    record.layers += session.layers
             else:
                 self._between(step, bodies, values, record)
             for name in unused:
-                values.pop(name, None)
+                del values[name]
         return [values[name] for name in self.program.outputs]
 
     def _between(
@@ -135,8 +139,7 @@ class Runner:
     ) -> None:
         node, start = step.node, perf_counter_ns()
         given = [values[name] if name else None for name in step.sources]
-        inside = Record(record.threads)  # what a body does is part of its node
-        calls = {key: partial(_called, body, values, inside) for key, body in bodies.items()}
+        calls = {key: partial(body._inside, values, record.threads) for key, body in bodies.items()}
         with blamed_on(node):
             if node.op == "Scan":
                 results = control.scan(node, given, calls, self._opset)
@@ -146,22 +149,25 @@ class Runner:
                 results = _ON_ARRAYS[node.op](node, given)
         named = zip(node.outputs, results, strict=False)
         values.update((name, own) for name, own in named if name)
-        kind = "graphs" if bodies else "numpy"
-        record.layers.append(Layer(node.name, node.op.lower(), kind, {}, 0.0, ()))
+        if record.layers is not None:
+            kind = "graphs" if bodies else "numpy"
+            record.layers.append(Layer(node.name, node.op.lower(), kind, {}, 0.0, ()))
         if record.spans is not None:
             record.spans.append(Span(start, perf_counter_ns()))
 
+    def _inside(self, around: Values, threads: int | None) -> control.Body:
+        """The results of a body for what its node hands to it."""
+        program, record = self.program, Record(threads, None)  # what it does is part of its node
+        names = program.inputs[: len(program.inputs) - len(program.captured)]
+        known = {**program.constants, **{name: around[name] for name in program.captured}}
 
-def _called(
-    body: Runner, around: Mapping[str, Any], record: Record, own: Sequence[Any]
-) -> list[Any]:
-    """The results of a body for what its node hands to it."""
-    program = body.program
-    if len(own) + len(program.captured) != len(program.inputs):
-        count = len(program.inputs) - len(program.captured)
-        raise InvalidArguments("inputs of the body", len(own), f"the graph has {count}")
-    record.layers.clear()
-    return body.run([*own, *(around[name] for name in program.captured)], record)
+        def body(own: Sequence[Any]) -> list[Any]:
+            if len(own) != len(names):
+                rule = f"the graph has {len(names)}"
+                raise InvalidArguments("inputs of the body", len(own), rule)
+            return self._run({**known, **dict(zip(names, own, strict=True))}, record)
+
+        return body
 
 
 def _last_reads(program: Program) -> list[tuple[str, ...]]:
@@ -256,7 +262,7 @@ class OpenSession(Session):
         values = values_of(feeds, self.inputs)
         check_values(values, self.inputs, self._promises)
         results = self._runner.run([values[name] for name in self._runner.program.inputs], record)
-        self._layers = tuple(record.layers)
+        self._layers = tuple(record.layers or ())
         return _results(self._runner.program, self.outputs, results)
 
 
@@ -279,7 +285,7 @@ class Called:
         if not self.runner.program.whole:
             check_values(values, self._inputs)
         given = [values[name] for name in self.runner.program.inputs]
-        record = Record(checked_if_any(num_threads))
+        record = Record(checked_if_any(num_threads), None)
         results = _results(self.runner.program, self._outputs, self.runner.run(given, record))
         return results if len(results) > 1 else results.popitem()[1]
 
