@@ -10,26 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dnnl import forks
-from dnnl.errors import Error
-from dnnl.framework.compiler import compiled
-from dnnl.framework.parts import Part
+from dnnl import forks, lazy
+from dnnl.errors import Error, Unimplemented
+from dnnl.framework.part_plan import HUGE, PartPlan, Pattern, as_shape
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget
 from dnnl.framework.session import Session
-from dnnl.graph.expressions import Numbers, OpenInputs, named_symbols
+from dnnl.framework.steps import Part
+from dnnl.graph.expressions import Numbers, named_symbols
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, TensorType
 from dnnl.graph.sizes import INT64
-from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST, Size, Symbols
+
+if TYPE_CHECKING:
+    from dnnl.framework import compiler
+    from dnnl.passes import specialize
+else:  # plans of a file need neither
+    compiler = lazy.Module("dnnl.framework.compiler")
+    specialize = lazy.Module("dnnl.passes.specialize")
 
 _MOST_PLANS = 8
 """Plans for one size that a part has at most, and as many for open sizes: the latest."""
@@ -37,8 +44,6 @@ _FOUND = 1024
 """Shapes and contents for which the plan that serves them is remembered."""
 _MOST_NUMBERS = 64
 """Elements of contents beyond which a plan is for their numbers."""
-_HUGE = 2**31
-"""What means the end of an axis, not a size."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 
 Key = tuple[Any, ...]
@@ -47,7 +52,8 @@ Key = tuple[Any, ...]
 @dataclass(frozen=True)
 class Settings:
     """What all plans of a model have in common. ``promises`` are the sizes that its names stand
-    for. With ``opens`` no plan is for one size before the model needs it."""
+    for. With ``opens`` no plan is for one size before the model needs it. A ``file`` is named where
+    no plan may be made but those that it has."""
 
     engine: Engine
     layout: str = "propagate"
@@ -57,46 +63,42 @@ class Settings:
     budget: Budget | None = None
     promises: Mapping[str, RuntimeDim] = field(default_factory=dict)
     opens: bool = False
+    file: str = ""
 
 
 class PartSession(Session):
-    """A session of a part, whose sizes may also be contents of its inputs: ``numbers`` has the
-    symbols among the elements of each of these."""
+    """A session of the plan of a part, whose sizes may also be contents of its inputs."""
 
-    def __init__(
-        self, graph: Graph, numbers: Mapping[str, tuple[int, ...]], settings: Settings
-    ) -> None:
-        engine, layout, report = settings.engine, settings.layout, settings.progress
-        made = compiled(graph, engine, layout, settings.kind, report)
-        super().__init__(made, settings.num_threads, settings.budget)
-        listed = {_as_shape(name): TensorType(INT64, own) for name, own in numbers.items()}
-        given = {**graph.inputs, **listed}
-        self._sizes = OpenInputs({name: named_symbols(kind) for name, kind in given.items()})
+    def __init__(self, plan: PartPlan, settings: Settings) -> None:
+        super().__init__(plan.compiled, settings.num_threads, settings.budget)
+        self.plan, self._sizes = plan, plan.sizes
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """Contents as a plan has them: their bytes, or numbers with the sign of each of its symbols."""
+class _Stored:
+    """A plan of a file, whose session is made when it may serve a run."""
 
-    dtype: np.dtype[Any]
-    shape: Shape
-    elements: bytes | tuple[int | str, ...]
+    def __init__(self, plan: PartPlan, settings: Settings) -> None:
+        self.plan, self._settings = plan, settings
 
-    def numbers(self, array: Array) -> Shape | None:
-        """What an array has for the symbols, without signs; None where the plan is for others."""
-        if (array.dtype, array.shape) != (self.dtype, self.shape):
-            return None
-        if isinstance(self.elements, bytes):
-            return () if array.tobytes() == self.elements else None
-        found = []
-        for own, number in zip(self.elements, map(int, array.flat), strict=True):
-            if isinstance(own, str):
-                found.append(number if own == "+" else -number)
-                if not LEAST <= found[-1] < _HUGE:
-                    return None
-            elif own != number:
-                return None
-        return tuple(found)
+    @cached_property
+    def session(self) -> PartSession:
+        return PartSession(self.plan, self._settings)
+
+    def serving(
+        self, arrays: Mapping[str, Array], contents: Mapping[str, Array]
+    ) -> tuple[PartSession, Numbers] | str:
+        """The session, which has all kernels, and the numbers of a run; or why it serves none."""
+        kinds = self.plan.compiled.plan.inputs
+        if all(_fits(array, kinds[name]) for name, array in arrays.items()):
+            numbers = _numbers(self.session, self.plan.patterns, arrays, contents)
+            if numbers is not None:
+                try:
+                    self.session.prepare(numbers)
+                except Unimplemented as error:
+                    return error.message
+                return self.session, numbers
+        listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items()) or "no inputs"
+        return f"it is for {listed}" + (", and for other contents" if contents else "")
 
 
 @dataclass
@@ -123,6 +125,7 @@ class Plans:
     ) -> None:
         self.part, self._declared, self._settings = part, declared, settings
         self._check = check
+        self._stored = [_Stored(plan, settings) for plan in part.plans]
         self._known: dict[Key, PartSession] = {}
         self._open: list[tuple[Key, Mapping[str, Pattern], PartSession]] = []
         self._found: dict[Key, tuple[PartSession, Numbers]] = {}
@@ -130,8 +133,9 @@ class Plans:
 
     @property
     def sessions(self) -> tuple[PartSession, ...]:
-        """All plans that there are now."""
-        return (*self._known.values(), *(session for _, _, session in self._open))
+        """All plans that there are now, those of a file included."""
+        stored = (own.session for own in self._stored)
+        return (*stored, *self._known.values(), *(session for _, _, session in self._open))
 
     def find(self, values: Mapping[str, Any]) -> tuple[PartSession, Numbers]:
         """The plan for some arrays, which is made where there is none, and the numbers of a run of
@@ -157,6 +161,12 @@ class Plans:
         known = self._known.get(key)
         if known is not None:
             return known, ()
+        reasons = list[str]()
+        for stored in self._stored:
+            serving = stored.serving(arrays, contents)
+            if not isinstance(serving, str):
+                return serving
+            reasons.append(f"plan {len(reasons)}: {serving}")
         dtypes = tuple(array.dtype for array in arrays.values())
         for own, patterns, session in reversed(self._open):
             numbers = _numbers(session, patterns, arrays, contents) if own == dtypes else None
@@ -164,6 +174,11 @@ class Plans:
                 return session, numbers
         if self._check is not None:
             self._check(arrays)
+        if self._settings.file:
+            named = [f"{name} {list(array.shape)}" for name, array in arrays.items()]
+            named += [f"{self.part.contents[n]} = {a.tolist()}" for n, a in contents.items()]
+            rule = f"{self._settings.file} has no kernels for {', '.join(named) or 'a part'}"
+            raise Unimplemented(rule, reasons or ["it has no plan of this part"])
         opened, made = self._made(arrays, contents)
         if not made.is_open:
             self._known = dict([*self._known.items(), (key, made)][-_MOST_PLANS:])
@@ -184,8 +199,20 @@ class Plans:
             except Error:  # of these sizes, with numbers in the message, or only of symbols
                 pass
         inputs = {name: TensorType(a.dtype, a.shape) for name, a in arrays.items()}
-        graph = self._graph(inputs, contents)
-        return _Opened(), PartSession(specialize(graph), {}, self._settings)
+        graph = specialize.specialize(self._graph(inputs, contents))
+        patterns = {name: Pattern.of(array) for name, array in contents.items()}
+        return _Opened(), self._session(graph, patterns, {})
+
+    def _session(
+        self,
+        graph: Graph,
+        patterns: Mapping[str, Pattern],
+        numbers: Mapping[str, tuple[int, ...]],
+    ) -> PartSession:
+        own = self._settings
+        made = compiler.compiled(graph, own.engine, own.layout, own.kind, own.progress)
+        named = {n: named_symbols(TensorType(INT64, own)).shape for n, own in numbers.items()}
+        return PartSession(PartPlan(made, patterns, named), self._settings)
 
     def _graph(
         self,
@@ -193,7 +220,7 @@ class Plans:
         contents: Mapping[str, Array],
         types: Mapping[str, TensorType] | None = None,
     ) -> Graph:
-        graph = self.part.graph
+        graph = self.part.graph()
         constants = {**graph.constants, **contents}
         return replace(graph, inputs=dict(inputs), constants=constants, types=dict(types or {}))
 
@@ -206,10 +233,11 @@ class Plans:
         while True:
             symbols, names = Symbols(), list[str]()
             opened = self._opened(arrays, contents, symbols, names, fixed)
-            graph = specialize(self._graph(inputs, opened.contents, types), opened.shapes)
+            open_graph = self._graph(inputs, opened.contents, types)
+            graph = specialize.specialize(open_graph, opened.shapes)
             settled = {names[place] for place in symbols.settled}
             if not settled:
-                return opened, PartSession(graph, opened.numbers, self._settings)
+                return opened, self._session(graph, opened.patterns, opened.numbers)
             fixed |= settled
 
     def _opened(
@@ -230,7 +258,7 @@ class Plans:
             if name not in made:
                 names.append(name)
                 promised = self._settings.promises.get(name, RuntimeDim())
-                most = inf if promised.max > _HUGE else promised.max
+                most = inf if promised.max > HUGE else promised.max
                 least = max(LEAST, promised.min)
                 made[name] = symbols.size(number, least, most, promised.multiple)
             return made[name]
@@ -247,7 +275,7 @@ class Plans:
             sizes = [_sized(symbol, f"{name}{JOINT}{i}", n) for i, n in enumerate(known)]
             given = [_size_in(size) for size in sizes]
             opened.contents[name] = array
-            opened.patterns[name] = Pattern(array.dtype, array.shape, array.tobytes())
+            opened.patterns[name] = Pattern.of(array)
             if any(size is not None for size in given):
                 elements = np.empty(array.size, object)
                 elements[:] = sizes
@@ -268,6 +296,13 @@ class Plans:
         return kind.shape
 
 
+def _fits(array: Array, kind: TensorType) -> bool:
+    """Whether an array is of a type; sizes that have names are not looked at."""
+    sizes = zip(array.shape, kind.shape, strict=False)
+    known = all(isinstance(wanted, str) or size == wanted for size, wanted in sizes)
+    return known and array.dtype == kind.dtype and array.ndim == len(kind.shape)
+
+
 def _integers(array: Array) -> list[int]:
     """The elements that may become symbols; none of contents that are no few integers."""
     if array.dtype not in _INTEGERS or array.size > _MOST_NUMBERS:
@@ -277,7 +312,7 @@ def _integers(array: Array) -> list[int]:
 
 def _sized(symbol: Callable[[str, int], int], name: str, number: int) -> int:
     """An element of contents, with a symbol where it may be a size."""
-    if abs(number) >= _HUGE:
+    if abs(number) >= HUGE:
         return number
     return -symbol(f"{name}-", -number) if number < 0 else symbol(name, number)
 
@@ -302,9 +337,5 @@ def _numbers(
         if found is None:
             return None
         if found:
-            shapes[_as_shape(name)] = found
+            shapes[as_shape(name)] = found
     return session.numbers(shapes)
-
-
-def _as_shape(name: str) -> str:
-    return f"{name}{JOINT}shape"

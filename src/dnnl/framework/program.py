@@ -8,14 +8,13 @@ from functools import partial
 from math import isqrt
 from time import perf_counter_ns
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dnnl import lazy
 from dnnl.errors import InvalidArguments
 from dnnl.framework import control, selections, sequences
-from dnnl.framework.compiler import check_environment
-from dnnl.framework.parts import Between, Part, Program
 from dnnl.framework.plan import Layer
 from dnnl.framework.plans import PartSession, Plans, Settings
 from dnnl.framework.progress import Progress
@@ -26,14 +25,20 @@ from dnnl.framework.session import (
     check_input,
     checked_if_any,
 )
+from dnnl.framework.steps import Between, Part, Program
 from dnnl.graph.graph import SEQUENCE, Array, Graph, Node, Shape, TensorType, blamed_on
+from dnnl.graph.input_sizes import bound
 from dnnl.graph.rounding import Rounding
-from dnnl.passes.specialize import bound
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST
+
+if TYPE_CHECKING:
+    from dnnl.framework import compiler
+else:  # calls of a model out of a file need none
+    compiler = lazy.Module("dnnl.framework.compiler")
 
 Values = dict[str, Any]
 
@@ -72,7 +77,8 @@ class Record:
 
 class Runner:
     """A program with its plans; ``declared`` has the types of inputs that the model declares, and
-    ``check`` raises before a plan of a whole program is made for others."""
+    ``check`` raises before a plan of a whole program is made for others. ``steps`` are
+    the plans of each part, and each node between them with the runners of its graphs."""
 
     def __init__(
         self,
@@ -83,20 +89,20 @@ class Runner:
         check: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.program, self._opset = program, opset
-        self._steps: list[tuple[Plans | Between, Mapping[str, Runner]]] = []
+        self.steps: list[tuple[Plans | Between, Mapping[str, Runner]]] = []
         for step in program.steps:
             if isinstance(step, Part):
-                self._steps.append((Plans(step, declared, settings, check), {}))
+                self.steps.append((Plans(step, declared, settings, check), {}))
                 continue
             bodies = {key: Runner(body, settings, {}, opset) for key, body in step.bodies.items()}
-            self._steps.append((step, bodies))
+            self.steps.append((step, bodies))
         self._unused = _last_reads(program)
 
     @property
     def plans(self) -> list[Plans]:
         """The plans of all parts, those of bodies included."""
         found = []
-        for step, bodies in self._steps:
+        for step, bodies in self.steps:
             if isinstance(step, Plans):
                 found.append(step)
             for body in bodies.values():
@@ -110,7 +116,7 @@ class Runner:
 
     def plan_first(self, values: Mapping[str, Any]) -> None:
         """Make the plan of the first step, where inputs alone decide it."""
-        step = self._steps[0][0] if self._steps else None
+        step = self.steps[0][0] if self.steps else None
         if isinstance(step, Plans) and not step.part.contents:
             step.find(values)
 
@@ -122,7 +128,7 @@ class Runner:
 
     def _run(self, values: Values, record: Record) -> list[Any]:
         """The outputs for the values that there are before the first step."""
-        for (step, bodies), unused in zip(self._steps, self._unused, strict=True):
+        for (step, bodies), unused in zip(self.steps, self._unused, strict=True):
             if isinstance(step, Plans):
                 session, numbers = step.find(values)
                 values.update(session.execute(values, numbers, record.threads, record.spans))
@@ -194,7 +200,7 @@ class OpenSession(Session):
     """
 
     def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
-        check_environment(settings.engine)
+        compiler.check_environment(settings.engine)
         self.engine, self._promises = settings.engine, settings.promises
         self.inputs = dict(graph.inputs)
         usual = {n: _usual(kind, settings.promises) for n, kind in graph.inputs.items()}

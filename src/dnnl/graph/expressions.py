@@ -31,7 +31,7 @@ class Form:
 
 class OpenInputs:
     """Which numbers the shapes of ``inputs``, some of whose sizes are named s0, s1, ..., give these
-    symbols."""
+    symbols, of which there are ``symbols``."""
 
     def __init__(self, inputs: Mapping[str, TensorType]) -> None:
         self._names = tuple(inputs)
@@ -52,9 +52,8 @@ class OpenInputs:
                 if first != given:
                     rules.append(f"{given}=={first}")
         found = "".join(f"{numbers[symbol]}," for symbol in sorted(numbers, reverse=True))
-        self._found = arithmetic.trusted(
-            f"lambda n: ({found}) if {' and '.join(rules) or 1} else None"
-        )
+        self.symbols, rule = len(numbers), " and ".join(rules) or "1"
+        self._found = arithmetic.trusted(f"lambda n: ({found}) if {rule} else None")
 
     def numbers(self, shapes: Mapping[str, Shape]) -> Numbers | None:
         """The numbers of all symbols; None where shapes are not those of the inputs, or not the

@@ -9,7 +9,7 @@ contents nobody changes either.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -285,8 +285,11 @@ class blamed_on:  # noqa: N801 - a context; as a generator it would take a micro
             raise ModelError(f"{rule}: {what}") from error
 
 
-def with_inputs(graph: Graph, names: Iterable[str]) -> Graph:
-    """The graph with some of its ``defaults`` as inputs."""
+def with_inputs(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with some of its ``defaults`` as inputs; itself without such, so that nothing is
+    read of constants in a file."""
+    if not names:
+        return graph
     opened = {name: graph.defaults[name] for name in names}
     constants = {name: array for name, array in graph.constants.items() if name not in opened}
     left = {name: kind for name, kind in graph.defaults.items() if name not in opened}
