@@ -477,6 +477,7 @@ def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
         ([{}], "has no shape of input 'x'"),
         ([(1, 24)], "expected a mapping"),
         ([{"x": (1, 25)}], "cannot be compiled"),
+        ([{"x": np.ones((1, 2))}], r"shapes\[0\]\['x'\] = .*expected a sequence of integers"),
     ],
 )
 def test_wrong_shapes(shapes: Any, rule: str, tmp_path: Path) -> None:

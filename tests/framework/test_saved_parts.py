@@ -159,6 +159,19 @@ def test_values_of_defaults_are_used(tmp_path: Path) -> None:
     np.testing.assert_array_equal(saved(x), x)
 
 
+def test_defaults_that_decide_sizes(tmp_path: Path) -> None:
+    """A model of one part, and of contents where the default is given: each as it is."""
+    nodes = [node("Reshape", ["x", "s"], "r"), node("Relu", ["r"], "y")]
+    proto = make_model(nodes, {"x": ("n", 6)}, ["y"], {"s": np.array([-1, 3])})
+    proto.graph.input.append(value("s", graphs.INT64, [2]))
+    model, x = model_of(proto), RNG.standard_normal((4, 6)).astype(np.float32)
+    two = np.array([-1, 2])
+    model.save(tmp_path / "model", [{"x": (4, 6)}, {"x": x, "s": two}])
+    saved = load(tmp_path / "model", compile=False)
+    np.testing.assert_array_equal(saved(x), np.maximum(x, 0).reshape(-1, 3))
+    np.testing.assert_array_equal(saved({"x": x, "s": two}), np.maximum(x, 0).reshape(-1, 2))
+
+
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """The file of a decoder."""

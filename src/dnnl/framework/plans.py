@@ -176,7 +176,9 @@ class Plans:
             self._check(arrays)
         if self._settings.file:
             named = [f"{name} {list(array.shape)}" for name, array in arrays.items()]
-            named += [f"{self.part.contents[n]} = {a.tolist()}" for n, a in contents.items()]
+            for name, array in contents.items():
+                text = np.array2string(array, separator=", ", threshold=8)
+                named.append(f"{self.part.contents[name]} = {text}")
             rule = f"{self._settings.file} has no kernels for {', '.join(named) or 'a part'}"
             raise Unimplemented(rule, reasons or ["it has no plan of this part"])
         opened, made = self._made(arrays, contents)

@@ -137,7 +137,7 @@ class Runner:
             else:
                 self._between(step, bodies, values, record)
             for name in unused:
-                del values[name]
+                values.pop(name, None)
         return [values[name] for name in self.program.outputs]
 
     def _between(

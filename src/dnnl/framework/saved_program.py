@@ -143,8 +143,10 @@ def _check(program: Program) -> None:
         if isinstance(step, Part):
             needed, made = {*step.inputs, *step.contents.values()}, step.outputs
         else:
-            needed, made = {*step.node.reads, *filter(None, step.sources)}, step.node.outputs
-            needed.update(name for body in step.bodies.values() for name in body.captured)
+            needed, made = set(step.node.reads), step.node.outputs
+            inside = {name for body in step.bodies.values() for name in body.captured}
+            if not needed >= inside.union(filter(None, step.sources)):
+                raise ModelError(f"{step.node} does not read what it needs")
         if not known >= needed:
             raise ModelError(f"nothing makes {', '.join(sorted(needed - known))}")
         known.update(filter(None, made))

@@ -21,11 +21,13 @@ from dnnl.framework.saved_graph import GraphWriter
 from dnnl.framework.saved_plan import PlanWriter
 from dnnl.framework.saved_program import ProgramWriter
 from dnnl.framework.session import Session
+from dnnl.framework.steps import Program
 from dnnl.graph.graph import UNRANKED, Graph, Shape, TensorType, with_inputs
 from dnnl.primitives.primitive_desc import limited
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.image_bytes import encoded
 from dnnl.types.dtype import DataType
+from dnnl.types.layout_input import read_integers
 
 Optional = tuple[str, ...]
 """Those defaults of a model that are given."""
@@ -61,11 +63,11 @@ def save(
     if shapes is not None:
         for number, given in enumerate(shapes):
             made.add_of(number, given)
-    elif not made.whole and not made.sessions:
+    elif not made.program().whole and not made.sessions:
         rule = "the model decides sizes while it runs, which only a run can show: call it before"
         hint = "shapes=[{name: array}] has arrays on which it runs"
         raise InvalidArguments("shapes", None, rule, hint)
-    elif made.whole and not any(session.is_open for session in made.sessions):
+    elif made.program().whole and not any(session.is_open for session in made.sessions):
         known = [tuple(own.inputs.items()) for own in made.sessions]
         seen = [tuple((name, kind.sizes) for name, kind in own) for own in known]
         for own in seen or _typical_shapes(graph.inputs):
@@ -80,11 +82,17 @@ class _Made:
     def __init__(self, graph: Graph, calls: Mapping[Optional, Called], settings: Settings) -> None:
         self.runners = {optional: [called.runner] for optional, called in calls.items()}
         self._calls, self._further = dict(calls), dict[Optional, Called]()
+        self._programs: dict[Optional, Program] = {}
         self._fixed = not any(
             isinstance(n, str) for own in graph.inputs.values() for n in own.shape
         )
         self._graph, self._settings = graph, settings
-        self.whole = divided(graph).whole
+
+    def program(self, optional: Optional = ()) -> Program:
+        """The parts of the model with some of its defaults as inputs."""
+        if optional not in self._programs:
+            self._programs[optional] = divided(with_inputs(self._graph, optional))
+        return self._programs[optional]
 
     @property
     def sessions(self) -> list[PartSession]:
@@ -97,11 +105,17 @@ class _Made:
 
         Raises InvalidArguments where it is of no use.
         """
-        mapping = _checked(self._graph, number, given)
-        if self.whole:
-            self.add(tuple((name, tuple(map(int, shape))) for name, shape in mapping.items()))
-        else:
-            self._run(f"shapes[{number}]", mapping)
+        mapping, argument = _checked(self._graph, number, given), f"shapes[{number}]"
+        if not self.program(self._optional(mapping)).whole:
+            self._run(argument, mapping)
+            return
+        hint = "a shape, such as (1, 3, 224, 224)"
+        self.add(
+            tuple(
+                (name, read_integers(f"{argument}[{name!r}]", shape, hint))
+                for name, shape in mapping.items()
+            )
+        )
 
     def add(self, shapes: Shapes) -> None:
         """Have the kernels for these shapes of the inputs of a model of one part.
@@ -150,8 +164,8 @@ class _Made:
         """What plans beyond the calls of a model."""
         found = self._further.get(optional)
         if found is None:
-            graph = with_inputs(self._graph, optional)
-            found = Called(divided(graph), replace(graph, defaults={}), self._settings)
+            graph = replace(with_inputs(self._graph, optional), defaults={})
+            found = Called(self.program(optional), graph, self._settings)
             self._further[optional] = found
             self.runners.setdefault(optional, []).append(found.runner)
         return found
