@@ -138,16 +138,18 @@ class Session:
     ) -> dict[str, Array]:
         """The outputs, as new arrays, for inputs that fit and say these ``numbers``; ``spans`` gets
         the time of each layer."""
+        threads = num_threads or self.num_threads
         with self._binders.taken(numbers) as binder:
-            run, threads = binder.bound(numbers).run(arrays), num_threads or self.num_threads
-            for call in run.calls:
+            bound, wait = binder.bound(numbers), binder.stream.wait
+            run = bound.arrays(arrays)
+            for call in bound.calls:
                 start = perf_counter_ns()
-                call(threads)
+                call(run, threads)
                 if spans is not None:
-                    binder.stream.wait()
+                    wait()
                     spans.append(Span(start, perf_counter_ns()))
-            binder.stream.wait()
-            return run.results()
+            wait()
+            return bound.results(run)
 
     def __reduce__(self) -> Never:
         rule = "a Session holds machine code and cannot be copied or pickled"

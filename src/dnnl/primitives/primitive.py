@@ -143,7 +143,8 @@ class Primitive(Value):
         if variants is None:
             return (self._code(self.pd.plan.recipe, self.pd.scratchpad_desc.size),)
         settled = [own for own in variants.every if own.settled]
-        return tuple(self._code(own.plan.recipe, 0, own.size_class) for own in settled)
+        made = [self._code(own.plan.recipe, 0, own.size_class) for own in settled]
+        return (*made, *self._of_nothing())
 
     def _code(
         self, recipe: Recipe, scratchpad: int, size_class: SizeClass | None = None
@@ -152,6 +153,21 @@ class Primitive(Value):
         order = tuple(argument for argument in image.arguments if argument != SIZES)
         fields = self.pd.verbose_fields()
         return KernelCode(image, order, self._kind, fields, scratchpad, size_class)
+
+    def _of_nothing(self) -> list[KernelCode]:
+        """What serves executions all of whose outputs are empty, if only these know that."""
+        places, begin = dict[int, range](), 0
+        for argument, desc in self.pd.patterns.items():
+            places[argument] = range(begin, begin + desc.ndims)
+            begin += len(desc.layout_numbers)
+        dims = [places.get(own.argument, range(0)) for own in self.pd.desc.outputs]
+        if not all(dims):
+            return []
+        empty = tuple(f"{'*'.join(f'n[{place}]' for place in own)}==0" for own in dims)
+        order = tuple(int(tensor.argument) for tensor in self.pd.desc.tensors)
+        image = Image(self.pd.isa.target, b"", (), (*order, SIZES))
+        fields = self.pd.verbose_fields()
+        return [KernelCode(image, order, self._kind, fields, 0, SizeClass((), empty, (), "0"))]
 
     def _submit(
         self, stream: Stream, slots: Slots, arguments: list[Any], after: Sequence[Event]
