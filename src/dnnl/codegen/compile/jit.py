@@ -84,17 +84,15 @@ def _passes(device: bool) -> llvm.ModulePassManager:
 
 def assembly(module: Module) -> str:
     """The optimised machine code as text."""
-    return _emit(module, as_text=True).decode()
+    return _emit(module.isa, str(module), as_text=True).decode()
 
 
-def _code(module: Module) -> bytes:
+def _code(isa: Isa, ir: str) -> bytes:
     """What an image holds: an object, or the text of a device's assembler."""
-    device = module.isa.device
-    return _emit(module, as_text=device is not None and device.text)
+    return _emit(isa, ir, as_text=isa.device is not None and isa.device.text)
 
 
-def _emit(module: Module, *, as_text: bool) -> bytes:
-    isa, ir = module.isa, str(module)
+def _emit(isa: Isa, ir: str, *, as_text: bool) -> bytes:
     # A context of its own is freed with all that LLVM remembers of the module. Everything is
     # closed here and not by the garbage collector, which would do it without the lock.
     with (
@@ -163,9 +161,19 @@ def store(recipe: Recipe, image: Image) -> None:
 
 def built(recipe: Recipe) -> Image:
     """The recipe's machine code, made anew."""
+    return compiled(recipe, *written(recipe))
+
+
+def written(recipe: Recipe) -> tuple[Kernel, str]:
+    """The recipe's kernel and the text of its IR, which is the part of Python."""
     kernel = recipe.kernel()
+    return kernel, str(kernel.module)
+
+
+def compiled(recipe: Recipe, kernel: Kernel, ir: str) -> Image:
+    """The machine code of what was written, which is the part of LLVM."""
     started = perf_counter()
-    code = _code(kernel.module)
+    code = _code(recipe.isa, ir)
     phases, unknowns = kernel.phases, None
     if recipe.symbols is not None:
         counts = tuple(text(phase.count) for phase in phases)
