@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dnnl.codegen import isa
+from dnnl.codegen.compile import jit
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import Isa
@@ -75,6 +76,6 @@ def test_kernels_are_written_within_a_pause() -> None:
         seen.append(gc.isenabled())
         return Kernel(Module("nothing", target), (), ())
 
-    Recipe(None, isa.ROWS[0], build).kernel()
+    jit.written(Recipe(None, isa.ROWS[0], build))
     assert seen == [False]
     assert gc.isenabled()

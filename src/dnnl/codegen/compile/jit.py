@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
@@ -18,10 +18,11 @@ from dnnl import config, forks, log
 from dnnl.codegen.compile import emit_apart, spirv_text
 from dnnl.codegen.compile.disk_cache import DiskCache
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel, Recipe
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa
+from dnnl.garbage import Pause
 from dnnl.interrupts import Deferred
-from dnnl.runtime.image import Image, Unknowns
+from dnnl.runtime.image import Image, Phase, Unknowns
 from dnnl.types.size import text, typical
 
 # Over all that happens within LLVM: a fork waits for it.
@@ -159,21 +160,33 @@ def store(recipe: Recipe, image: Image) -> None:
         disk.store(key(recipe), image)
 
 
+@dataclass(frozen=True)
+class Written:
+    """A kernel as text, without the objects that it was written from."""
+
+    phases: tuple[Phase, ...]
+    arguments: tuple[int, ...]
+    ir: str
+
+
 def built(recipe: Recipe) -> Image:
     """The recipe's machine code, made anew."""
-    return compiled(recipe, *written(recipe))
+    return compiled(recipe, written(recipe))
 
 
-def written(recipe: Recipe) -> tuple[Kernel, str]:
-    """The recipe's kernel and the text of its IR, which is the part of Python."""
-    kernel = recipe.kernel()
-    return kernel, str(kernel.module)
+def written(recipe: Recipe) -> Written:
+    """The recipe's kernel in LLVM's IR, which is the part of Python."""
+    with Deferred(), Pause():
+        kernel = recipe.kernel()
+        made = Written(kernel.phases, kernel.arguments, str(kernel.module))
+        kernel.module.discard()
+        return made
 
 
-def compiled(recipe: Recipe, kernel: Kernel, ir: str) -> Image:
+def compiled(recipe: Recipe, kernel: Written) -> Image:
     """The machine code of what was written, which is the part of LLVM."""
     started = perf_counter()
-    code = _code(recipe.isa, ir)
+    code = _code(recipe.isa, kernel.ir)
     phases, unknowns = kernel.phases, None
     if recipe.symbols is not None:
         counts = tuple(text(phase.count) for phase in phases)
@@ -185,7 +198,7 @@ def compiled(recipe: Recipe, kernel: Kernel, ir: str) -> Image:
         log.line("common", "profile_externals", "llvm", kernel.phases[-1].symbol, ms=ms)
     _report(recipe, made, "generated")
     if config.get("jit_dump"):
-        _dump(kernel, made.code)
+        _dump(recipe.isa, kernel, made.code)
     return made
 
 
@@ -211,14 +224,14 @@ def _disk_cache() -> DiskCache | None:
     return DiskCache(folder, limit * 2**20) if folder is not None and limit else None
 
 
-def _dump(kernel: Kernel, code: bytes) -> None:
+def _dump(isa: Isa, kernel: Written, code: bytes) -> None:
     """Write IR, assembly and object of a kernel to the current folder, if it can be written."""
     name = kernel.phases[-1].symbol
     number = next(_dumped)
-    stem = f"dnnl_dump_{kernel.module.isa.target}_{name}.{number}"
+    stem = f"dnnl_dump_{isa.target}_{name}.{number}"
     try:
-        Path(f"{stem}.ll").write_text(str(kernel.module))
-        Path(f"{stem}.s").write_text(assembly(kernel.module))
+        Path(f"{stem}.ll").write_text(kernel.ir)
+        Path(f"{stem}.s").write_bytes(_emit(isa, kernel.ir, as_text=True))
         Path(f"{stem}.o").write_bytes(code)
     except OSError as error:
         if log.enabled("warn"):

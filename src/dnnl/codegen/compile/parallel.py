@@ -79,7 +79,7 @@ def _built(left: deque[Recipe], threads: ThreadPoolExecutor) -> Iterator[tuple[R
     """Recipes and their images, written in this thread and compiled in another one."""
     pending: deque[tuple[Recipe, Future[Image]]] = deque()
     while (recipe := _next(left)) is not None:
-        pending.append((recipe, threads.submit(jit.compiled, recipe, *jit.written(recipe))))
+        pending.append((recipe, threads.submit(jit.compiled, recipe, jit.written(recipe))))
         if len(pending) > _AHEAD or pending[0][1].done():
             first, image = pending.popleft()
             yield first, image.result()

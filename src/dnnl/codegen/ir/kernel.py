@@ -9,8 +9,6 @@ from typing import Any
 
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.isa import Isa
-from dnnl.garbage import Pause
-from dnnl.interrupts import Deferred
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import Symbols
@@ -97,8 +95,7 @@ class Recipe:
 
     def kernel(self) -> Kernel:
         """Generate the IR."""
-        with Deferred(), Pause():
-            kernel = self.build(self.conf, self.isa)
+        kernel = self.build(self.conf, self.isa)
         if self.symbols is None:
             return kernel
         # The sizes are the last argument, whose slot no phase knew.

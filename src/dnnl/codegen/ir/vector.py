@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
-from dnnl.codegen.ir.alike import of_lanes
+from dnnl.codegen.ir.alike import of_lanes, zeros
 from dnnl.codegen.ir.builder import F32, F64, I1, I32, I64, PTR, Emitter, Values, i64
 
 Mask: TypeAlias = ir.Value | None
@@ -84,7 +84,7 @@ def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
 def _splat(kind: ir.VectorType, value: float | int, spelled: str) -> ir.Constant:
     """The same; numbers that are equal may be spelled differently, as 0 and -0 are."""
     if value == 0 and spelled[0] != "-":
-        return ir.Constant(kind, None)  # printed as zeroinitializer, which parses fast
+        return zeros(kind)
     return of_lanes(kind, [value] * kind.count)
 
 
@@ -162,7 +162,7 @@ def known_lanes(known: Sequence[bool]) -> Mask:
     if all(known):
         return None
     if not any(known):
-        return ir.Constant(vector_type(I1, len(known)), None)
+        return zeros(vector_type(I1, len(known)))
     return numbers(I1, tuple(map(int, known)))
 
 
