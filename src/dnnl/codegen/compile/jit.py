@@ -127,10 +127,7 @@ def _generator_version() -> str:
 
 def key(recipe: Recipe) -> str:
     """The name under which a recipe's image is kept on disk."""
-    build = f"{recipe.build.__module__}.{recipe.build.__qualname__}"
-    target = f"{recipe.isa!r} {_triple(recipe.isa)}"
-    known = [] if recipe.symbols is None else [repr(recipe.symbols.ranges)]
-    parts = [_generator_version(), build, repr(recipe.conf), target, *known]
+    parts = _generator_version(), recipe.spelled, _triple(recipe.isa)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
