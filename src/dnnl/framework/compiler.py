@@ -6,9 +6,11 @@ compiled: a plan out of a file needs none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dnnl import config
 from dnnl.errors import Error, InvalidArguments
@@ -36,13 +38,21 @@ from dnnl.passes.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.runtime.elements import plain_view, put_elements
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.shaped_layout import same_places
+
+_FEW = 1 << 23
+"""Elements that NumPy moves in the time in which a kernel for it is built, 20 ms."""
+
+_BYTE = 8  # bits
 
 PASSES: tuple[Pass, ...] = (
     drop_identities,
@@ -138,7 +148,7 @@ class _Compilation:
         lowering = lower(optimized, engine, layout)
         plan = plan_of(lowering, rounding_of(optimized))
         check_capacity(sum(key.desc.size for key in lowering.prepared))
-        preparations = {key: _preparation(key, engine) for key in lowering.prepared}
+        preparations = _preparations(lowering.prepared, engine)
         reorders = [(key.value, pd) for key, pd in preparations.items() if pd is not None]
         kernels = [*reorders, *((step.name, step.pd) for step in lowering.steps)]
         self._progress.expect(kernels)
@@ -157,9 +167,11 @@ class _Compilation:
         """A constant in the layout that its readers want."""
         wanted = Memory(key.desc, self._engine)
         content = np.require(array, requirements=["C", "W"]).reshape(-1).view(np.uint8)
-        if pd is None:
+        if pd is None and same_places(key.source, key.desc):
             wanted.write(content)
             return wanted
+        if pd is None:
+            return _permuted(key, content, wanted)
         if self._engine.host_memory:
             source = Memory(key.source, self._engine, content)
         else:
@@ -176,8 +188,42 @@ class _Compilation:
         return primitive
 
 
-def _preparation(key: Prepared, engine: Engine) -> PrimitiveDesc | None:
-    """The reorder of a constant to the layout that its readers want; None where it is that."""
-    if same_places(key.source, key.desc):
-        return None
-    return PrimitiveDesc(ReorderDesc(key.source, key.desc), engine)
+def _preparations(
+    keys: Collection[Prepared], engine: Engine
+) -> dict[Prepared, PrimitiveDesc | None]:
+    """The reorders of constants to the layouts that their readers want; None where there is no
+    need of a kernel."""
+    elements: Counter[tuple[MemoryDesc, MemoryDesc]] = Counter()
+    for key in keys:
+        elements[key.source, key.desc] += key.desc.nelems()
+    return {
+        key: None
+        if same_places(key.source, key.desc)
+        or (_is_permutation(key) and elements[key.source, key.desc] <= _FEW)
+        else PrimitiveDesc(ReorderDesc(key.source, key.desc), engine)
+        for key in keys
+    }
+
+
+def _is_permutation(key: Prepared) -> bool:
+    """Whether each element is only moved, from a place that NumPy reaches by strides."""
+    source, wanted = key.source, key.desc
+    return (
+        source.is_plain
+        and source.data_type is wanted.data_type
+        and source.data_type.bits >= _BYTE
+        and wanted.format_kind is FormatKind.blocked
+        and wanted.compensation is None
+    )
+
+
+def _permuted(key: Prepared, content: NDArray[np.uint8], wanted: Memory) -> Memory:
+    """``wanted`` with the elements of a constant, moved by NumPy."""
+    elements = plain_view(key.source, content)
+    assert elements is not None
+    data = wanted.buffer.data
+    staged = np.empty(key.desc.size, np.uint8) if data is None else data
+    put_elements(key.desc, staged, elements)
+    if data is None:
+        wanted.write(staged)
+    return wanted
