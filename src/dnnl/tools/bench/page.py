@@ -13,10 +13,10 @@ from dnnl.language.errors import BadValue
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import first_cpu
 from dnnl.runtime.threads import get_num_threads
-from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
+from dnnl.tools.plots import Point, Roof, inline, limits_plot, ratio_plot
 from dnnl.tools.bench.report import Record, Report
 from dnnl.tools.bench.result import State
-from dnnl.tools.bench.roofs import Roofs, measure_roofs
+from dnnl.tools.roofs import Roofs, measure_roofs
 from dnnl.tools.bench.settings import PEERS
 from dnnl.tools.engines import named
 
