@@ -27,7 +27,7 @@ from dnnl.framework.parts import Part
 from dnnl.framework.plan import Compiled
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget
-from dnnl.framework.session import Session, Span
+from dnnl.framework.session import Session, Spans
 from dnnl.framework.special import SpecialKernels, SpecialPlans, Use, Uses
 from dnnl.graph.expressions import Numbers, OpenInputs, named_symbols
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, TensorType
@@ -161,7 +161,7 @@ class Plans:
         self,
         values: Mapping[str, Any],
         num_threads: int | None = None,
-        spans: list[Span] | None = None,
+        spans: Spans | None = None,
     ) -> tuple[Session, dict[str, Array]]:
         """The outputs for some arrays, and the plan that computed them."""
         arrays, contents = self._given(values)

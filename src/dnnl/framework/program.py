@@ -20,7 +20,7 @@ from dnnl.framework.parts import Between, Part, Program
 from dnnl.framework.plan import Layer
 from dnnl.framework.plans import Plans, Settings
 from dnnl.framework.progress import Progress
-from dnnl.framework.session import Session, Span, checked_if_any
+from dnnl.framework.session import Session, Span, Spans, checked_if_any
 from dnnl.graph.graph import SEQUENCE, Array, Graph, Node, Shape, TensorType, blamed_on
 from dnnl.graph.rounding import Rounding
 from dnnl.passes.specialize import bound
@@ -62,7 +62,7 @@ class Record:
 
     threads: int | None = None
     layers: list[Layer] = field(default_factory=list)
-    spans: list[Span] | None = None
+    spans: Spans | None = None
 
 
 class Runner:
@@ -144,6 +144,7 @@ class Runner:
         record.layers.append(Layer(node.name, node.op.lower(), kind, {}, 0.0, ()))
         if record.spans is not None:
             record.spans.append(Span(start, perf_counter_ns()))
+            record.spans.of.append(node)
 
 
 def _called(
@@ -241,9 +242,9 @@ class OpenSession(Session):
         return self._run(feeds, Record(checked_if_any(num_threads)))
 
     @allocating
-    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
+    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], Spans]:
         """As :meth:`run`, with the time of each layer."""
-        spans: list[Span] = []
+        spans = Spans()
         return self._run(feeds, Record(spans=spans)), spans
 
     def _run(self, feeds: Mapping[str, ArrayLike], record: Record) -> dict[str, Array]:
