@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dnnl.tools.bench import page as pages
 from dnnl.tools import plots
+from dnnl.tools.bench import page as pages
 from dnnl.tools.bench.command import run
 from dnnl.tools.plots import Point, Roof, inline, limits_plot, ratio_plot
 from dnnl.tools.roofs import Roofs
