@@ -211,7 +211,7 @@ def test_indices_choose_from_all_rows(tmp_path: Path) -> None:
         (["{model}", "--input", "x={image}", "--input", "x={image}"], "x is given twice"),
         *(
             (["{model}", option, "no/such/folder/file"], f"{option} = 'no/such/folder/file': there")
-            for option in ("--output", "--profile", "--json")
+            for option in ("--output", "--profile", "--json", "--html")
         ),
         (["{model}", "--json", "/"], "--json = '/': is a folder"),
         (["none.onnx", "--output", "no/folder/out.npz"], "--output = 'no/folder/out.npz'"),

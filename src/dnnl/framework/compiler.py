@@ -159,7 +159,7 @@ class _Compilation:
             constants[storage] = self._prepare(key, preparations[key], content)
         primitives = [self._primitive(step.pd) for step in lowering.steps]
         self._stream.wait()  # runs have streams of their own
-        made = kernels_of(plan, lowering, primitives)
+        made = kernels_of(plan, primitives)
         isa = select_isa(engine)
         return Compiled(plan, engine, isa.name, isa.features, made, constants)
 

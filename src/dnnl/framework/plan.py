@@ -45,11 +45,12 @@ class Indices:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One execution: the storage of each argument, and the places of the ``numbers`` by which it
-    chooses its kernel."""
+    """One execution: the storage and the descriptor of each argument, and the places of the
+    ``numbers`` by which it chooses its kernel. A file has no descriptors."""
 
     name: str
     storages: Mapping[int, int]
+    forms: Mapping[int, Form]
     numbers: tuple[int, ...] = ()
     indices: Indices | None = None
 

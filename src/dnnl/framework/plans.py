@@ -25,7 +25,7 @@ from dnnl.framework.part_plan import HUGE, PartPlan, Pattern, as_shape
 from dnnl.framework.plan import Compiled
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget
-from dnnl.framework.session import Session, Span
+from dnnl.framework.session import Session, Spans
 from dnnl.framework.special import SpecialKernels, SpecialPlans, Use, Uses
 from dnnl.framework.steps import Part
 from dnnl.graph.expressions import Numbers, named_symbols
@@ -164,7 +164,7 @@ class Plans:
         self,
         values: Mapping[str, Any],
         num_threads: int | None = None,
-        spans: list[Span] | None = None,
+        spans: Spans | None = None,
     ) -> tuple[PartSession, dict[str, Array]]:
         """The outputs for some arrays, and the plan that computed them."""
         arrays, contents = self._given(values)

@@ -19,7 +19,7 @@ from dnnl.framework.feeds import arrays_of, check_input
 from dnnl.framework.plan import Layer
 from dnnl.framework.plans import PartSession, Plans, Settings
 from dnnl.framework.progress import Progress
-from dnnl.framework.session import Session, Span, checked_if_any
+from dnnl.framework.session import Session, Span, Spans, checked_if_any
 from dnnl.framework.steps import Between, Part, Program
 from dnnl.graph.graph import SEQUENCE, Array, Graph, Node, Shape, TensorType, blamed_on
 from dnnl.graph.input_sizes import bound
@@ -67,7 +67,7 @@ class Record:
 
     threads: int | None = None
     layers: list[Layer] | None = field(default_factory=list)
-    spans: list[Span] | None = None
+    spans: Spans | None = None
 
 
 class Runner:
@@ -155,6 +155,7 @@ class Runner:
             record.layers.append(Layer(node.name, node.op.lower(), kind, {}, 0.0, ()))
         if record.spans is not None:
             record.spans.append(Span(start, perf_counter_ns()))
+            record.spans.of.append(node)
 
     def _inside(self, around: Values, threads: int | None) -> control.Body:
         """The results of a body for what its node hands to it."""
@@ -254,9 +255,9 @@ class OpenSession(Session):
         return self._run(feeds, Record(checked_if_any(num_threads)))
 
     @allocating
-    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
+    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], Spans]:
         """As :meth:`run`, with the time of each layer."""
-        spans: list[Span] = []
+        spans = Spans()
         return self._run(feeds, Record(spans=spans)), spans
 
     def _run(self, feeds: Mapping[str, ArrayLike], record: Record) -> dict[str, Array]:

@@ -166,7 +166,7 @@ def _code_of(image: Callable[[int], Image], given: Sequence[Any]) -> KernelCode:
 def _step_of(given: Sequence[Any], forms: Sequence[Form]) -> PlannedStep:
     name, storages, numbers, indices = given
     own = indices and Indices(forms[indices[0]], *indices[1:])
-    return PlannedStep(name, dict(storages), tuple(numbers), own)
+    return PlannedStep(name, dict(storages), {}, tuple(numbers), own)
 
 
 def _layer_to_json(layer: Layer) -> list[Any]:

@@ -85,10 +85,10 @@ def _named(size: int) -> int | str:
 
 
 class Expressions:
-    """Collects sizes, each at a place of its own, behind those that have ``places``."""
+    """Collects sizes, each at a place of its own."""
 
-    def __init__(self, places: Mapping[str, int] | None = None) -> None:
-        self._places = dict(places or {})
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
         self._forms: dict[MemoryDesc, Form] = {}
 
     @property

@@ -24,7 +24,7 @@ from dnnl.framework import Model, Session, load
 from dnnl.framework.indices import index_extents
 from dnnl.framework.model import PRECISIONS
 from dnnl.framework.session import Span
-from dnnl.graph.graph import Array, ModelError
+from dnnl.graph.graph import Array, Graph, ModelError
 from dnnl.lowering.graphs import LAYOUTS
 from dnnl.onnx.read import read_tensor
 from dnnl.runtime.threads import limit_text, limited_num_threads
@@ -32,9 +32,12 @@ from dnnl.tools import peer_onnxruntime
 from dnnl.tools.difference import Difference, Tolerance, compare, is_constant
 from dnnl.tools.engines import named
 from dnnl.tools.measure import Contender, Effort, measure
+from dnnl.tools.page import check_packages
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.quantized_difference import compare_layers, quantized_values
+from dnnl.tools.run_graph import graph_of
 from dnnl.tools.run_inputs import INPUT_SEED, filled, read_inputs, read_sizes, shapes_of
+from dnnl.tools.run_page import write_page
 from dnnl.tools.run_report import Comparison, Report, console_for_output, print_report
 from dnnl.tools.trace import write_trace
 
@@ -67,6 +70,7 @@ class Options:
     profile: Path | None
     compare: str | None
     json: Path | None
+    html: Path | None
 
 
 @click.command()
@@ -139,6 +143,12 @@ class Options:
 @click.option(
     "--json", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures as JSON."
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page with the graph as it was run, the time of each step and a roofline.",
+)
 def run(**options: Any) -> int:
     """Run an ONNX MODEL on generated kernels."""
     return execute(Options(**options))
@@ -154,7 +164,7 @@ def execute(options: Options) -> int:
     threads = None if options.threads is None else limited_num_threads(options.threads)
     console = console_for_output()
     started = perf_counter_ns()
-    model, given, notes = _prepared_model(options)
+    model, opened, given, notes = _prepared_model(options)
     loaded = perf_counter_ns()
     with _progress(Console(stderr=True)) as progress:
         session = model.compile(
@@ -198,6 +208,10 @@ def execute(options: Options) -> int:
         tolerance,
     )
     _write(options, session, report, outputs, timed)
+    if options.html:
+        graph = graph_of(session, timed[-1], opened, feeds, outputs)
+        with _writing("--html", options.html):
+            write_page(options.html, report, session, graph)
     print_report(console, report)
     return 0 if report.agrees else DIFFERENT
 
@@ -231,9 +245,12 @@ def _check(options: Options) -> None:
         ("--output", options.output),
         ("--profile", options.profile),
         ("--json", options.json),
+        ("--html", options.html),
     ):
         if path is not None:
             _check_place(name, path)
+    if options.html is not None:
+        check_packages("--html")
 
 
 def _check_place(option: str, path: Path) -> None:
@@ -249,10 +266,13 @@ def _check_place(option: str, path: Path) -> None:
         raise InvalidArguments(option, str(path), rule)
 
 
-def _prepared_model(options: Options) -> tuple[Model, dict[str, Array], list[str]]:
-    """The model with the sizes and parameters that were asked for, the inputs that were given, and
-    what was taken for sizes that nobody gave."""
+def _prepared_model(
+    options: Options,
+) -> tuple[Model, Graph, dict[str, Array], list[str]]:
+    """The model with the sizes and parameters that were asked for, its graph as the file has it,
+    the inputs that were given, and what was taken for sizes that nobody gave."""
     model = load(options.model)
+    opened = model.graph
     if options.batch is not None:
         model = model.with_batch(options.batch)
     given = read_inputs(options.inputs, {**model.inputs, **model.defaults})
@@ -261,7 +281,7 @@ def _prepared_model(options: Options) -> tuple[Model, dict[str, Array], list[str
     model = model.with_shapes(shapes)
     if options.random_weights is not None:
         model = model.with_random_weights(options.random_weights)
-    return model, given, notes
+    return model, opened, given, notes
 
 
 def _telling(
