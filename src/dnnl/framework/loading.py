@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from dnnl import lazy
 from dnnl.errors import Error, Unimplemented
-from dnnl.framework.plan import Compiled
 from dnnl.framework.requests import checked_budget
-from dnnl.framework.saved_file import HELD, Place, SavedFile
+from dnnl.framework.saved_file import SavedFile
 from dnnl.framework.saved_graph import GraphReader
-from dnnl.framework.saved_plan import PlanReader
+from dnnl.framework.saved_plan import read_plans
 from dnnl.framework.saved_program import ProgramReader
 from dnnl.framework.steps import Program
-from dnnl.graph.graph import Array, Graph, ModelError, with_inputs
+from dnnl.graph.graph import Graph, ModelError, with_inputs
 from dnnl.runtime.engine import Engine, first_cpu
-from dnnl.runtime.image import Image
-from dnnl.runtime.image_bytes import decoded
 from dnnl.types.dtype import DataType
 
 if TYPE_CHECKING:
@@ -83,25 +80,6 @@ def _read(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Saved]:
 
 def _divided(graph: Graph, optional: tuple[str, ...]) -> Program:
     return parts.divided(with_inputs(graph, optional))
-
-
-def read_plans(file: SavedFile, engine: Engine, held: Sequence[Array] = ()) -> tuple[Compiled, ...]:
-    """The plans of a file, some of whose blobs may be `HELD` by who reads it.
-
-    Raises ModelError where it is damaged.
-    """
-
-    @cache
-    def image(number: int) -> Image:
-        found = decoded(file.blob(file.index["images"][number]).tobytes(), "")
-        if found is None:
-            raise ModelError(f"{file.path} is damaged: image {number} has another checksum")
-        return found
-
-    def blob(place: Place) -> Array:
-        return held[place[1]] if place[0] == HELD else file.blob(place)
-
-    return tuple(map(PlanReader(engine, image, blob).read, file.index["plans"]))
 
 
 def _check_machine(path: str, target: dict[str, Any], engine: Engine) -> None:

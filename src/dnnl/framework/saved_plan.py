@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,14 @@ from dnnl.framework.plan import (
     Plan,
     PlannedStep,
 )
-from dnnl.framework.saved_file import Place
+from dnnl.framework.saved_file import HELD, Place, SavedFile
 from dnnl.framework.stored import StoredKernels
 from dnnl.graph.expressions import Form
-from dnnl.graph.graph import Array, TensorType
+from dnnl.graph.graph import Array, ModelError, TensorType
 from dnnl.graph.rounding import Rounding
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.image import Image
+from dnnl.runtime.image_bytes import decoded
 from dnnl.runtime.launch import KernelCode
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.size_class import SizeClass
@@ -152,6 +154,25 @@ class PlanReader:
         kind, place, places = type_of(given[0]), given[1], tuple(given[2])
         array = None if place is None else self._blob(place).view(kind.dtype).reshape(kind.sizes)
         return Contents(kind, array, places)
+
+
+def read_plans(file: SavedFile, engine: Engine, held: Sequence[Array] = ()) -> tuple[Compiled, ...]:
+    """The plans of a file, some of whose blobs may be `HELD` by who reads it.
+
+    Raises ModelError where it is damaged.
+    """
+
+    @cache
+    def image(number: int) -> Image:
+        found = decoded(file.blob(file.index["images"][number]).tobytes(), "")
+        if found is None:
+            raise ModelError(f"{file.path} is damaged: image {number} has another checksum")
+        return found
+
+    def blob(place: Place) -> Array:
+        return held[place[1]] if place[0] == HELD else file.blob(place)
+
+    return tuple(map(PlanReader(engine, image, blob).read, file.index["plans"]))
 
 
 def _code_of(image: Callable[[int], Image], given: Sequence[Any]) -> KernelCode:
