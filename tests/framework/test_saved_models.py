@@ -385,8 +385,8 @@ def test_damaged_weights_are_seen_when_something_is_compiled(saved: Path) -> Non
 
 def test_other_versions_are_refused(saved: Path) -> None:
     data = saved.read_bytes()
-    rewrite(saved, MAGIC + struct.pack("<I", 2) + data[12:])
-    with pytest.raises(ModelError, match="format is version 2, this library reads version 1"):
+    rewrite(saved, MAGIC + struct.pack("<I", 3) + data[12:])
+    with pytest.raises(ModelError, match="format is version 3, this library reads version 2"):
         load(saved)
 
 

@@ -111,6 +111,18 @@ def test_every_conversion(dst: DataType, isa: str) -> None:
             computed("cast", [drawn(src, (3, 41), seed)], dst)
 
 
+@every_isa
+@pytest.mark.parametrize("dst", ordered(TYPES), ids=str)
+def test_every_view(dst: DataType, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        for seed, src in enumerate(ordered(TYPES)):
+            if src.bits == dst.bits:
+                array = drawn(src, (3, 41), seed)
+                want = array != 0 if dst is DataType.boolean else array.view(dst.numpy)
+                got = computed(lambda x: x.view(dst), [array], dst)
+                np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
 @pytest.mark.parametrize(("base", "exponent"), list(itertools.product(ordered(INTEGERS), repeat=2)))
 def test_powers(base: DataType, exponent: DataType) -> None:
     arrays = [drawn(base, (5, 33), 1), drawn(exponent, (1, 33), 2)]
@@ -321,6 +333,7 @@ def test_traced_functions(case: tuple[Any, Any, tuple[str, ...], str], isa: str)
             "a function of floats takes floats",
         ),
         (lambda a, b: a.astype("s4"), "s8 s8", "astype makes no s4"),
+        (lambda a, b: a.view("s16"), "s8 s8", "both data types have the same number of bits"),
         (lambda a, b: 1, "s8 s8", "must return a traced scalar, and returned int"),
         (lambda a: a, "s8 s8", "is called with the value and 1 operands"),
         (lambda a, b: a < b, "s8 s8", "dst_desc = 's8': .* gives boolean"),

@@ -152,9 +152,9 @@ class Binder:
         self._contents = {public: _Contents(own) for public, own in plan.contents.items()}
         self._filled = [name for name in plan.inputs if name not in plan.read]
         self._written = {
-            storage: (form.like.data_type.numpy, _dims(form))
+            storage: (placed.dtype, _dims(placed.form))
             for storage, value in plan.written.items()
-            for form in (plan.tensors[value].form,)
+            for placed in (plan.tensors[value],)
         }
         self._latest: list[Latest] = [(None, None, (_unplaced, None))] * len(plan.steps)
         self._scratchpad = Memory(MemoryDesc((0,), "u8"), stream.engine)
@@ -209,7 +209,7 @@ class Binder:
                 results[public] = plan.tensors[value].storage
             else:
                 results[public] = partial(self._copied, value, arena, values)
-        fills = {name: self._buffer(name, arena, values).view().fill for name in self._filled}
+        fills = {name: self._filling(name, arena, values) for name in self._filled}
         return Bound(fills, calls, moving, plan.read, written, results, launches)
 
     def _arena(self, values: Values) -> Arena:
@@ -335,11 +335,19 @@ class Binder:
         """A value as a new array."""
         sized, placed = self._tensors[value]
         if placed.storage not in addresses:
-            return np.array(self._buffer(value, arena, values).view().numpy())
-        desc = sized.of(values)
-        data = bytes_at(addresses[placed.storage], desc.size, self)
-        memory = Memory(desc, self.stream.engine, data)
-        return np.array(ShapedBuffer(memory, placed.permutation).view().numpy())
+            buffer = self._buffer(value, arena, values)
+        else:
+            desc = sized.of(values)
+            data = bytes_at(addresses[placed.storage], desc.size, self)
+            memory = Memory(desc, self.stream.engine, data)
+            buffer = ShapedBuffer(memory, placed.permutation)
+        return np.array(buffer.view().numpy()).view(placed.dtype)
+
+    def _filling(self, name: str, arena: Arena, values: Values) -> Callable[[Array], object]:
+        """What writes an input as it is stored."""
+        stored = self._tensors[name][1].form.like.data_type.numpy
+        fill = self._buffer(name, arena, values).view().fill
+        return lambda array: fill(array.view(stored))
 
     def _buffer(self, value: str, arena: Arena, values: Values) -> ShapedBuffer:
         sized, placed = self._tensors[value]

@@ -31,7 +31,7 @@ from dnnl.graph.graph import (
 from dnnl.graph.sizes import computes
 from dnnl.operators.numbers import (
     FOLDED,
-    SIZES,
+    deciding,
     is_folded,
     makes_sequence,
     number_places,
@@ -204,12 +204,10 @@ class _Cut:
             self._place_between(node, values)
             return
         self.placed.append((level, node))
-        sized = node.op in SIZES or (node.op not in RANDOM and all(v.sized for v in values))
+        values = [self._value(name) for name in deciding(node)]
+        sized = node.op not in RANDOM and all(v.sized for v in values)
         small = sized or (computes(node) and all(v.small or v.sized for v in values))
-        if node.op in SIZES:
-            first = level
-        else:
-            first = max(level, *(v.numbers for v in values), 1) if small else level + 2
+        first = max(level, *(v.numbers for v in values), 1) if small else level + 2
         for name in filter(None, node.outputs):
             self.values[name] = _Value(level, first, sized, small)
             self.producers[name] = node
@@ -242,9 +240,7 @@ class _Cut:
         if self.values[name].level < level:
             return True
         node = self.producers[name]
-        if node.op in SIZES:
-            return False
-        return any(self._is_known_outside(value, level) for value in node.reads)
+        return any(self._is_known_outside(value, level) for value in deciding(node))
 
     def _place_between(self, node: Node, values: Iterable[_Value]) -> None:
         level = max((0, *(_behind_parts(value.level) for value in values)))
@@ -357,7 +353,8 @@ class _PartBuilder:
         elif value not in self.copied:
             node = self.cut.producers[value]
             self.copied.update(node.outputs)
-            inputs = tuple(v and self._numbers(v) for v in node.inputs)
+            decided = deciding(node)
+            inputs = tuple(self._numbers(v) if v in decided else v for v in node.inputs)
             outputs = tuple(v and f"{v}{JOINT}numbers" for v in node.outputs)
             copy = f"{node.name}{JOINT}numbers"
             self.nodes.append(replace(node, name=copy, inputs=inputs, outputs=outputs))
@@ -375,13 +372,13 @@ def _is_plain(node: Node, sized: set[str]) -> bool:
 def _is_plain_inside(branch: Branch, sized: set[str]) -> bool:
     known = {*sized, *branch.constants}
     for node in branch.nodes:
-        decided = known.issuperset(node.reads) and node.op not in RANDOM
+        decided = known.issuperset(deciding(node)) and node.op not in RANDOM
         if is_branching(node) and not _is_plain(node, known):
             return False
         if runs_between(node) and (not decided or not is_folded(node)):
             return False
         if any(v and v not in known for v in map(node.input, number_places(node))):
             return False
-        if decided or node.op in SIZES:
+        if decided:
             known.update(node.outputs)
     return True

@@ -44,7 +44,7 @@ _FLAGS = frozenset(
 )
 """The attributes that are 0 or 1: of other values each runtime makes something else."""
 
-_DATA_TYPES = frozenset({"output_dtype", "to"})
+_DATA_TYPES = frozenset({"dtype", "output_dtype", "precision", "to"})
 """The attributes that are codes of element types, which nodes have as NumPy's."""
 
 _LARGEST = 2**31

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.graph.graph import EXACT, REAL, Graph, Node, TensorType, is_whole
+from dnnl.graph.graph import EXACT, Graph, Node, TensorType, is_whole
 from dnnl.graph.scope import Infer, Scope
 from dnnl.graph.writer import Writer
 from dnnl.lowering.graphs import Lowering, Source
@@ -47,6 +47,7 @@ _ALWAYS: dict[str, str | Choose] = {
     **COMPARISONS,
     **TWO_OF_A_TYPE,
     **ONE,
+    "BitCast": "bitcast",
     "Cast": "cast",
     "Where": "where",
 }
@@ -60,11 +61,6 @@ def exact_function(node: Node, graph: Graph) -> str | None:
         of_integers = {1: _ONE_INTEGER, 2: _TWO_INTEGERS}.get(len(node.inputs), {})
         function = of_integers.get(node.op)
     return function(Scope(node, graph)) if callable(function) else function
-
-
-def _infer_cast(scope: Scope) -> list[TensorType]:
-    """The shape of the source, in the data type that ``to`` names."""
-    return [TensorType(scope.data_type("to"), scope.shape())]
 
 
 def _infer_comparison(scope: Scope) -> list[TensorType]:
@@ -141,15 +137,6 @@ def lower_exact(lowering: Lowering, node: Node) -> None:
     lowering.define(node.output, lowering.emit(node, desc, args))
 
 
-def _lower_cast(lowering: Lowering, node: Node) -> None:
-    """Another data type; between floats who reads the result converts it."""
-    kinds = {lowering.graph.type_of(value).dtype for value in (node.inputs[0], node.output)}
-    if kinds <= REAL:
-        lowering.convert(node.output, node.inputs[0])
-    else:
-        lower_exact(lowering, node)
-
-
 def aligned(lowering: Lowering, node: Node) -> list[Source]:
     """All sources with the number of dimensions of the result."""
     rank = len(lowering.graph.shape_of(node.output))
@@ -172,7 +159,6 @@ def _exact(
 
 OPERATORS: Mapping[str, Operator] = {
     "BitShift": _exact(elementwise, 2, "direction"),
-    "Cast": Operator(_infer_cast, _lower_cast, required=("to",), role=Role.EXACT),
     "IsInf": Operator(_infer_truth, expand=_expand_is_inf),
     "IsNaN": Operator(_infer_truth, expand=_expand_is_nan),
     "Sign": _exact(same, 1, expand=_expand_sign),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dnnl.graph.graph import ModelError, Node
 from dnnl.operators import (
+    conversions,
     convolution,
     copies,
     elementwise,
@@ -27,6 +28,7 @@ from dnnl.operators.operator import Operator
 OPERATORS: Mapping[str, Operator] = {
     **elementwise.OPERATORS,
     **exact.OPERATORS,
+    **conversions.OPERATORS,
     **products.OPERATORS,
     **convolution.OPERATORS,
     **pooling.OPERATORS,

@@ -107,6 +107,9 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
 def _moved(node: Node, graph: Graph) -> Array | None:
     """The elements of constants in other places, where ONNX's own implementation is wrong."""
     scope = Scope(node, graph)
+    if node.op == "BitCast":  # which older operator sets do not have
+        (kind,) = OPERATORS[node.op].infer(scope)
+        return graph.constants[node.inputs[0]].view(kind.dtype)
     if node.op == "Flatten":  # which it cannot do of nothing
         (kind,) = OPERATORS[node.op].infer(scope)
         return graph.constants[node.inputs[0]].reshape(kind.sizes)

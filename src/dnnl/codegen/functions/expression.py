@@ -15,7 +15,7 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter
 from dnnl.codegen.math import arithmetic, f32, integers, trigonometry
 from dnnl.types.dtype import DataType
-from dnnl.types.expression import CAST, COMPARISONS, CONSTANT, PARAMETER, Expression, Step
+from dnnl.types.expression import BITCAST, CAST, COMPARISONS, CONSTANT, PARAMETER, Expression, Step
 from dnnl.types.typed import FLOATS, STEPS
 
 Function = Callable[..., ir.Value]
@@ -213,6 +213,8 @@ def _step(
     types = [data_type for data_type in of if data_type is not None]
     if step.name == CAST:
         return cast(e, types[0], types[1], sources[0], lanes)
+    if step.name == BITCAST:
+        return loaded(e, types[0], stored(e, types[1], sources[0], lanes))
     row = _ROWS[step.name]
     if row.bits is not None:
         return row.bits(e, *sources)
