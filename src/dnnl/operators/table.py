@@ -12,6 +12,7 @@ from dnnl.operators import (
     elementwise,
     exact,
     gather,
+    linear,
     normalization,
     parts,
     pooling,
@@ -41,6 +42,7 @@ OPERATORS: Mapping[str, Operator] = {
     **copies.OPERATORS,
     **gather.OPERATORS,
     **quantized.OPERATORS,
+    **linear.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
