@@ -163,6 +163,27 @@ def test_quotients_beside_whole_ones(kind: str, isa: str) -> None:
             computed(function, sides, data_type)
 
 
+@every_isa
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+def test_remainders_of_all_floats(kind: str, isa: str) -> None:
+    """Of all exponents, denormal numbers and special ones, beside those of C and of Python."""
+    data_type = DataType[kind]
+    rng = np.random.default_rng(9)
+    raw = rng.bytes(2 * 96 * 37 * data_type.size)
+    a, b = np.frombuffer(raw, data_type.numpy).reshape(2, 96, 37)
+    with np.errstate(all="ignore"):
+        near = (f64(b) * rng.integers(-9, 9, b.shape)).astype(data_type.numpy)
+    core = np.float64 if kind == "f64" else np.float32
+    with config.override("max_cpu_isa", isa), np.errstate(all="ignore"):
+        for function, peer in (("remainder", np.fmod), ("mod", np.mod)):
+            for dividend in (a, near):
+                got = computed(function, [dividend, b], data_type)
+                want = peer(dividend.astype(core), b.astype(core)).astype(data_type.numpy)
+                np.testing.assert_array_equal(f64(got), f64(want))
+                zeros = f64(want) == 0
+                assert (np.signbit(f64(got)) == np.signbit(f64(want)))[zeros].all()
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3), (1, 1, 1), (257,), (64, 129)])
 def test_sizes(shape: tuple[int, ...]) -> None:
     for kind in (DataType.s8, DataType.s32, DataType.u64):
@@ -233,7 +254,7 @@ def test_wrong_descriptions(
 
 
 @pytest.mark.parametrize(
-    ("function", "kind"), [("mod", "f32"), ("neg", "boolean"), ("add", "s4"), ("sin", "f64")]
+    ("function", "kind"), [("shift_left", "f32"), ("neg", "boolean"), ("add", "s4"), ("sin", "f64")]
 )
 def test_types_that_a_function_does_not_have(function: str, kind: str) -> None:
     count = STEPS[FUNCTIONS[function]].signature.sources

@@ -60,6 +60,9 @@ _IN_TYPES: Mapping[str, Callable[..., Any]] = {
 }
 
 
+_REMAINDERS = frozenset({"mod", "remainder"})
+
+
 def exact(function: str, sources: Sequence[Typed], dst: DataType) -> Typed:
     """The function of arrays that have the NumPy types of their data types, as one of ``dst``.
 
@@ -78,8 +81,11 @@ def _in_types(step: str, sources: Sequence[Typed], dst: DataType, nudge: float =
         return _bits(sources[0], dst)
     if step == "where" or not dst.is_float:
         return np.asarray(_IN_TYPES[step](*sources))
-    number = FUNCTIONS[step](*map(f64, sources)) * (1 + nudge)
     core = DataType.f64 if dst is DataType.f64 else DataType.f32
+    if step in _REMAINDERS:  # whose last step is a sum in the type
+        wide = (np.asarray(source).astype(core.numpy) for source in sources)
+        return np.asarray(_IN_TYPES[step](*wide)).astype(dst.numpy)
+    number = FUNCTIONS[step](*map(f64, sources)) * (1 + nudge)
     return np.asarray(number, core.numpy).astype(dst.numpy)
 
 

@@ -75,8 +75,8 @@ _PARTS = ("exp_of_negative", "expm1_of_negative", "normal_cdf", "softplus_tail")
 """The steps that only algorithms are made of."""
 STEPS: Mapping[str, TypedFunction] = {
     **_rows(_ONE, NUMBERS, "abs", "neg"),
-    **_rows(_TWO, NUMBERS, "add", "div", "maximum", "minimum", "mul", "sub"),
-    **_rows(_TWO, INTEGERS, "mod", "remainder", "shift_left", "shift_right"),
+    **_rows(_TWO, NUMBERS, "add", "div", "maximum", "minimum", "mod", "mul", "remainder", "sub"),
+    **_rows(_TWO, INTEGERS, "shift_left", "shift_right"),
     **_rows(_ONE, INTEGERS, "sign"),
     **_rows(_POWER, NUMBERS, "pow"),
     **_rows(_TWO, _BITS, "and", "or", "xor"),
