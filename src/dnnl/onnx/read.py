@@ -208,10 +208,10 @@ def _type(value: onnx.ValueInfoProto) -> TensorType:
 
 
 def _size(dim: onnx.TensorShapeProto.Dimension, unnamed: str) -> int | str:
-    """The size, or its name: ``unnamed`` where it is open without one, as a negative number and a
-    mark such as ? say, of which two need not be equal."""
+    """The size, or its name: ``unnamed`` where it is open without one, as 0, a negative number and
+    a mark such as ? say, of which two need not be equal."""
     if dim.HasField("dim_value"):
-        return int(dim.dim_value) if dim.dim_value >= 0 else unnamed
+        return int(dim.dim_value) if dim.dim_value > 0 else unnamed
     return str(dim.dim_param) if any(map(str.isalnum, dim.dim_param)) else unnamed
 
 

@@ -16,6 +16,7 @@ from dnnl.graph.writer import Writer
 from dnnl.lowering.graphs import Lowering, Source
 from dnnl.operators.inference import elementwise, same
 from dnnl.operators.operator import Expand, Operator, Role
+from dnnl.operators.small_types import widened
 from dnnl.primitives.exact import ExactDesc
 from dnnl.types.arg import Arg
 
@@ -95,7 +96,7 @@ def _expand_sign(writer: Writer) -> bool:
 
 def _expand_is_nan(writer: Writer) -> bool:
     """What does not equal itself."""
-    value, shape = writer.node.inputs[0], writer.graph.shape_of(writer.node.output)
+    value, shape = widened(writer, writer.node.inputs[0]), writer.graph.shape_of(writer.node.output)
     number = writer.add("Equal", (value, value), shape, dtype=_TRUTH)
     writer.add("Not", (number,), shape, dtype=_TRUTH)
     return True
@@ -114,8 +115,10 @@ def _expand_is_inf(writer: Writer) -> bool:
         never = writer.constant(np.zeros(shape), _TRUTH)
         writer.add("Identity", (never,), shape, dtype=_TRUTH)
         return True
+    value = widened(writer, node.inputs[0])
+    kind = writer.dtype if value == node.inputs[0] else np.dtype(np.float32)
     found = [
-        writer.add("Equal", (node.inputs[0], writer.constant(number)), shape, dtype=_TRUTH)
+        writer.add("Equal", (value, writer.constant(number, kind)), shape, dtype=_TRUTH)
         for number in wanted
     ]
     if len(found) > 1:

@@ -15,9 +15,10 @@ import ml_dtypes
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.graph.graph import ModelError
+from dnnl.graph.graph import EXACT, ModelError
+from dnnl.graph.writer import Writer
 from dnnl.types.dtype import DataType
-from dnnl.types.scalar import Scalar, apply
+from dnnl.types.scalar import Scalar, apply, traced
 from dnnl.types.typed import TYPES
 
 _F32 = DataType.f32
@@ -206,6 +207,15 @@ def element_of(
     if dtype in SMALL:
         return SMALL[dtype].encoded(number, saturates, round_mode)
     return number.astype(stored_type(dtype))
+
+
+def widened(writer: Writer, value: str) -> str:
+    """A value of small floats as f32; others stay."""
+    own = writer.graph.type_of(value)
+    if own.dtype not in SMALL:
+        return value
+    function = traced(SMALL[own.dtype].decoded, 1, [stored_type(own.dtype)])
+    return writer.add(EXACT, (value,), own.sizes, {"function": function}, _F32.numpy)
 
 
 def _type_of(number: Scalar) -> DataType:
