@@ -1,5 +1,5 @@
-"""The node cases of ONNX's own test suite for control flow, sequences, selections, and operators
-whose sizes are contents of inputs: nothing is made constant for them."""
+"""The node cases of ONNX's own test suite for control flow, sequences, selections, operators whose
+sizes are contents of inputs, and those about types: nothing is made constant for them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from dnnl.passes.specialize import check_operators
 from dnnl.tools.difference import compare
 
 FAMILIES = {
-    "clip": 24, "compress": 5, "constant": 3, "constantofshape": 3, "edge": 1, "expand": 2,
-    "if": 2, "loop11": 1, "loop13": 1, "nonmaxsuppression": 10, "nonzero": 1, "range": 8,
-    "reduce": 114, "reflect": 1, "reshape": 10, "resize": 39, "scan": 1, "scan9": 3,
-    "sequence": 14, "slice": 8, "split": 19, "squeeze": 2, "tile": 2, "top": 7, "tril": 9,
-    "triu": 9, "unique": 7, "unsqueeze": 7, "upsample": 1, "wrap": 1,
+    "bitcast": 10, "cast": 60, "castlike": 112, "clip": 24, "compress": 5, "constant": 4,
+    "constantofshape": 3, "dequantizelinear": 14, "dynamicquantizelinear": 6, "edge": 1,
+    "expand": 2, "eyelike": 3, "identity": 3, "if": 2, "isinf": 4, "isnan": 2, "loop11": 1,
+    "loop13": 1, "loop16": 1, "mean": 3, "mod": 19, "nonmaxsuppression": 10, "nonzero": 1,
+    "optional": 10, "pow": 12, "quantizelinear": 13, "range": 8, "reduce": 132, "reflect": 1,
+    "reshape": 10, "resize": 39, "scan": 1, "scan9": 3, "sequence": 14, "shape": 11, "size": 2,
+    "slice": 8, "split": 19, "squeeze": 2, "tile": 2, "top": 7, "tril": 9, "triu": 9, "unique": 7,
+    "unsqueeze": 7, "upsample": 1, "wrap": 1,
 }  # fmt: skip
 """Cases that must be computed, by the first word of their names."""
 
 
 def cases() -> dict[str, list[Any]]:
-    """The cases of each family, without optional values and CastLike, which are not known."""
+    """The cases of each family, without optional values that are not given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
@@ -36,10 +39,13 @@ def cases() -> dict[str, list[Any]]:
         collected = collect_testcases(None)
     found: dict[str, list[Any]] = {family: [] for family in FAMILIES}
     for case in collected:
-        text, words = str(case.model.graph), case.name.split("_")
-        known = not any(name in text for name in ("optional_type", "CastLike"))
-        if words[1] in found and known and '"Optional"' not in text:
-            found[words[1]].append(case)
+        family, given = (
+            case.name.split("_")[1],
+            [value for pair in case.data_sets for value in pair[0]],
+        )
+        makes_none = family == "if" and '"Optional"' in str(case.model.graph)
+        if family in found and not makes_none and not any(value is None for value in given):
+            found[family].append(case)
     return found
 
 

@@ -31,6 +31,8 @@ from dnnl.graph.graph import (
 from dnnl.graph.sizes import computes
 from dnnl.operators.numbers import (
     FOLDED,
+    HAS_ELEMENT,
+    UNCHANGED,
     deciding,
     is_folded,
     makes_sequence,
@@ -42,6 +44,8 @@ from dnnl.passes.constants import RANDOM, constant_results
 
 _FEW = 16
 """Elements of an input that a plan may know as numbers where something is computed of them."""
+_OF_ANY = UNCHANGED | {HAS_ELEMENT}
+"""What is computed of lists between parts, and of tensors within them."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 
 
@@ -198,7 +202,7 @@ class _Cut:
     def _place(self, node: Node) -> None:
         values = [self._value(name) for name in node.reads]
         between = runs_between(node) and not (is_folded(node) and all(v.sized for v in values))
-        passed = node.op == "Identity" and values[0].sequence
+        passed = node.op in _OF_ANY and any(value.sequence for value in values)
         level = self._level(node, values)
         if passed or between or level is None:
             self._place_between(node, values)
@@ -259,7 +263,7 @@ class _Cut:
         count = len(node.outputs)
         if makes_sequence(node):
             return (True,) * count
-        if node.op == "Identity":
+        if node.op in UNCHANGED:
             return (True,)
         own = tuple(body.sequences for body in bodies.values())
         if not own:

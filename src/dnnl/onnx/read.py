@@ -187,11 +187,20 @@ def _to_array(tensor: onnx.TensorProto) -> Array:
         raise ModelError(f"tensor {tensor.name!r} is damaged: {error}") from error
 
 
+def _tensor_of(value: onnx.ValueInfoProto) -> tuple[onnx.TypeProto.Tensor, bool]:
+    """The tensor that a value is, or that a list has, and whether it is a list. What is optional
+    has to be given."""
+    kind = value.type
+    if kind.HasField("optional_type"):
+        kind = kind.optional_type.elem_type
+    if kind.HasField("sequence_type"):
+        return kind.sequence_type.elem_type.tensor_type, True
+    return kind.tensor_type, False
+
+
 def _type(value: onnx.ValueInfoProto) -> TensorType:
-    kind, is_sequence = value.type.tensor_type, value.type.HasField("sequence_type")
-    if is_sequence:
-        kind = value.type.sequence_type.elem_type.tensor_type
-    if not (value.type.HasField("tensor_type") or is_sequence) or not kind.elem_type:
+    kind, is_sequence = _tensor_of(value)
+    if not kind.elem_type:
         raise ModelError(f"input {value.name!r} is not a tensor")
     shape: tuple[int | str, ...] = UNRANKED
     if is_sequence:
@@ -250,9 +259,7 @@ def _branch(proto: onnx.GraphProto) -> Branch:
 
 def _type_if_any(value: onnx.ValueInfoProto) -> TensorType | None:
     """The type that a graph inside a node declares, which it need not do."""
-    kind = value.type.tensor_type
-    if value.type.HasField("sequence_type"):
-        kind = value.type.sequence_type.elem_type.tensor_type
+    kind, _ = _tensor_of(value)
     return _type(value) if kind.elem_type else None
 
 

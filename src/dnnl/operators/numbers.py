@@ -33,8 +33,12 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
 FOLDED = frozenset({"ConstantOfShape"})
 """Operators that a plan computes before anything runs, or not at all."""
 
-SIZES = frozenset({"Shape", "Size"})
-"""Operators that read the shape of their source alone."""
+HAS_ELEMENT = "OptionalHasElement"
+SIZES = frozenset({HAS_ELEMENT, "Shape", "Size"})
+"""Operators that read the shape of their source alone, or that there is one."""
+
+UNCHANGED = frozenset({"Identity", "Optional", "OptionalGetElement"})
+"""Operators whose result is their source, a tensor or a list of them: optional values are given."""
 
 LIKE = "CastLike"
 """The operator that reads the type of its second source alone."""

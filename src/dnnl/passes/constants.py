@@ -15,7 +15,7 @@ from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
 from dnnl.operators.linear import WITH_ALL_TYPES, is_plain
-from dnnl.operators.numbers import SIZES, is_folded
+from dnnl.operators.numbers import HAS_ELEMENT, SIZES, is_folded
 from dnnl.operators.parts import slices_of
 from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.operators.table import OPERATORS
@@ -104,9 +104,11 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
 
 
 def _sizes(node: Node, graph: Graph) -> Array | None:
-    """What Shape and Size give of a value that is no constant."""
-    if node.op not in SIZES or node.inputs[0] in graph.constants:
+    """What Shape, Size and OptionalHasElement give of a value that is no constant."""
+    if node.op not in SIZES or node.input(0) in ("", *graph.constants):
         return None
+    if node.op == HAS_ELEMENT:
+        return np.array(True)
     shape = graph.shape_of(node.inputs[0])
     if node.op == "Size":
         return array_of([prod(shape)]).reshape(())
