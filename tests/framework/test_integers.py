@@ -142,7 +142,7 @@ def test_powers_of_floats_are_those_of_integers_where_they_can_be() -> None:
     pow_ = [node("Pow", ["a", "b"], "y")]
     got = compiled(pow_, feeds, "int64", constants).run(feeds)["y"]
     np.testing.assert_array_equal(got, [9, -27, 16777217, 0])
-    given = {**feeds, **constants}
+    given: dict[str, Array] = {**feeds, **constants}
     np.testing.assert_array_equal(compiled(pow_, given, "int64").run(given)["y"], got)
 
 

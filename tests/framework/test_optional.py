@@ -76,8 +76,9 @@ def test_a_value_decides_on_a_branch() -> None:
 
 
 def test_nothing_is_no_value() -> None:
+    nothing: Any = {"x": None}
     model = model_of(taking(helper.make_optional_type_proto(TENSOR)))
     with pytest.raises(InvalidArguments, match=r"input 'x'.*the model expects float32"):
-        model({"x": None})
+        model(nothing)
     with pytest.raises(InvalidArguments, match=r"input 'x'.*the model expects a list"):
-        model_of(taking(helper.make_optional_type_proto(LIST)))({"x": None})
+        model_of(taking(helper.make_optional_type_proto(LIST)))(nothing)

@@ -34,7 +34,9 @@ def code_of(name: str) -> int:
 def every(name: str) -> Array:
     """All elements of a small type; those of integers with unused bits of all kinds as well, which
     ml_dtypes does not allow in floats."""
-    bits = ml_dtypes.finfo(name).bits if name.startswith("float") else 8
+    bits = 8
+    if name.startswith("float"):
+        bits = ml_dtypes.finfo(name).bits  # type: ignore[no-untyped-call]
     return np.arange(2**bits, dtype=np.uint8).view(name)
 
 
@@ -107,7 +109,7 @@ def test_floats_become_exponents(round_mode: str, kind: str, saturate: int) -> N
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("kind", [*WIDE, *WHOLE])
 def test_numbers_become_small_integers(name: str, kind: str) -> None:
-    source = np.arange(-128, 128)
+    source: Array = np.arange(-128, 128)
     if kind in WIDE:
         source = source + np.random.default_rng(4).random(256)
     given = source.astype(kind)
@@ -290,7 +292,12 @@ def test_cast_like_reads_the_type_alone() -> None:
     for n, m, count in ((2, 3, 4), (5, 2, 7), (3, 7, 0), (0, 4, 1)):
         x = np.arange(n * m, dtype=np.int32).reshape(n, m)
         y = np.arange(n * m, dtype=np.float32)
-        feeds = {"x": x, "y": y, "like": np.zeros(count), "index": np.zeros(1, np.int64)}
+        feeds: dict[str, Array] = {
+            "x": x,
+            "y": y,
+            "like": np.zeros(count),
+            "index": np.zeros(1, np.int64),
+        }
         got = model(feeds)
         assert isinstance(got, dict)
         np.testing.assert_array_equal(got["z"], y.reshape(n, m))

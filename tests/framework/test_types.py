@@ -21,6 +21,13 @@ WHOLE = ["int32", "int64", "uint8", "int16"]
 EIGHTS = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]
 OPSET = 25
 ROWS = (3, 5, 1, 0, 7)
+Sizes = dict[str, list[int | str]]
+POWERS: list[Sizes] = [
+    {"x": ["r", 4], "n": [4]},
+    {"x": [4], "n": ["r", 4]},
+    {"x": ["r", 1], "n": [4]},
+]
+MEANS: list[list[int | str]] = [["r", 6], [6], ["r", 1]]
 
 
 def code_of(kind: npt.DTypeLike) -> int:
@@ -40,7 +47,7 @@ def test_powers(base: str, exponent: str) -> None:
     """Whole powers of whole numbers are exact; sources broadcast to each other."""
     rng = np.random.default_rng(1)
     kinds = {"x": base, "n": exponent, "y": base}
-    for sizes in ({"x": ["r", 4], "n": [4]}, {"x": [4], "n": ["r", 4]}, {"x": ["r", 1], "n": [4]}):
+    for sizes in POWERS:
         proto = make_model([node("Pow", ["x", "n"], "y")], sizes, ["y"], None, OPSET, kinds)
         model = model_of(proto)
         for rows in ROWS:
@@ -74,7 +81,7 @@ def test_an_integer_to_the_power_of_a_float() -> None:
 def test_means(kind: str, count: int) -> None:
     rng = np.random.default_rng(2)
     names = [f"x{place}" for place in range(count)]
-    sizes = {name: (["r", 6], [6], ["r", 1])[place % 3] for place, name in enumerate(names)}
+    sizes = {name: MEANS[place % 3] for place, name in enumerate(names)}
     kinds = dict.fromkeys([*names, "y"], kind)
     proto = make_model([node("Mean", names, "y")], sizes, ["y"], None, OPSET, kinds)
     model = model_of(proto)
@@ -130,7 +137,7 @@ def test_infinite_numbers_and_none(kind: str) -> None:
         ("IsInf", {"detect_positive": 0, "detect_negative": 0}),
     )
     for op, attrs in cases:
-        kinds = {"x": kind, "y": np.bool_}
+        kinds = {"x": kind, "y": "bool"}
         proto = make_model([node(op, ["x"], "y", **attrs)], {"x": ["n"]}, ["y"], None, OPSET, kinds)
         model = model_of(proto)
         for count in (8, 6, 0):
@@ -188,7 +195,7 @@ def test_sizes_of_every_type(kind: str) -> None:
         node("Identity", ["x"], "same"),
     ]
     outputs = ["all", "part", "none", "count", "same"]
-    kinds = {**dict.fromkeys(outputs, np.int64), "x": kind, "same": kind}
+    kinds = {**dict.fromkeys(outputs, "int64"), "x": kind, "same": kind}
     model = model_of(make_model(nodes, {"x": ["a", "b", "c"]}, outputs, None, OPSET, kinds))
     for shape in ((2, 3, 4), (5, 1, 2), (0, 2, 2)):
         x = np.zeros(shape, kind)

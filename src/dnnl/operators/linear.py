@@ -75,7 +75,7 @@ def _infer_dequantize(scope: Scope) -> list[TensorType]:
 
 def _check_stored(node: Node, dtype: np.dtype) -> None:
     if dtype not in _STORED:
-        known = ", ".join(sorted(own.name for own in _STORED))
+        known = ", ".join(sorted(map(str, _STORED)))
         raise Unimplemented(f"{node}: {dtype} represents no numbers; these do: {known}")
 
 

@@ -46,7 +46,7 @@ class SmallInteger:
     @cached_property
     def limits(self) -> tuple[int, int]:
         """The least and the largest one."""
-        info = ml_dtypes.iinfo(self.dtype)
+        info = ml_dtypes.iinfo(self.dtype)  # type: ignore[no-untyped-call]
         return int(info.min), int(info.max)
 
     @property
@@ -73,23 +73,27 @@ class SmallFloat:
     dtype: np.dtype[Any]
 
     @cached_property
+    def _info(self) -> Any:
+        return ml_dtypes.finfo(self.dtype)  # type: ignore[no-untyped-call]
+
+    @property
     def _bits(self) -> int:
-        return int(ml_dtypes.finfo(self.dtype).bits)
+        return int(self._info.bits)
 
-    @cached_property
+    @property
     def _digits(self) -> int:
-        return int(ml_dtypes.finfo(self.dtype).nmant)
+        return int(self._info.nmant)
 
-    @cached_property
+    @property
     def _least_exponent(self) -> int:
-        return int(ml_dtypes.finfo(self.dtype).minexp)
+        return int(self._info.minexp)
 
     def _code(self, number: float) -> int:
         return int(np.array(number, np.float32).astype(self.dtype).view(np.uint8))
 
     @property
     def _limit(self) -> int:
-        return self._code(float(ml_dtypes.finfo(self.dtype).max))
+        return self._code(float(self._info.max))
 
     def decoded(self, byte: Scalar) -> Scalar:
         """In f32, which has all of them."""

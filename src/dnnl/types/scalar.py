@@ -169,12 +169,12 @@ class Scalar:
     def __ne__(self, other: object) -> Scalar:  # type: ignore[override]
         return apply("ne", self, other)
 
-    def __and__(self, other: Scalar | bool) -> Scalar:
+    def __and__(self, other: Scalar | int) -> Scalar:
         return apply("and", self, other)
 
     __rand__ = __and__
 
-    def __or__(self, other: Scalar | bool) -> Scalar:
+    def __or__(self, other: Scalar | int) -> Scalar:
         return apply("or", self, other)
 
     __ror__ = __or__
