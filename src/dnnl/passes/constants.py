@@ -105,10 +105,10 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
 
 def _sizes(node: Node, graph: Graph) -> Array | None:
     """What Shape, Size and OptionalHasElement give of a value that is no constant."""
-    if node.op not in SIZES or node.input(0) in ("", *graph.constants):
+    if node.op not in SIZES or node.input(0) in graph.constants:
         return None
     if node.op == HAS_ELEMENT:
-        return np.array(True)
+        return np.array(True) if node.input(0) else None
     shape = graph.shape_of(node.inputs[0])
     if node.op == "Size":
         return array_of([prod(shape)]).reshape(())
