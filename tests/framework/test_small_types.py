@@ -227,6 +227,19 @@ def test_a_saved_model(tmp_path: Any) -> None:
     same(dnnl.load(tmp_path / "small.dnnl")(source), want)
 
 
+@each_small
+@pytest.mark.parametrize("external", [False, True])
+def test_constants_in_files(name: str, external: bool, tmp_path: Any) -> None:
+    """Elements of less than 8 bits are packed there."""
+    w = np.array([[1, 1, 0], [1, 0, 1]]).astype(name)
+    nodes = [node("Cast", ["w"], "v", to=code_of("float32")), node("Add", ["x", "v"], "y")]
+    proto = make_model(nodes, {"x": ["n", 3]}, ["y"], {"w": w}, 28)
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=external, size_threshold=0, location="weights")
+    x = np.ones((2, 3), np.float32)
+    same(dnnl.load(path)(x), x + w.astype(np.float32))
+
+
 def test_nothing_computes_with_them() -> None:
     kinds = {"x": "float8_e5m2", "y": "float8_e5m2"}
     for op in ("Add", "Max"):
