@@ -130,9 +130,9 @@ class Binder:
         self._contents = {public: _Contents(own) for public, own in plan.contents.items()}
         self._filled = [name for name in plan.inputs if name not in plan.read]
         self._written = [
-            (storage, form.like.data_type.numpy, _dims(form))
+            (storage, placed.dtype, _dims(placed.form))
             for storage, value in plan.written.items()
-            for form in (plan.tensors[value].form,)
+            for placed in (plan.tensors[value],)
         ]
         self._latest: dict[int, _Placed] = {}
         self._scratchpad = Memory(MemoryDesc((0,), "u8"), stream.engine)
@@ -188,7 +188,7 @@ class Binder:
                 results[public] = plan.tensors[value].storage
             else:
                 results[public] = self._copy(value, arena, values)
-        fills = {name: self._buffer(name, arena, values).view().fill for name in self._filled}
+        fills = {name: self._filling(name, arena, values) for name in self._filled}
         return Bound(fills, calls, plan.read, written, results, launches)
 
     def _arena(self, values: Values) -> Arena:
@@ -276,7 +276,13 @@ class Binder:
         sized, placed = self._tensors[value]
         desc = ShapedLayout(sized.of(values), placed.permutation).view()
         view = self._view(placed.storage, desc, arena)
-        return lambda run: view(run).copy()
+        return lambda run: view(run).copy().view(placed.dtype)
+
+    def _filling(self, name: str, arena: Arena, values: Values) -> Callable[[Array], object]:
+        """What writes an input as it is stored."""
+        stored = self._tensors[name][1].form.like.data_type.numpy
+        fill = self._buffer(name, arena, values).view().fill
+        return lambda array: fill(array.view(stored))
 
     def _buffer(self, value: str, arena: Arena, values: Values) -> ShapedBuffer:
         sized, placed = self._tensors[value]

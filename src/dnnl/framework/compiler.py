@@ -34,6 +34,7 @@ from dnnl.passes.precision import fuse_conversions, in_precision, rounding_of, w
 from dnnl.passes.quantized.conversions import move_conversions, prefer_unsigned
 from dnnl.passes.quantized.functions import convert_by_functions
 from dnnl.passes.quantized.products import fuse_products
+from dnnl.passes.small_types import as_bytes
 from dnnl.passes.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
@@ -58,6 +59,7 @@ PASSES: tuple[Pass, ...] = (
     drop_identities,
     split_variadic,
     expand,
+    as_bytes,
     drop_identities,
     fold_constants,
     move_conversions,

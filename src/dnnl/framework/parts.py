@@ -32,7 +32,9 @@ from dnnl.graph.graph import (
 from dnnl.graph.sizes import computes
 from dnnl.operators.numbers import (
     FOLDED,
-    SIZES,
+    HAS_ELEMENT,
+    UNCHANGED,
+    deciding,
     is_folded,
     makes_sequence,
     number_places,
@@ -43,6 +45,8 @@ from dnnl.passes.constants import RANDOM, constant_results
 
 _FEW = 16
 """Elements of an input that a plan may know as numbers where something is computed of them."""
+_OF_ANY = UNCHANGED | {HAS_ELEMENT}
+"""What is computed of lists between parts, and of tensors within them."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 
 
@@ -155,18 +159,16 @@ class _Cut:
     def _place(self, node: Node) -> None:
         values = [self._value(name) for name in node.reads]
         between = runs_between(node) and not (is_folded(node) and all(v.sized for v in values))
-        passed = node.op == "Identity" and values[0].sequence
+        passed = node.op in _OF_ANY and any(value.sequence for value in values)
         level = self._level(node, values)
         if passed or between or level is None:
             self._place_between(node, values)
             return
         self.placed.append((level, node))
-        sized = node.op in SIZES or (node.op not in RANDOM and all(v.sized for v in values))
+        values = [self._value(name) for name in deciding(node)]
+        sized = node.op not in RANDOM and all(v.sized for v in values)
         small = sized or (computes(node) and all(v.small or v.sized for v in values))
-        if node.op in SIZES:
-            first = level
-        else:
-            first = max(level, *(v.numbers for v in values), 1) if small else level + 2
+        first = max(level, *(v.numbers for v in values), 1) if small else level + 2
         for name in filter(None, node.outputs):
             self.values[name] = _Value(level, first, sized, small)
             self.producers[name] = node
@@ -199,9 +201,7 @@ class _Cut:
         if self.values[name].level < level:
             return True
         node = self.producers[name]
-        if node.op in SIZES:
-            return False
-        return any(self._is_known_outside(value, level) for value in node.reads)
+        return any(self._is_known_outside(value, level) for value in deciding(node))
 
     def _place_between(self, node: Node, values: Iterable[_Value]) -> None:
         level = max((0, *(_behind_parts(value.level) for value in values)))
@@ -221,7 +221,7 @@ class _Cut:
         count = len(node.outputs)
         if makes_sequence(node):
             return (True,) * count
-        if node.op == "Identity":
+        if node.op in UNCHANGED:
             return (True,)
         own = tuple(body.sequences for body in bodies.values())
         if not own:
@@ -320,7 +320,8 @@ class _PartBuilder:
         elif value not in self.copied:
             node = self.cut.producers[value]
             self.copied.update(node.outputs)
-            inputs = tuple(v and self._numbers(v) for v in node.inputs)
+            decided = deciding(node)
+            inputs = tuple(self._numbers(v) if v in decided else v for v in node.inputs)
             outputs = tuple(v and f"{v}{JOINT}numbers" for v in node.outputs)
             copy = f"{node.name}{JOINT}numbers"
             self.nodes.append(replace(node, name=copy, inputs=inputs, outputs=outputs))
@@ -338,13 +339,13 @@ def _is_plain(node: Node, sized: set[str]) -> bool:
 def _is_plain_inside(branch: Branch, sized: set[str]) -> bool:
     known = {*sized, *branch.constants}
     for node in branch.nodes:
-        decided = known.issuperset(node.reads) and node.op not in RANDOM
+        decided = known.issuperset(deciding(node)) and node.op not in RANDOM
         if is_branching(node) and not _is_plain(node, known):
             return False
         if runs_between(node) and (not decided or not is_folded(node)):
             return False
         if any(v and v not in known for v in map(node.input, number_places(node))):
             return False
-        if decided or node.op in SIZES:
+        if decided:
             known.update(node.outputs)
     return True

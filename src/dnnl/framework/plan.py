@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from dnnl.graph.expressions import Form, Values
 from dnnl.graph.graph import Array, TensorType
@@ -68,12 +70,13 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where an input or an output is stored, and the axis of its shape that each axis of the
-    descriptor is."""
+    """Where an input or an output is stored, the axis of its shape that each axis of the
+    descriptor is, and the type that its elements have as an array."""
 
     form: Form
     permutation: tuple[int, ...]
     storage: int
+    dtype: np.dtype[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,10 @@ def plan_of(lowering: Lowering, rounding: Rounding | None) -> Plan:
     values = {*graph.inputs, *graph.outputs.values()}
     tensors = {
         value: Placed(
-            expressions.form(tensor.layout.desc), tensor.layout.permutation, tensor.storage
+            expressions.form(tensor.layout.desc),
+            tensor.layout.permutation,
+            tensor.storage,
+            graph.type_of(value).dtype,
         )
         for value, tensor in lowering.tensors.items()
         if value in values

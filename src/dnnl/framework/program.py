@@ -24,6 +24,7 @@ from dnnl.framework.steps import Between, Part, Program
 from dnnl.graph.graph import SEQUENCE, Array, Graph, Node, Shape, TensorType, blamed_on
 from dnnl.graph.input_sizes import bound
 from dnnl.graph.rounding import Rounding
+from dnnl.operators.numbers import UNCHANGED
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.wrap import ArrayLike
@@ -40,9 +41,9 @@ Values = dict[str, Any]
 _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "Compress": selections.compress,
     "ConcatFromSequence": sequences.joined,
-    "Identity": lambda node, given: list(given),
     "NonMaxSuppression": selections.non_max_suppression,
     "NonZero": selections.nonzero,
+    "OptionalHasElement": lambda node, given: [np.array(True)],
     "SequenceAt": sequences.at,
     "SequenceConstruct": sequences.constructed,
     "SequenceEmpty": sequences.empty,
@@ -52,6 +53,7 @@ _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "SplitToSequence": sequences.split,
     "TopK": selections.top_k,
     "Unique": selections.unique,
+    **{op: lambda node, given: list(given) for op in UNCHANGED},
 }
 _WITH_BODIES: Mapping[str, Callable[[Node, Sequence[Any], control.Bodies], list[Any]]] = {
     "If": control.branch,

@@ -62,7 +62,7 @@ class PlanWriter:
             "steps": list(map(self._step, plan.steps)),
             "layers": [_layer_to_json(layer) for layer in plan.layers],
             "tensors": {
-                value: [self._form(own.form), own.permutation, own.storage]
+                value: [self._form(own.form), own.permutation, own.storage, own.dtype.name]
                 for value, own in plan.tensors.items()
             },
             "contents": {name: self._contents(own) for name, own in plan.contents.items()},
@@ -127,8 +127,8 @@ class PlanReader:
             steps=steps,
             layers=tuple(map(_layer_of, given["layers"])),
             tensors={
-                value: Placed(forms[form], tuple(permutation), storage)
-                for value, (form, permutation, storage) in given["tensors"].items()
+                value: Placed(forms[form], tuple(permutation), storage, np.dtype(dtype))
+                for value, (form, permutation, storage, dtype) in given["tensors"].items()
             },
             contents={name: self._contents_of(own) for name, own in given["contents"].items()},
             counted=tuple(Counted(forms[form], *numbers) for form, *numbers in given["counted"]),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import Unimplemented
 from dnnl.graph.graph import Graph, Node, Shape
 from dnnl.graph.scope import Scope, transposition
 from dnnl.graph.sizes import is_open, same_shape
@@ -32,6 +32,7 @@ from dnnl.types.post_ops import PostOpFunction
 from dnnl.types.shaped_layout import ShapedLayout, same_places
 from dnnl.types.size import Symbols, is_known, symbols_of, typical
 from dnnl.types.tag import FormatTag
+from dnnl.types.typed import TYPES
 
 FORWARD = "forward_inference"
 LAYOUTS = tuple(POLICIES)
@@ -470,12 +471,15 @@ def _seen(tensor: Tensor, permutation: Sequence[int] | None = None) -> Source:
 
 
 def data_type(dtype: np.dtype, value: str) -> DataType:
-    """The library's data type of a NumPy one; raises Unimplemented where there is none."""
-    try:
-        return DataType.from_numpy(dtype)
-    except InvalidArguments as error:
-        rule = f"value {value!r} has data type {dtype}, which no primitive computes"
-        raise Unimplemented(rule) from error
+    """The library's data type of a NumPy one, that of bytes for elements that are small and that
+    nothing computes; raises Unimplemented where there is none."""
+    kind = DataType.foreign(dtype)
+    if kind in TYPES:
+        return kind
+    if dtype.itemsize == 1 and dtype.kind in "Vf":
+        return DataType.u8
+    rule = f"value {value!r} has data type {dtype}, which no primitive computes"
+    raise Unimplemented(rule)
 
 
 _ARGUMENTS = {Arg.SRC: "src", Arg.WEIGHTS: "weights", Arg.BIAS: "bias"}

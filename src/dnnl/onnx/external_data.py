@@ -20,7 +20,15 @@ from onnx import TensorProto, helper
 
 from dnnl.graph.graph import ModelError
 
-_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+_BITS = {
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
 """Elements smaller than a byte, which are packed."""
 
 _DIGITS = re.compile("[0-9]{1,40}")

@@ -29,7 +29,7 @@ _INTEGERS = (
     *("pads", "perm", "shape", "split", "starts", "strides"),
 )
 _NUMBERS = ("scales",)
-_DATA_TYPES = ("output_dtype", "to")
+_DATA_TYPES = ("dtype", "output_dtype", "precision", "to")
 
 _ATTRIBUTES: dict[str, str] = {
     **dict.fromkeys(_INTEGER, "an integer"),

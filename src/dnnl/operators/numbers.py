@@ -33,8 +33,15 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
 FOLDED = frozenset({"ConstantOfShape"})
 """Operators that a plan computes before anything runs, or not at all."""
 
-SIZES = frozenset({"Shape", "Size"})
-"""Operators that read the shape of their source alone."""
+HAS_ELEMENT = "OptionalHasElement"
+SIZES = frozenset({HAS_ELEMENT, "Shape", "Size"})
+"""Operators that read the shape of their source alone, or that there is one."""
+
+UNCHANGED = frozenset({"Identity", "Optional", "OptionalGetElement"})
+"""Operators whose result is their source, a tensor or a list of them: optional values are given."""
+
+LIKE = "CastLike"
+"""The operator that reads the type of its second source alone."""
 
 CONTROL = frozenset({"Loop", "Scan", "SequenceMap"})
 """Operators that run a graph of their own, any number of times."""
@@ -57,6 +64,13 @@ _MAKE_SEQUENCES = frozenset(
 def number_places(node: Node) -> tuple[int, ...]:
     """The places of the sources that a plan has to know as numbers."""
     return () if node.domain else NUMBERS.get(node.op, ())
+
+
+def deciding(node: Node) -> tuple[str, ...]:
+    """The sources whose contents the results depend on."""
+    if node.op in SIZES:
+        return ()
+    return node.inputs[:1] if node.op == LIKE and not node.domain else node.reads
 
 
 def runs_between(node: Node) -> bool:

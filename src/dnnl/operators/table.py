@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from dnnl.graph.graph import ModelError, Node
 from dnnl.operators import (
+    conversions,
     convolution,
     copies,
     elementwise,
     exact,
     gather,
+    linear,
     normalization,
     parts,
     pooling,
@@ -27,6 +29,7 @@ from dnnl.operators.operator import Operator
 OPERATORS: Mapping[str, Operator] = {
     **elementwise.OPERATORS,
     **exact.OPERATORS,
+    **conversions.OPERATORS,
     **products.OPERATORS,
     **convolution.OPERATORS,
     **pooling.OPERATORS,
@@ -39,6 +42,7 @@ OPERATORS: Mapping[str, Operator] = {
     **copies.OPERATORS,
     **gather.OPERATORS,
     **quantized.OPERATORS,
+    **linear.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 

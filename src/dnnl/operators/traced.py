@@ -45,3 +45,5 @@ ALONE: Mapping[str, Traced] = {
     "ThresholdedRelu": lambda scope, x: apply("where", x > scope.attr("alpha", 1.0), x, 0.0),
 }
 """Operators of one source for which there is no algorithm."""
+ONLY_F32 = frozenset({"Cos", "Sin", "Tan"})
+"""Those of them that are not computed in f64."""

@@ -12,6 +12,7 @@ from dnnl.graph.graph import ModelError, Node, TensorType
 from dnnl.graph.scope import Scope, normal_axis, transposition
 from dnnl.lowering.graphs import Lowering
 from dnnl.operators.inference import same
+from dnnl.operators.numbers import UNCHANGED
 from dnnl.operators.operator import Operator, moved
 
 
@@ -104,7 +105,7 @@ def _lower_transpose(lowering: Lowering, node: Node) -> None:
 OPERATORS: Mapping[str, Operator] = {
     "Dropout": Operator(_infer_dropout, inputs=(1, 3)),
     "Flatten": moved(_infer_flatten, _lower_reshape),
-    "Identity": Operator(same),
+    **{op: Operator(same) for op in UNCHANGED},
     "Reshape": moved(_infer_reshape, _lower_reshape, (1, 2)),
     "Squeeze": moved(_infer_squeeze, _lower_reshape, (1, 2)),
     "Transpose": moved(_infer_transpose, _lower_transpose),

@@ -25,6 +25,7 @@ from dnnl.graph.input_sizes import bound, check_shape, is_size, needs_shape, one
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import fixed, is_open
 from dnnl.onnx.evaluate import evaluate
+from dnnl.operators.conversions import with_type
 from dnnl.operators.numbers import FOLDED, SIZES, runs_between
 from dnnl.operators.table import OPERATORS, check_form, row_name
 from dnnl.passes.constants import OPEN_SOURCES, RANDOM, constant_results, types_of_sizes
@@ -64,6 +65,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 constants.update(own)
                 continue
             check_form(node)
+            node = with_type(node, known)
             folded = constant_results(node, known)
             if folded is None:
                 instead = _with_numbers(node, known, constants, types)
