@@ -23,6 +23,18 @@ class Writer:
         self.constants: dict[str, Array] = {}
         self.dtype = graph.type_of(node.inputs[0]).dtype
 
+    def type_of(self, value: str) -> TensorType:
+        """The type of a value of the graph, or of one that was written."""
+        if value in self.types:
+            return self.types[value]
+        if value in self.constants:
+            return TensorType(self.constants[value].dtype, self.constants[value].shape)
+        return self.graph.type_of(value)
+
+    def shape_of(self, value: str) -> Shape:
+        """The shape of such a value."""
+        return self.type_of(value).sizes
+
     def add(
         self,
         op: str,
@@ -71,10 +83,11 @@ class Writer:
         """``value`` in another shape."""
         return self.add("Reshape", (value,), shape, {"shape": shape}, dtype)
 
-    def show(self, value: str, index: int) -> None:
-        """The last result, ``value``, is result ``index`` of the node."""
+    def show(self, value: str, index: int) -> str:
+        """The last result, ``value``, is result ``index`` of the node, whose name is returned."""
         self.nodes[-1] = replace(self.nodes[-1], outputs=(self.node.outputs[index],))
         del self.types[value]
+        return self.node.outputs[index]
 
     def finish(self) -> None:
         """The last result is that of the node itself; a single node has its name."""

@@ -12,7 +12,7 @@ STRICT = frozenset(
         *("Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze"),
         *("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
         *("ReduceSum", "ReduceSumSquare"),
-        *("dnnl.QuantizedMatMul", "dnnl.QuantizedSoftmax"),
+        *("dnnl.MaskedSoftmax", "dnnl.QuantizedMatMul", "dnnl.QuantizedSoftmax"),
     }
 )
 """Operators that give meaning to axes by their numbers, whatever computed their sources. All others

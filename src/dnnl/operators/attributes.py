@@ -12,13 +12,14 @@ _INTEGER = (
     *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "fmod"),
-    *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
-    *("saturate", "size", "spatial"),
+    *("group", "is_causal", "keepdims", "kv_num_heads", "left_window_size"),
+    *("noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
+    *("q_num_heads", "qk_matmul_output_mode", "right_window_size", "saturate", "size", "spatial"),
     *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
     *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
-    *("min", "momentum", "ratio", "value"),
+    *("min", "momentum", "ratio", "scale", "softcap", "value"),
 )
 _TEXT = (
     *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),

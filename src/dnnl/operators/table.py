@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dnnl.graph.graph import ModelError, Node
 from dnnl.operators import (
+    attention,
     convolution,
     copies,
     elementwise,
@@ -39,6 +40,7 @@ OPERATORS: Mapping[str, Operator] = {
     **copies.OPERATORS,
     **gather.OPERATORS,
     **quantized.OPERATORS,
+    **attention.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
