@@ -12,9 +12,17 @@ _INTEGER = (
     *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "fmod"),
-    *("group", "is_causal", "keepdims", "kv_num_heads", "left_window_size"),
-    *("noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
-    *("q_num_heads", "qk_matmul_output_mode", "right_window_size", "saturate", "size", "spatial"),
+    *("group", "interleaved", "is_causal", "keepdims", "kv_num_heads"),
+    *(
+        "left_window_size",
+        "noop_with_empty_axes",
+        "num_groups",
+        "num_heads",
+        "num_outputs",
+        "opset",
+    ),
+    *("opset", "q_num_heads", "qk_matmul_output_mode", "right_window_size"),
+    *("rotary_embedding_dim", "saturate", "size", "spatial"),
     *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (

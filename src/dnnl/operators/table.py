@@ -19,6 +19,7 @@ from dnnl.operators import (
     quantized,
     reduction,
     resize,
+    rotary,
     softmax,
     views,
 )
@@ -41,6 +42,7 @@ OPERATORS: Mapping[str, Operator] = {
     **gather.OPERATORS,
     **quantized.OPERATORS,
     **attention.OPERATORS,
+    **rotary.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
