@@ -12,7 +12,8 @@ STRICT = frozenset(
         *("Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze"),
         *("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
         *("ReduceSum", "ReduceSumSquare"),
-        *("dnnl.MaskedSoftmax", "dnnl.QuantizedMatMul", "dnnl.QuantizedSoftmax"),
+        *("dnnl.CompressedMatMul", "dnnl.MaskedSoftmax"),
+        *("dnnl.QuantizedMatMul", "dnnl.QuantizedSoftmax"),
     }
 )
 """Operators that give meaning to axes by their numbers, whatever computed their sources. All others

@@ -244,7 +244,7 @@ def _addend(writer: Writer, value: str, outer: Shape, inner: int, whole: Shape) 
     batch, heads, rows, columns = (*[1] * (4 - len(own)), *own)
     by_heads = not surely_equal(heads, 1)
     shared, groups = (outer[1], whole[1] // outer[1]) if by_heads else (1, 1)
-    seen = (batch, shared, groups, rows, columns)
+    seen: Shape = (batch, shared, groups, rows, columns)
     if len(outer) == 2:  # each head has one row
         seen = (batch, shared, groups, columns)
     return _seen(writer, value, own, seen, dtype)

@@ -9,7 +9,8 @@ import numpy as np
 from dnnl.graph.graph import Attributes, ModelError
 
 _INTEGER = (
-    *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
+    *("K", "N", "accuracy_level", "allowzero", "antialias", "axis", "batch_dims", "bits"),
+    *("block_size", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "fmod"),
     *("group", "interleaved", "is_causal", "keepdims", "kv_num_heads"),

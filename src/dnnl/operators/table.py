@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dnnl.graph.graph import ModelError, Node
 from dnnl.operators import (
     attention,
+    compressed,
     convolution,
     copies,
     elementwise,
@@ -43,6 +44,7 @@ OPERATORS: Mapping[str, Operator] = {
     **quantized.OPERATORS,
     **attention.OPERATORS,
     **rotary.OPERATORS,
+    **compressed.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
@@ -52,6 +54,7 @@ MADE: Mapping[str, Operator] = {
     **products.MADE,
     **convolution.MADE,
     **softmax.MADE,
+    **compressed.MADE,
 }
 """What passes write and no file can hold."""
 
