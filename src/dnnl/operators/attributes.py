@@ -9,7 +9,17 @@ import numpy as np
 from dnnl.graph.graph import Attributes, ModelError
 
 _INTEGER = (
-    *("K", "N", "accuracy_level", "allowzero", "antialias", "axis", "batch_dims", "bits"),
+    *(
+        "K",
+        "N",
+        "accuracy_level",
+        "activation_axis",
+        "allowzero",
+        "antialias",
+        "axis",
+        "batch_dims",
+        "bits",
+    ),
     *("block_size", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "fmod"),
@@ -24,9 +34,11 @@ _INTEGER = (
     ),
     *("opset", "q_num_heads", "qk_matmul_output_mode", "right_window_size"),
     *("rotary_embedding_dim", "saturate", "size", "spatial"),
+    *("is_inner_broadcast", "round_activation", "transBatchA", "transBatchB"),
     *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
+    *("activation_alpha", "activation_beta", "activation_gamma", "limit"),
     *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
     *("min", "momentum", "ratio", "scale", "softcap", "value"),
 )
@@ -38,7 +50,7 @@ _INTEGERS = (
     *("axes", "dilations", "ends", "kernel_shape", "output_padding", "output_shape", "paddings"),
     *("pads", "perm", "shape", "split", "starts", "strides"),
 )
-_NUMBERS = ("scales",)
+_NUMBERS = ("activation_params", "scales")
 _DATA_TYPES = ("output_dtype", "to")
 
 _ATTRIBUTES: dict[str, str] = {

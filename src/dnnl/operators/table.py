@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from dnnl.graph.graph import ModelError, Node
 from dnnl.operators import (
+    activations,
     attention,
     compressed,
     convolution,
     copies,
     elementwise,
     exact,
+    fused,
     gather,
     normalization,
     parts,
@@ -45,6 +47,8 @@ OPERATORS: Mapping[str, Operator] = {
     **attention.OPERATORS,
     **rotary.OPERATORS,
     **compressed.OPERATORS,
+    **activations.OPERATORS,
+    **fused.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
