@@ -9,38 +9,22 @@ import numpy as np
 from dnnl.graph.graph import Attributes, ModelError
 
 _INTEGER = (
-    *(
-        "K",
-        "N",
-        "accuracy_level",
-        "activation_axis",
-        "allowzero",
-        "antialias",
-        "axis",
-        "batch_dims",
-        "bits",
-    ),
-    *("block_size", "ceil_mode"),
+    *("K", "N", "accuracy_level", "activation_axis", "allowzero", "antialias", "axis"),
+    *("batch_dims", "bits", "block_size", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "fmod"),
-    *("group", "interleaved", "is_causal", "keepdims", "kv_num_heads"),
-    *(
-        "left_window_size",
-        "noop_with_empty_axes",
-        "num_groups",
-        "num_heads",
-        "num_outputs",
-        "opset",
-    ),
-    *("opset", "q_num_heads", "qk_matmul_output_mode", "right_window_size"),
-    *("rotary_embedding_dim", "saturate", "size", "spatial"),
-    *("is_inner_broadcast", "round_activation", "transBatchA", "transBatchB"),
-    *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
+    *("group", "groups", "interleaved", "is_causal", "is_inner_broadcast", "keepdims"),
+    *("kv_num_heads", "left_window_size", "mask_index_type", "noop_with_empty_axes"),
+    *("num_groups", "num_heads", "num_outputs", "opset"),
+    *("q_num_heads", "qk_matmul_output_mode", "right_window_size", "rotary_embedding_dim"),
+    *("round_activation", "saturate", "size", "spatial"),
+    *("stash_type", "storage_order", "training_mode", "transA", "transB"),
+    *("transBatchA", "transBatchB", "upper"),
 )
 _NUMBER = (
-    *("activation_alpha", "activation_beta", "activation_gamma", "limit"),
-    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
-    *("min", "momentum", "ratio", "scale", "softcap", "value"),
+    *("activation_alpha", "activation_beta", "activation_gamma"),
+    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma"),
+    *("limit", "max", "min", "momentum", "ratio", "scale", "softcap", "value"),
 )
 _TEXT = (
     *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),

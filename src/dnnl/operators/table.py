@@ -23,6 +23,7 @@ from dnnl.operators import (
     reduction,
     resize,
     rotary,
+    skipped,
     softmax,
     views,
 )
@@ -49,6 +50,7 @@ OPERATORS: Mapping[str, Operator] = {
     **compressed.OPERATORS,
     **activations.OPERATORS,
     **fused.OPERATORS,
+    **skipped.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
