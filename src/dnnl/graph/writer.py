@@ -69,9 +69,9 @@ class Writer:
         ends = tuple(self.sizes([n], ()) for n in (first, first + count, 1))
         return self.add("Range", ends, (count,), dtype=INT64)
 
-    def broadcast(self, value: str, shape: Shape) -> str:
+    def broadcast(self, value: str, shape: Shape, dtype: np.dtype | None = None) -> str:
         """``value`` copied to another shape."""
-        return self.add("Expand", (value, self.sizes(shape)), shape)
+        return self.add("Expand", (value, self.sizes(shape)), shape, dtype=dtype)
 
     def filled(self, number: npt.ArrayLike, shape: Shape) -> str:
         """One number everywhere: a constant if the shape is known."""

@@ -149,7 +149,8 @@ class Scores:
 
     ``changed`` and ``weighted`` are nodes before and behind the softmax, ``show(stage, value,
     shape)`` sees the products by heads after each stage: "products", "capped", "masked", "softmax".
-    A row without a key becomes 0, or NaN unless ``zero_rows``.
+    A row without a key becomes 0, or NaN unless ``zero_rows``. ``sink`` is a value of a number for
+    each head that the softmax has besides the keys.
     """
 
     factor: float
@@ -159,6 +160,7 @@ class Scores:
     weighted: Modify | None = None
     show: Callable[[str, str, Shape], None] | None = None
     zero_rows: bool = True
+    sink: str = ""
 
 
 def attend(
@@ -208,7 +210,14 @@ def attend(
         result = _on_heads(writer, scores.changed, result, shape, whole, wide)
     last = dtype if scores.weighted is None else wide
     op = MASKED_SOFTMAX if scores.zero_rows else "Softmax"
-    result = writer.add(op, (result,), shape, {"axis": rank - 1}, last)
+    if scores.sink:
+        result = _with_sink(writer, result, scores.sink, shape, (*outer[1:], inner))
+        longer = (*shape[:-1], columns + 1)
+        result = writer.add(op, (result,), longer, {"axis": rank - 1}, last)
+        part = {"starts": (0,), "ends": (columns,), "axes": (rank - 1,)}
+        result = writer.add("Slice", (result,), shape, part, last)
+    else:
+        result = writer.add(op, (result,), shape, {"axis": rank - 1}, last)
     shown("softmax", result)
     if scores.weighted is not None:
         result = _on_heads(writer, scores.weighted, result, shape, whole, wide)
@@ -223,6 +232,20 @@ def attend(
         turned = (batch, rows, *outer[1:], width)
         result = writer.add("Transpose", (result,), turned, {"perm": order})
     return writer.reshape(result, (batch, rows, heads * width))
+
+
+def _with_sink(writer: Writer, value: str, sink: str, shape: Shape, heads: Shape) -> str:
+    """Products with one more for each row, that of its head."""
+    dtype = writer.type_of(value).dtype
+    count = writer.shape_of(sink)[0]
+    column = (*shape[:-1], 1)
+    if writer.type_of(sink).dtype != dtype:
+        sink = writer.add("Cast", (sink,), (count,), {"to": dtype}, dtype)
+    by_rows = surely_equal(prod(heads), count) and len(heads) == 2
+    own = (*heads, 1) if by_rows else (*heads[:-1], 1, 1)
+    sink = writer.broadcast(writer.reshape(sink, own, dtype), column, dtype)
+    longer = (*shape[:-1], shape[-1] + 1)
+    return writer.add("Concat", (value, sink), longer, {"axis": len(shape) - 1}, dtype)
 
 
 def _seen(writer: Writer, value: str, shape: Shape, seen: Shape, dtype: np.dtype) -> str:

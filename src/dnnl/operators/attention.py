@@ -146,7 +146,7 @@ def _expand(writer: Writer) -> bool:
     if node.input(_PAST_KEY):
         key = appended(writer, node.inputs[_PAST_KEY], key)
         value = appended(writer, node.inputs[_PAST_VALUE], value)
-    key, value = _present(writer, key, 1), _present(writer, value, 2)
+    key, value = present(writer, key, 1), present(writer, value, 2)
 
     def show(stage: str, products: str, shape: Shape) -> None:
         if stage == _STAGES[scope.attr("qk_matmul_output_mode", 0)]:
@@ -159,7 +159,7 @@ def _expand(writer: Writer) -> bool:
     return True
 
 
-def _present(writer: Writer, rows: Rows, index: int) -> Rows:
+def present(writer: Writer, rows: Rows, index: int) -> Rows:
     """Keys or values as a result of the node, if it has that."""
     if not is_shown(writer, index):
         return rows

@@ -19,12 +19,12 @@ _INTEGER = (
     *("q_num_heads", "qk_matmul_output_mode", "right_window_size", "rotary_embedding_dim"),
     *("round_activation", "saturate", "size", "spatial"),
     *("stash_type", "storage_order", "training_mode", "transA", "transB"),
-    *("transBatchA", "transBatchB", "upper"),
+    *("transBatchA", "transBatchB", "unidirectional", "upper"),
 )
 _NUMBER = (
     *("activation_alpha", "activation_beta", "activation_gamma"),
     *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma"),
-    *("limit", "max", "min", "momentum", "ratio", "scale", "softcap", "value"),
+    *("limit", "mask_filter_value", "max", "min", "momentum", "ratio", "scale", "softcap", "value"),
 )
 _TEXT = (
     *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),
@@ -32,7 +32,7 @@ _TEXT = (
 )
 _INTEGERS = (
     *("axes", "dilations", "ends", "kernel_shape", "output_padding", "output_shape", "paddings"),
-    *("pads", "perm", "shape", "split", "starts", "strides"),
+    *("pads", "perm", "qkv_hidden_sizes", "shape", "split", "starts", "strides"),
 )
 _NUMBERS = ("activation_params", "scales")
 _DATA_TYPES = ("output_dtype", "to")

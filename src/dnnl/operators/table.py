@@ -15,6 +15,7 @@ from dnnl.operators import (
     exact,
     fused,
     gather,
+    heads,
     normalization,
     parts,
     pooling,
@@ -51,6 +52,7 @@ OPERATORS: Mapping[str, Operator] = {
     **activations.OPERATORS,
     **fused.OPERATORS,
     **skipped.OPERATORS,
+    **heads.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
