@@ -15,6 +15,7 @@ from dnnl.operators import (
     exact,
     fused,
     gather,
+    grouped_query,
     heads,
     normalization,
     parts,
@@ -53,6 +54,7 @@ OPERATORS: Mapping[str, Operator] = {
     **fused.OPERATORS,
     **skipped.OPERATORS,
     **heads.OPERATORS,
+    **grouped_query.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 

@@ -33,8 +33,8 @@ from dnnl.types.size import Size
 _COMPUTED = frozenset(
     (
         *("Abs", "Add", "Cast", "Concat", "Div", "Equal", "Expand", "Gather", "Greater"),
-        *("GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Pow"),
-        *("Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"),
+        *("GreaterOrEqual", "GroupQueryAttention", "Less", "LessOrEqual", "Max", "Min", "Mod"),
+        *("Mul", "Neg", "Pow", "Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"),
     )
 )
 """Operators all of whose other sources are data: they take sizes as what a run has written."""
