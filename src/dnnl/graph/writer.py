@@ -50,6 +50,16 @@ class Writer:
         self.types[name] = TensorType(dtype or self.dtype, shape)
         return name
 
+    def add_several(
+        self, op: str, inputs: tuple[str, ...], kinds: Sequence[TensorType]
+    ) -> tuple[str, ...]:
+        """Append a node with a result of each type, and return their names."""
+        name = f"{self.node.name}{JOINT}{len(self.nodes)}"
+        results = tuple(f"{name}{JOINT}result{place}" for place in range(len(kinds)))
+        self.nodes.append(Node(op, name, inputs, results))
+        self.types.update(zip(results, kinds, strict=True))
+        return results
+
     def constant(self, array: npt.ArrayLike, dtype: np.dtype | None = None) -> str:
         """The name of a new constant, of the node's data type if no other is asked for."""
         name = f"{self.node.name}{JOINT}constant{len(self.constants)}"

@@ -17,6 +17,7 @@ from dnnl.operators import (
     gather,
     grouped_query,
     heads,
+    integer_products,
     normalization,
     parts,
     pooling,
@@ -55,6 +56,7 @@ OPERATORS: Mapping[str, Operator] = {
     **skipped.OPERATORS,
     **heads.OPERATORS,
     **grouped_query.OPERATORS,
+    **integer_products.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
