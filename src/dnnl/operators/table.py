@@ -28,6 +28,7 @@ from dnnl.operators import (
     rotary,
     skipped,
     softmax,
+    states,
     views,
 )
 from dnnl.operators.attributes import check_attributes
@@ -57,6 +58,7 @@ OPERATORS: Mapping[str, Operator] = {
     **heads.OPERATORS,
     **grouped_query.OPERATORS,
     **integer_products.OPERATORS,
+    **states.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
