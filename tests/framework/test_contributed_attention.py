@@ -106,7 +106,7 @@ def test_attention(name: str) -> None:
 def test_quantized_attention(name: str, columns: bool) -> None:
     form, rng = ATTENTION[name], np.random.default_rng(1)
     own = 3 * WIDTH if columns else 1
-    constants: dict[str, Array] = {
+    constants: dict[str, Any] = {
         "w": rng.integers(-127, 128, (12, 3 * WIDTH)).astype(np.int8),
         "c": rng.standard_normal(3 * WIDTH),
         "xs": np.float32(0.02),

@@ -56,7 +56,8 @@ def erf(x: Array) -> Array:
 
 
 def gelu(x: Array) -> Array:
-    return x * 0.5 * (1 + erf(x / np.sqrt(2)))
+    found: Array = x * 0.5 * (1 + erf(x / np.sqrt(2)))
+    return found
 
 
 def test_sums_and_halves() -> None:
@@ -95,7 +96,7 @@ def test_gates(joined: bool, limit: float) -> None:
 
 
 def test_softmax_of_a_sum() -> None:
-    shapes = {"x": ("b", "s", 12), "bias": ("b", 1, 12)}
+    shapes: dict[str, Any] = {"x": ("b", "s", 12), "bias": ("b", 1, 12)}
     op = contributed("BiasSoftmax", list(shapes), "y", axis=2, is_inner_broadcast=1)
     model = model_of(contributed_model([op], shapes, ["y"]))
     rng = np.random.default_rng(3)

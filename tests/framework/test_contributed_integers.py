@@ -87,7 +87,7 @@ def test_choices(kind: Any) -> None:
         constants[f"{name}z"] = kind(rng.integers(0, 20))
     names = ["c", "x", "xs", "xz", "y", "ys", "yz", "zs", "zz"]
     op = contributed("QLinearWhere", names, "z")
-    inputs = {"c": ("b", "s", K), "x": ("b", 1, K), "y": ("b", "s", K)}
+    inputs: dict[str, Any] = {"c": ("b", "s", K), "x": ("b", 1, K), "y": ("b", "s", K)}
     kinds = {"c": bool, "x": kind, "y": kind, "z": kind}
     proto = contributed_model([op], inputs, ["z"], constants, kinds)
     calls = []

@@ -147,7 +147,8 @@ def grouped(x: Array, feeds: dict[str, Array], activation: int) -> Array:
     mean, variance = parts.mean(-1, keepdims=True), parts.var(-1, keepdims=True)
     found = ((parts - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
     found = found * feeds["scale"][:, None, None] + feeds["shift"][:, None, None]
-    return found / (1 + np.exp(-found)) if activation else found
+    result: Array = found / (1 + np.exp(-found)) if activation else found
+    return result
 
 
 @pytest.mark.parametrize("activation", ["silu", "sigmoid"])

@@ -57,7 +57,12 @@ def test_convolutions(activation: str, given: list[float]) -> None:
 
 def test_convolutions_with_channels_last() -> None:
     rng = np.random.default_rng(1)
-    shapes = {"x": ("b", "s", 9, 4), "w": (8, 4, 3, 3), "bias": (8,), "z": ("b", "s", 9, 8)}
+    shapes: dict[str, Any] = {
+        "x": ("b", "s", 9, 4),
+        "w": (8, 4, 3, 3),
+        "bias": (8,),
+        "z": ("b", "s", 9, 8),
+    }
     attrs = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "activation": "Relu"}
     op = contributed("NhwcFusedConv", list(shapes), "y", **attrs)
     own = model_of(contributed_model([op], shapes, ["y"]))
@@ -87,8 +92,8 @@ def test_maxima_with_channels_last(kind: Any) -> None:
 @pytest.mark.parametrize("second", [False, True])
 @pytest.mark.parametrize("batches", [(0, 0), (1, 0), (0, 1)])
 def test_products(first: bool, second: bool, batches: tuple[int, int]) -> None:
-    a = ("b", 3, 7, "s") if first else ("b", 3, "s", 7)
-    b = ("b", 3, 6, 7) if second else ("b", 3, 7, 6)
+    a: Any = ("b", 3, 7, "s") if first else ("b", 3, "s", 7)
+    b: Any = ("b", 3, 6, 7) if second else ("b", 3, 7, 6)
     if batches[0]:
         a = (a[2], a[0], a[1], a[3])
     if batches[1]:

@@ -55,8 +55,8 @@ class Form:
         if self.scales:
             for name in ("qw", "kw"):
                 constants[name] = np.linspace(0.5, 1.5, SIZE).astype(self.dtype)
-        names = ("q", "k", "v", "pk", "pv", "n", "total", "cos", "sin", "places", "added")
-        names = (*names, "sink", "ks", "vs", "qw", "kw")
+        names = ["q", "k", "v", "pk", "pv", "n", "total", "cos", "sin", "places", "added"]
+        names += ["sink", "ks", "vs", "qw", "kw"]
         given = [name if name in inputs or name in constants else "" for name in names]
         while not given[-1]:
             given.pop()
@@ -173,8 +173,8 @@ def test_normalized_heads() -> None:
         for name, weight in (("q", "qw"), ("k", "kw")):
             rows = feeds[name].astype(np.float64).reshape(len(lengths), s, -1, SIZE)
             rows /= np.sqrt((rows**2).mean(-1, keepdims=True) + 1e-6)
-            rows = (rows * weights[weight]).reshape(feeds[name].shape)
-            changed[name] = rows.astype(np.float32)
+            scaled = rows * weights[weight]
+            changed[name] = scaled.reshape(feeds[name].shape).astype(np.float32)
         np.testing.assert_allclose(found["y"], results(other, changed)["y"], rtol=1e-4, atol=1e-5)
 
 

@@ -13,6 +13,7 @@ from dnnl.operators import (
     copies,
     elementwise,
     exact,
+    flex_attention,
     fused,
     gather,
     grouped_query,
@@ -59,6 +60,7 @@ OPERATORS: Mapping[str, Operator] = {
     **grouped_query.OPERATORS,
     **integer_products.OPERATORS,
     **states.OPERATORS,
+    **flex_attention.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 

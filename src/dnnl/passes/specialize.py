@@ -24,6 +24,7 @@ from dnnl.graph.graph import (
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import fixed, is_open, known_int
 from dnnl.onnx.evaluate import evaluate
+from dnnl.operators.flex_attention import inlined
 from dnnl.operators.numbers import FOLDED, SIZES, runs_between
 from dnnl.operators.table import OPERATORS, check_form, row_name
 from dnnl.passes.constants import OPEN_SOURCES, RANDOM, constant_results, types_of_sizes
@@ -65,6 +66,12 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 constants.update(own)
                 continue
             check_form(node)
+            written = inlined(node, known)
+            if written is not None:
+                pending += reversed(written.nodes)
+                constants.update(written.constants)
+                types.update({n: written.types[n] for n in written.constants if n in written.types})
+                continue
             folded = constant_results(node, known)
             if folded is None:
                 instead = _with_numbers(node, known, constants, types)
