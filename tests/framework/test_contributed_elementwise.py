@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import dnnl
 from tests.framework.contributed import F16, check_calls, contributed, contributed_model
-from tests.framework.models import Array, model_of
+from tests.framework.models import Array, make_model, model_of, node
 
 CALLS = [(2, 5), (2, 9), (3, 17), (1, 40), (1, 1)]
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -92,6 +93,19 @@ def test_gates(joined: bool, limit: float) -> None:
         if limit:
             gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
         wanted = gate / (1 + np.exp(-1.3 * gate)) * (up + 0.5)
+        np.testing.assert_allclose(np.asarray(model(feeds)), wanted, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(("op", "opset"), [("Swish", 24), ("SwiGLU", 28)])
+def test_what_onnx_has_since(op: str, opset: int) -> None:
+    names = ["x"] if op == "Swish" else ["x", "u"]
+    shapes = dict.fromkeys(names, ("b", "s", 12))
+    proto = make_model([node(op, names, "y", alpha=1.3)], shapes, ["y"], opset=opset)
+    model, reference = model_of(proto), ReferenceEvaluator(proto)
+    rng = np.random.default_rng(4)
+    for b, s in CALLS:
+        feeds = arrays(rng, shapes, b, s)
+        (wanted,) = reference.run(None, feeds)
         np.testing.assert_allclose(np.asarray(model(feeds)), wanted, rtol=2e-6, atol=2e-6)
 
 
