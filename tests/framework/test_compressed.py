@@ -170,3 +170,13 @@ def test_weights_that_are_computed_are_refused() -> None:
     constants, _ = weights_of(np.random.default_rng(0), 128, 64, 4, 32)
     with pytest.raises(dnnl.Unimplemented, match="'w' must be constant"):
         model({"x": np.ones((2, 128), np.float32), **constants})
+
+
+@pytest.mark.parametrize("rows", [1, 9, 40])
+def test_threads_change_no_bit(rows: int) -> None:
+    rng = np.random.default_rng(7)
+    constants, _ = weights_of(rng, 512, 200, 4, 32, "bytes")
+    model = model_of(product_model(512, 200, 4, 32, constants))
+    x = rng.standard_normal((1, rows, 512)).astype(np.float32)
+    one, two = (np.asarray(model(x, num_threads=count)) for count in (1, 2))
+    np.testing.assert_array_equal(one, two)

@@ -70,8 +70,8 @@ class Decoder:
         return f"{own}out"
 
     def proto(self) -> Any:
-        turns = self.rng.standard_normal((64, SIZE // 2))
-        self.constants |= {"cos": np.cos(turns), "sin": np.sin(turns)}
+        radians = self.rng.standard_normal((64, SIZE // 2))
+        self.constants |= {"cos": np.cos(radians), "sin": np.sin(radians)}
         self.constants["table"] = self.rng.standard_normal((WORDS, WIDTH))
         self.lengths()
         self.nodes.append(node("Gather", ["table", "ids"], "embedded"))

@@ -71,8 +71,8 @@ def test_convolutions_with_channels_last() -> None:
     other = model_of(contributed_model([op], first, ["y"]))
     for b, s in CALLS:
         feeds = arrays(rng, shapes, b, s)
-        turned = {**feeds, **{n: feeds[n].transpose(0, 3, 1, 2) for n in ("x", "z")}}
-        wanted = np.asarray(other(turned)).transpose(0, 2, 3, 1)
+        moved = {**feeds, **{n: feeds[n].transpose(0, 3, 1, 2) for n in ("x", "z")}}
+        wanted = np.asarray(other(moved)).transpose(0, 2, 3, 1)
         np.testing.assert_allclose(np.asarray(own(feeds)), wanted, rtol=1e-6, atol=1e-6)
 
 

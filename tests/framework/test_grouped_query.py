@@ -43,8 +43,8 @@ class Form:
         constants = {}
         if self.rotary:
             attrs |= {"do_rotary": 1}
-            turns = np.random.default_rng(9).standard_normal((PLACES, SIZE // 2))
-            for name, table in (("cos", np.cos(turns)), ("sin", np.sin(turns))):
+            radians = np.random.default_rng(9).standard_normal((PLACES, SIZE // 2))
+            for name, table in (("cos", np.cos(radians)), ("sin", np.sin(radians))):
                 constants[name] = table.astype(self.dtype)
         if self.places:
             inputs["places"] = ("b", "s")
@@ -198,3 +198,15 @@ def test_lengths_that_contradict_the_cache_are_refused() -> None:
     feeds = form.feeds(np.random.default_rng(0), 1, [9], 5)
     with pytest.raises(dnnl.Error, match="total_sequence_length must be"):
         model_of(form.model())(feeds)
+
+
+@pytest.mark.parametrize("lengths", [[9], [9, 4]])
+def test_threads_change_no_bit(lengths: list[int]) -> None:
+    form = Form(rotary=True)
+    feeds = form.feeds(np.random.default_rng(4), 1, lengths, 8)
+    model = model_of(form.model())
+    one, two = (model(feeds, num_threads=count) for count in (1, 2))
+    assert isinstance(one, dict)
+    assert isinstance(two, dict)
+    for name, own in one.items():
+        np.testing.assert_array_equal(own, two[name], err_msg=name)

@@ -186,7 +186,7 @@ def test_integers_whose_result_is_none_are_refused(op: str) -> None:
 @pytest.mark.parametrize("rank", [1, 3])
 def test_sums_of_long_rows_share_a_plan(kind: Any, rank: int) -> None:
     """They wrap, whatever the size of a row that a model leaves open."""
-    shape = ("s",) if rank == 1 else ("b", 3, "s")
+    shape: Any = ("s",) if rank == 1 else ("b", 3, "s")
     proto = make_model(
         [node("ReduceSum", ["x", "axes"], "y", keepdims=0)],
         {"x": shape},
@@ -197,7 +197,7 @@ def test_sums_of_long_rows_share_a_plan(kind: Any, rank: int) -> None:
     )
     model, rng = model_of(proto), np.random.default_rng(2)
     for size in (5, 9, 17, 100, 1001):
-        full = [size if n == "s" else 2 if n == "b" else n for n in shape]
+        full = (size,) if rank == 1 else (2, 3, size)
         x = rng.integers(0, np.iinfo(kind).max, full, dtype=kind)
         found = np.asarray(model(x))
         np.testing.assert_array_equal(found, x.sum(-1, dtype=kind))

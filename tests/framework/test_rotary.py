@@ -17,21 +17,21 @@ CALLS = [(2, 5), (2, 9), (3, 17), (4, 40), (1, 33)]
 
 
 def angles(rng: np.random.Generator, *shape: int) -> dict[str, Array]:
-    turns = rng.standard_normal(shape)
-    return {"cos": np.cos(turns).astype(np.float32), "sin": np.sin(turns).astype(np.float32)}
+    radians = rng.standard_normal(shape)
+    return {"cos": np.cos(radians).astype(np.float32), "sin": np.sin(radians).astype(np.float32)}
 
 
 @pytest.mark.parametrize("rank", [3, 4])
 @pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("turned", [0, 4])
+@pytest.mark.parametrize("rotated", [0, 4])
 @pytest.mark.parametrize("positions", [False, True])
-def test_onnx(rank: int, interleaved: int, turned: int, positions: bool) -> None:
-    pairs, rng = (turned or 8) // 2, np.random.default_rng(0)
+def test_onnx(rank: int, interleaved: int, rotated: int, positions: bool) -> None:
+    pairs, rng = (rotated or 8) // 2, np.random.default_rng(0)
     inputs: dict[str, Any] = {"x": ("b", "s", 24) if rank == 3 else ("b", 3, "s", 8)}
     table = ("m", pairs) if positions else ("b", "s", pairs)
     inputs |= {"cos": table, "sin": table, **({"p": ("b", "s")} if positions else {})}
-    attrs = {"interleaved": interleaved, "rotary_embedding_dim": turned}
-    attrs |= {"num_heads": 3} if rank == 3 or turned else {}
+    attrs = {"interleaved": interleaved, "rotary_embedding_dim": rotated}
+    attrs |= {"num_heads": 3} if rank == 3 or rotated else {}
     op = node("RotaryEmbedding", list(inputs), "y", **attrs)
     proto = make_model([op], inputs, ["y"], opset=23, kinds={"p": np.int64})
     model, reference = model_of(proto), ReferenceEvaluator(proto)

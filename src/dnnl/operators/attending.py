@@ -42,8 +42,10 @@ def seen_by_heads(writer: Writer, value: str, shape: Shape) -> Rows:
     batch, rows, heads, size = shape
     dtype = writer.type_of(value).dtype
     seen = writer.reshape(value, shape, dtype)
-    turned = (batch, heads, rows, size)
-    return Rows(writer.add("Transpose", (seen,), turned, {"perm": (0, 2, 1, 3)}, dtype), turned)
+    transposed = (batch, heads, rows, size)
+    return Rows(
+        writer.add("Transpose", (seen,), transposed, {"perm": (0, 2, 1, 3)}, dtype), transposed
+    )
 
 
 def appended(writer: Writer, past: str, rows: Rows) -> Rows:
@@ -229,8 +231,8 @@ def attend(
         return writer.reshape(result, (batch, heads, rows, width))
     if inner is rows:
         order = (0, rank - 2, *range(1, rank - 2), rank - 1)
-        turned = (batch, rows, *outer[1:], width)
-        result = writer.add("Transpose", (result,), turned, {"perm": order})
+        transposed = (batch, rows, *outer[1:], width)
+        result = writer.add("Transpose", (result,), transposed, {"perm": order})
     return writer.reshape(result, (batch, rows, heads * width))
 
 

@@ -153,13 +153,13 @@ def _check_rotary(scope: Scope, own: _Sizes) -> None:
         raise ModelError("do_rotary needs cos_cache and sin_cache")
     tables = scope.shape(_COSINES), scope.shape(_SINES)
     if tables[0] != tables[1] or len(tables[0]) != 2 or 2 * tables[0][1] > own.depth:
-        raise ModelError(f"tables {tables[0]} and {tables[1]} do not turn heads of {own.depth}")
+        raise ModelError(f"tables {tables[0]} and {tables[1]} do not rotate heads of {own.depth}")
     if scope.node.input(_PLACES) and scope.shape(_PLACES) != (own.batch, own.rows):
         raise ModelError(f"position_ids {scope.shape(_PLACES)} are not {(own.batch, own.rows)}")
 
 
 def _expand(writer: Writer) -> bool:
-    """Heads, turned by their positions; caches with the new rows; attention to what these have."""
+    """Heads, rotated by their positions; caches with the new rows; attention to what these have."""
     node = writer.node
     scope = Scope(node, writer.graph)
     own = _sizes(scope)
@@ -183,7 +183,7 @@ def _expand(writer: Writer) -> bool:
 
 
 def _heads(writer: Writer, scope: Scope, own: _Sizes) -> tuple[Rows, Rows, Rows]:
-    """New queries, keys and values by heads, normalized and turned where that is asked for."""
+    """New queries, keys and values by heads, normalized and rotated where that is asked for."""
     node, found = writer.node, []
     angles = _angles(writer, scope, own) if scope.attr("do_rotary", 0) else None
     first = 0

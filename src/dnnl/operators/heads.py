@@ -371,7 +371,7 @@ def _expand_multi(writer: Writer) -> bool:
 
 
 def _packed(writer: Writer, value: str, shape: Shape, place: int) -> Rows:
-    """One of the sources that are beside each other in each head."""
+    """One of the sources that each head has together."""
     batch, heads, rows, size = shape
     part = {"starts": (place,), "ends": (place + 1,), "axes": (3,)}
     value = writer.add("Slice", (value,), (batch, rows, heads, 1, size), part)

@@ -1,4 +1,4 @@
-"""Rotary embeddings: pairs of numbers turned by angles of their positions."""
+"""Rotary embeddings: pairs of numbers rotated by angles of their positions."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class Angles:
 
 
 def rotated(writer: Writer, value: str, angles: Angles) -> str:
-    """``value`` with its first numbers turned, as many as there are angles."""
+    """``value`` with its first numbers rotated, as many as there are angles."""
     kind = writer.type_of(value)
     shape, dtype = kind.sizes, kind.dtype
-    turned = with_size(shape, len(shape) - 1, writer.shape_of(angles.cosines)[-1])
-    whole = same_shape(turned, shape)
-    first = value if whole else _part(writer, value, 0, turned[-1])
+    paired = with_size(shape, len(shape) - 1, writer.shape_of(angles.cosines)[-1])
+    whole = same_shape(paired, shape)
+    first = value if whole else _part(writer, value, 0, paired[-1])
     swapped = _joined_pairs(writer, *_pairs(writer, first, angles.interleaved), angles.interleaved)
     products = tuple(
-        writer.add("Mul", sources, turned, {}, dtype)
+        writer.add("Mul", sources, paired, {}, dtype)
         for sources in ((first, angles.cosines), (swapped, angles.sines))
     )
-    result = writer.add("Add", products, turned, {}, dtype)
+    result = writer.add("Add", products, paired, {}, dtype)
     if whole:
         return result
-    rest = _part(writer, value, turned[-1], shape[-1])
+    rest = _part(writer, value, paired[-1], shape[-1])
     return writer.add("Concat", (result, rest), shape, {"axis": len(shape) - 1}, dtype)
 
 
@@ -153,7 +153,7 @@ def _by_heads(scope: Scope) -> tuple[int, int, int, int]:
     """The batch, the rows, the heads and the size of a head."""
     shape, count = scope.shape(), scope.attr("num_heads", 0)
     if is_whole(scope.type().dtype):
-        raise ModelError(f"{scope.type().dtype} is not turned by angles")
+        raise ModelError(f"{scope.type().dtype} is not rotated by angles")
     if len(shape) == 4:
         batch, heads, rows, size = shape
         return batch, rows, heads, size
@@ -163,11 +163,11 @@ def _by_heads(scope: Scope) -> tuple[int, int, int, int]:
 
 
 def _pair_count(scope: Scope, size: int) -> int:
-    turned = scope.attr("rotary_embedding_dim", 0) or size
-    if not 0 < turned <= size or turned % 2:
+    count = scope.attr("rotary_embedding_dim", 0) or size
+    if not 0 < count <= size or count % 2:
         rule = f"must be even and at most {size}"
-        raise ModelError(f"attribute 'rotary_embedding_dim' = {turned} {rule}")
-    return turned // 2
+        raise ModelError(f"attribute 'rotary_embedding_dim' = {count} {rule}")
+    return count // 2
 
 
 def _expand(writer: Writer) -> bool:
@@ -183,7 +183,7 @@ def _expand(writer: Writer) -> bool:
         seen = (*_row_shape(graph.shape_of(node.output), batch, rows), pairs)
         cosines, sines = (writer.reshape(value, seen) for value in node.inputs[1:3])
         angles = angles_of(writer, cosines, sines, interleaved=interleaved)
-    _turned(writer, angles)
+    _rotated_heads(writer, angles)
     return True
 
 
@@ -192,8 +192,8 @@ def _row_shape(shape: Shape, batch: int, rows: int) -> Shape:
     return (batch, rows, 1) if len(shape) == 3 else (batch, 1, rows)
 
 
-def _turned(writer: Writer, angles: Angles) -> None:
-    """The source as a whole, heads of one row beside each other or rows of one head."""
+def _rotated_heads(writer: Writer, angles: Angles) -> None:
+    """The source as a whole, by heads of each row, or by rows of each head."""
     source = writer.node.inputs[0]
     shape = writer.shape_of(source)
     if len(shape) == 4:
@@ -219,15 +219,15 @@ def _infer_microsoft(scope: Scope) -> list[TensorType]:
         raise ModelError(f"tables of angles {caches[0]} and {caches[1]} are not two of one shape")
     batch, rows, size = _sizes_by_table(scope)
     if size < 2 * caches[0][1]:
-        raise ModelError(f"tables of {caches[0][1]} angles turn more than {size} numbers")
+        raise ModelError(f"tables of {caches[0][1]} angles rotate more than {size} numbers")
     if scope.shape(1) not in ((1,), (batch, rows)):
         raise ModelError(f"position_ids {scope.shape(1)} are not (1,) or {(batch, rows)}")
     return scope.result(scope.shape())
 
 
 def _sizes_by_table(scope: Scope) -> tuple[int, int, int]:
-    """The batch, the rows and the size of a head, which is what the tables turn where nothing says
-    how many heads there are."""
+    """The batch, the rows and the size of a head: what the tables rotate, where nothing says how
+    many heads there are."""
     shape = scope.shape()
     if len(shape) == 4:
         return shape[0], shape[2], shape[3]

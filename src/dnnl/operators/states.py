@@ -155,8 +155,8 @@ def _infer_attention(scope: Scope) -> list[TensorType]:
         raise ModelError(f"attribute 'update_rule' = {rule.decode()!r} is no rule")
     for place, name, needed in zip((_DECAY, _BETA), ("decay", "beta"), _RULES[rule], strict=True):
         if bool(node.input(place)) != needed:
-            words = "needs" if needed else "takes no"
-            raise ModelError(f"update_rule {rule.decode()!r} {words} {name}")
+            verb = "needs" if needed else "takes no"
+            raise ModelError(f"update_rule {rule.decode()!r} {verb} {name}")
     rows = (own.batch, own.rows)
     if node.input(_DECAY) and scope.shape(_DECAY) not in (
         (*rows, own.shared),
@@ -206,8 +206,8 @@ def _expand_attention(writer: Writer) -> bool:
     if is_shown(writer, 1):
         _show(writer, state, 1)
     whole = writer.type_of(node.output)
-    turned = (own.batch, own.rows, own.heads, own.width)
-    result = writer.add("Transpose", (result,), turned, {"perm": (0, 2, 1, 3)}, _F32)
+    transposed = (own.batch, own.rows, own.heads, own.width)
+    result = writer.add("Transpose", (result,), transposed, {"perm": (0, 2, 1, 3)}, _F32)
     result = writer.reshape(result, whole.sizes, _F32)
     if whole.dtype != _F32:
         writer.add("Cast", (result,), whole.sizes, {"to": whole.dtype}, whole.dtype)
@@ -246,7 +246,7 @@ def _add(writer: Writer, op: str, shape: Shape, *inputs: str, **attrs: object) -
     return writer.add(op, inputs, shape, attrs, _F32)
 
 
-def _turned(writer: Writer, value: str) -> str:
+def _transposed(writer: Writer, value: str) -> str:
     """Matrices with rows as columns."""
     *outer, rows, columns = writer.shape_of(value)
     rank = len(outer)
@@ -276,14 +276,14 @@ def _at_once(
     )
     ends = writer.constant(0, _F32), writer.constant(1, _F32)
     square = (*grouped, rows, rows)
-    products = _add(writer, "MatMul", square, query, _turned(writer, keys))
+    products = _add(writer, "MatMul", square, query, _transposed(writer, keys))
     triangle = writer.add("Where", (below, ends[1], ends[0]), (rows, rows), dtype=_F32)
     sums = ""
     if decay:
         column = (*outer, rows, 1)
         sums = _add(writer, "MatMul", column, triangle, decay)
         whole = (*outer, rows, rows)
-        between = _add(writer, "Sub", whole, sums, _turned(writer, sums))
+        between = _add(writer, "Sub", whole, sums, _transposed(writer, sums))
         excluded = writer.constant(-np.inf, _F32)
         between = writer.add("Where", (below, between, excluded), whole, dtype=_F32)
         factors = seen(_add(writer, "Exp", whole, between), (*single, rows, rows))
@@ -327,7 +327,7 @@ def _last_state(writer: Writer, own: _Sizes, pair: tuple[str, str], sums: str, s
         key = _add(writer, "Mul", (*outer, own.rows, own.depth), key, factors)
         if state:
             state = _add(writer, "Mul", own.state, state, _add(writer, "Exp", (*outer, 1, 1), last))
-    found = _add(writer, "MatMul", own.state, _turned(writer, key), value)
+    found = _add(writer, "MatMul", own.state, _transposed(writer, key), value)
     return _add(writer, "Add", own.state, found, state) if state else found
 
 
@@ -369,14 +369,14 @@ def _next(writer: Writer, own: _Sizes, key: str, value: str, gates: list[str], s
     row = (own.batch, own.shared, 1, own.width)
     if state and decay:
         factors = _add(writer, "Exp", writer.shape_of(decay), decay)
-        factors = _turned(writer, factors)
+        factors = _transposed(writer, factors)
         state = _add(writer, "Mul", own.state, state, factors)
     if beta:
         if state:
             found = _add(writer, "MatMul", row, key, state)
             value = _add(writer, "Sub", row, value, found)
         value = _add(writer, "Mul", row, value, beta)
-    found = _add(writer, "MatMul", own.state, _turned(writer, key), value)
+    found = _add(writer, "MatMul", own.state, _transposed(writer, key), value)
     return _add(writer, "Add", own.state, found, state) if state else found
 
 
