@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -74,17 +75,19 @@ Operands = Mapping[int, Sequence[Source]]
 @dataclass(frozen=True, slots=True)
 class Factors:
     """Scales or zero points of an argument of a step: ``flag`` is Arg.SCALES or Arg.ZERO_POINTS,
-    ``mask`` says along which dimensions they vary."""
+    ``mask`` says along which dimensions they vary, ``groups`` for how many elements of each one is:
+    those of weights that are decompressed."""
 
     flag: Arg
     argument: Arg
     mask: int
     values: Source
+    groups: tuple[int, ...] = ()
 
     def set(self, attr: PrimitiveAttr) -> None:
         """Ask for them."""
         setter = attr.set_scales if self.flag is Arg.SCALES else attr.set_zero_points
-        setter(self.argument, self.mask, data_type=self.values.desc.data_type)
+        setter(self.argument, self.mask, self.groups, self.values.desc.data_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +296,10 @@ class Lowering:
         sources: Mapping[int, Source],
         flops: float = 0.0,
         factors: Sequence[Factors] = (),
+        fpmath_mode: str = "strict",
     ) -> Source:
         """Add the step of an operation with the post-ops of its node, and with scales and zero
-        points; return its dst."""
+        points; return its dst. ``fpmath_mode`` is to what it may round f32."""
         dst = desc.outputs[0].desc
         rank = dst.ndims
         operands = {
@@ -303,11 +307,12 @@ class Lowering:
             for index, post_op in enumerate(node.post_ops)
         }
         sum_index = self._sum_index(node, operands, sources, dst.dims)
-        made, dims = self._describe(node, desc, operands, sum_index, factors), dst.dims
+        describe = partial(self._describe, node, desc, operands)
+        made, dims = describe(sum_index, factors, fpmath_mode), dst.dims
         result = made.wanted(Arg.DST, dims)
         if sum_index is not None and not same_places(result, operands[sum_index][0].desc):
             sum_index = None
-            made = self._describe(node, desc, operands, None, factors)
+            made = describe(None, factors, fpmath_mode)
             result = made.wanted(Arg.DST, dims)
         wanted = {**sources, **{f.flag | f.argument: f.values for f in factors}}
         for index, values in operands.items():
@@ -430,8 +435,10 @@ class Lowering:
         operands: Operands,
         sum_index: int | None,
         factors: Sequence[Factors] = (),
+        fpmath_mode: str = "strict",
     ) -> Described:
-        attr = PrimitiveAttr(scratchpad_mode="user")
+        attr = PrimitiveAttr(scratchpad_mode="user", fpmath_mode=fpmath_mode)
+        attr.fpmath_apply_to_int = any(each.groups for each in factors)
         for each in factors:
             each.set(attr)
         for index, post_op in enumerate(node.post_ops if node else ()):

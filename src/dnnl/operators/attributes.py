@@ -9,16 +9,22 @@ import numpy as np
 from dnnl.graph.graph import Attributes, ModelError
 
 _INTEGER = (
-    *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
+    *("K", "N", "accuracy_level", "activation_axis", "allowzero", "antialias", "axis"),
+    *("batch_dims", "bits", "block_size", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "fmod"),
-    *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
-    *("saturate", "size", "spatial"),
-    *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
+    *("group", "groups", "interleaved", "is_causal", "is_inner_broadcast", "keepdims"),
+    *("kv_num_heads", "left_window_size", "mask_index_type", "noop_with_empty_axes"),
+    *("num_groups", "num_heads", "num_outputs", "opset"),
+    *("q_num_heads", "qk_matmul_output_mode", "right_window_size", "rotary_embedding_dim"),
+    *("round_activation", "saturate", "size", "spatial"),
+    *("stash_type", "storage_order", "training_mode", "transA", "transB"),
+    *("transBatchA", "transBatchB", "unidirectional", "upper"),
 )
 _NUMBER = (
-    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
-    *("min", "momentum", "ratio", "value"),
+    *("activation_alpha", "activation_beta", "activation_gamma"),
+    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma"),
+    *("limit", "mask_filter_value", "max", "min", "momentum", "ratio", "scale", "softcap", "value"),
 )
 _TEXT = (
     *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),
@@ -26,9 +32,9 @@ _TEXT = (
 )
 _INTEGERS = (
     *("axes", "dilations", "ends", "kernel_shape", "output_padding", "output_shape", "paddings"),
-    *("pads", "perm", "shape", "split", "starts", "strides"),
+    *("pads", "perm", "qkv_hidden_sizes", "shape", "split", "starts", "strides"),
 )
-_NUMBERS = ("scales",)
+_NUMBERS = ("activation_params", "scales")
 _DATA_TYPES = ("dtype", "output_dtype", "precision", "to")
 
 _ATTRIBUTES: dict[str, str] = {

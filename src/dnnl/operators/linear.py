@@ -16,9 +16,10 @@ from dnnl.errors import Unimplemented
 from dnnl.graph.graph import EXACT, REAL, Graph, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.writer import Writer
+from dnnl.operators.microsoft import MICROSOFT
 from dnnl.operators.operator import Operator
 from dnnl.operators.quantization import BYTES, DEQUANTIZE, QUANTIZE, aligned_shape
-from dnnl.operators.quantized import MICROSOFT, check_fits, check_scale, check_zero_point
+from dnnl.operators.quantized import check_fits, check_scale, check_zero_point
 from dnnl.operators.small_types import SMALL, SmallInteger, element_of, number_of, stored_type
 from dnnl.operators.writing import with_size
 from dnnl.types.dtype import DataType

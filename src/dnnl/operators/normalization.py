@@ -184,8 +184,10 @@ def _expand_group(writer: Writer) -> bool:
 
 
 def _per_channel(writer: Writer, value: str, channels: int) -> str:
-    """``value``, which may have a number for each group, with one for each channel."""
-    if writer.node.op != "GroupNormalization" or writer.graph.opset >= _PER_CHANNEL:
+    """``value``, which may have a number for each group, with one for each channel, as
+    ``per_channel`` says of a node that an expansion wrote."""
+    whole = writer.graph.opset >= _PER_CHANNEL or writer.node.attrs.get("per_channel", 0)
+    if writer.node.op != "GroupNormalization" or whole:
         return value
     groups = writer.node.attrs["num_groups"]
     array = writer.graph.constants.get(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dnnl.graph.graph import Node
+from dnnl.operators.microsoft import MICROSOFT
 from dnnl.operators.reduction import REDUCTIONS
 
 NUMBERS: Mapping[str, tuple[int, ...]] = {
@@ -27,6 +28,7 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
     "Unsqueeze": (1,),
     "Upsample": (1,),
     **dict.fromkeys(REDUCTIONS, (1,)),
+    f"{MICROSOFT}.GroupQueryAttention": (6,),
 }
 """The places of sources that decide what an operator does: sizes, places, axes."""
 
@@ -63,7 +65,7 @@ _MAKE_SEQUENCES = frozenset(
 
 def number_places(node: Node) -> tuple[int, ...]:
     """The places of the sources that a plan has to know as numbers."""
-    return () if node.domain else NUMBERS.get(node.op, ())
+    return NUMBERS.get(f"{node.domain}.{node.op}" if node.domain else node.op, ())
 
 
 def deciding(node: Node) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from dnnl.graph.scope import Infer, Scope
 from dnnl.graph.writer import Writer
 from dnnl.operators.convolution import infer_convolution
 from dnnl.operators.inference import elementwise, same
+from dnnl.operators.microsoft import MICROSOFT
 from dnnl.operators.operator import Operator
 from dnnl.operators.parts import infer_concat
 from dnnl.operators.pooling import infer_pooling
@@ -27,7 +28,6 @@ from dnnl.operators.quantization import BYTES, DEQUANTIZE, DYNAMIC, QUANTIZE, al
 from dnnl.types.expression import Function
 from dnnl.types.scalar import Scalar, apply, trace
 
-MICROSOFT = "com.microsoft"
 _FLOAT = np.dtype(np.float32)
 _SUM = np.dtype(np.int32)
 _TINY = np.finfo(np.float32).tiny

@@ -6,12 +6,20 @@ from collections.abc import Mapping
 
 from dnnl.graph.graph import ModelError, Node
 from dnnl.operators import (
+    activations,
+    attention,
+    compressed,
     conversions,
     convolution,
     copies,
     elementwise,
     exact,
+    flex_attention,
+    fused,
     gather,
+    grouped_query,
+    heads,
+    integer_products,
     linear,
     normalization,
     parts,
@@ -20,7 +28,10 @@ from dnnl.operators import (
     quantized,
     reduction,
     resize,
+    rotary,
+    skipped,
     softmax,
+    states,
     views,
 )
 from dnnl.operators.attributes import check_attributes
@@ -43,6 +54,17 @@ OPERATORS: Mapping[str, Operator] = {
     **gather.OPERATORS,
     **quantized.OPERATORS,
     **linear.OPERATORS,
+    **attention.OPERATORS,
+    **rotary.OPERATORS,
+    **compressed.OPERATORS,
+    **activations.OPERATORS,
+    **fused.OPERATORS,
+    **skipped.OPERATORS,
+    **heads.OPERATORS,
+    **grouped_query.OPERATORS,
+    **integer_products.OPERATORS,
+    **states.OPERATORS,
+    **flex_attention.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
@@ -52,6 +74,7 @@ MADE: Mapping[str, Operator] = {
     **products.MADE,
     **convolution.MADE,
     **softmax.MADE,
+    **compressed.MADE,
 }
 """What passes write and no file can hold."""
 

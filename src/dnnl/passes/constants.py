@@ -29,6 +29,7 @@ _AS_FILES_HAVE_THEM = frozenset(
 
 OPEN_SOURCES: Mapping[str, tuple[int, ...]] = {
     "Expand": (1,),
+    "GroupQueryAttention": (6,),
     "Pad": (1,),
     "Range": (0, 1, 2),
     "Reshape": (1,),

@@ -26,6 +26,7 @@ from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import fixed, is_open
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.conversions import with_type
+from dnnl.operators.flex_attention import inlined
 from dnnl.operators.numbers import FOLDED, SIZES, runs_between
 from dnnl.operators.table import OPERATORS, check_form, row_name
 from dnnl.passes.constants import OPEN_SOURCES, RANDOM, constant_results, types_of_sizes
@@ -33,8 +34,8 @@ from dnnl.passes.constants import OPEN_SOURCES, RANDOM, constant_results, types_
 _COMPUTED = frozenset(
     (
         *("Abs", "Add", "Cast", "Concat", "Div", "Equal", "Expand", "Gather", "Greater"),
-        *("GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Pow"),
-        *("Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"),
+        *("GreaterOrEqual", "GroupQueryAttention", "Less", "LessOrEqual", "Max", "Min", "Mod"),
+        *("Mul", "Neg", "Pow", "Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"),
     )
 )
 """Operators all of whose other sources are data: they take sizes as what a run has written."""
@@ -66,6 +67,12 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 continue
             check_form(node)
             node = with_type(node, known)
+            written = inlined(node, known)
+            if written is not None:
+                pending += reversed(written.nodes)
+                constants.update(written.constants)
+                types.update({n: written.types[n] for n in written.constants if n in written.types})
+                continue
             folded = constant_results(node, known)
             if folded is None:
                 instead = _with_numbers(node, known, constants, types)
