@@ -30,7 +30,10 @@ _QUANTIZED = (
 
 def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
     """A problem, with options without which it makes no sense."""
-    alone = {"exact": _functions, "gather": _indexed, "matmul": _multiplied}.get(driver.name)
+    drawn = {
+        "exact": _functions, "gather": _indexed, "matmul": _multiplied, "scatter": _indexed,
+    }  # fmt: skip
+    alone = drawn.get(driver.name)
     if alone is not None:
         return alone()
     if isinstance(driver.problem, Grammar):
