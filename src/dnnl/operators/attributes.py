@@ -11,9 +11,9 @@ from dnnl.graph.graph import Attributes, ModelError
 _INTEGER = (
     *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
-    *("exclude_outside", "fmod"),
+    *("exclude_outside", "exclusive", "fmod"),
     *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
-    *("saturate", "size", "spatial"),
+    *("reverse", "saturate", "select_last_index", "size", "spatial"),
     *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
@@ -22,7 +22,7 @@ _NUMBER = (
 )
 _TEXT = (
     *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),
-    *("keep_aspect_ratio_policy", "mode", "nearest_mode", "round_mode"),
+    *("keep_aspect_ratio_policy", "mode", "nearest_mode", "reduction", "round_mode"),
 )
 _INTEGERS = (
     *("axes", "dilations", "ends", "kernel_shape", "output_padding", "output_shape", "paddings"),

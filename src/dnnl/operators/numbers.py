@@ -10,6 +10,7 @@ from dnnl.operators.reduction import REDUCTIONS
 NUMBERS: Mapping[str, tuple[int, ...]] = {
     "Clip": (1, 2),
     "ConstantOfShape": (0,),
+    "CumProd": (1,),
     "CumSum": (1,),
     "Dropout": (2,),
     "Expand": (1,),

@@ -8,16 +8,19 @@ from dnnl.graph.graph import ModelError, Node
 from dnnl.operators import (
     convolution,
     copies,
+    cumulative,
     elementwise,
     exact,
     gather,
     normalization,
     parts,
+    places,
     pooling,
     products,
     quantized,
     reduction,
     resize,
+    scatter,
     softmax,
     views,
 )
@@ -38,6 +41,9 @@ OPERATORS: Mapping[str, Operator] = {
     **parts.OPERATORS,
     **copies.OPERATORS,
     **gather.OPERATORS,
+    **places.OPERATORS,
+    **cumulative.OPERATORS,
+    **scatter.OPERATORS,
     **quantized.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
@@ -48,6 +54,7 @@ MADE: Mapping[str, Operator] = {
     **products.MADE,
     **convolution.MADE,
     **softmax.MADE,
+    **scatter.MADE,
 }
 """What passes write and no file can hold."""
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from dnnl.graph.graph import Shape
 from dnnl.graph.writer import Writer
+from dnnl.types.size import is_known
 
 _INDEX = np.dtype(np.int64)
 Places = npt.NDArray[np.integer]
@@ -20,6 +21,13 @@ def gathered(writer: Writer, value: str, shape: Shape, axis: int, places: Places
         return writer.add("Identity", (writer.constant(np.zeros(shape)),), shape)
     indices = writer.constant(places, _INDEX)
     return writer.add("Gather", (value, indices), shape, {"axis": axis})
+
+
+def counted(writer: Writer, count: int) -> str:
+    """The integers below ``count``: a constant if that is known."""
+    if is_known(count):
+        return writer.constant(np.arange(count), _INDEX)
+    return writer.numbers(0, count)
 
 
 def with_size(shape: Shape, axis: int, size: int) -> Shape:
