@@ -9,19 +9,21 @@ import numpy as np
 from dnnl.graph.graph import Attributes, ModelError
 
 _INTEGER = (
-    *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
+    *("align_corners", "allowzero", "antialias", "axis", "batch_axis", "batch_dims"),
+    *("block_size", "blocksize", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "exclusive", "fmod"),
-    *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
+    *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs"),
+    *("ignore_index", "opset"),
     *("reverse", "saturate", "select_last_index", "size", "spatial"),
-    *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
+    *("stash_type", "storage_order", "time_axis", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
-    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
-    *("min", "momentum", "ratio", "value"),
+    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma"),
+    *("lambd", "max", "min", "momentum", "ratio", "value"),
 )
 _TEXT = (
-    *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),
+    *("approximate", "auto_pad", "coordinate_transformation_mode", "direction", "equation"),
     *("keep_aspect_ratio_policy", "mode", "nearest_mode", "reduction", "round_mode"),
 )
 _INTEGERS = (

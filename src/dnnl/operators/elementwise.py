@@ -38,6 +38,39 @@ def _infer_floats(scope: Scope) -> list[TensorType]:
     return scope.result(scope.shape())
 
 
+def _infer_mean(scope: Scope) -> list[TensorType]:
+    """Sources of floats, broadcast."""
+    _infer_floats(scope)
+    return elementwise(scope)
+
+
+def _expand_mean(writer: Writer) -> bool:
+    """The sum of all, times one divided by their number."""
+    node, graph = writer.node, writer.graph
+    value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
+    for other in node.inputs[1:]:
+        shape = broadcast([shape, graph.shape_of(other)])
+        value = writer.add("Add", (value, other), shape)
+    writer.add("Mul", (value, writer.constant(1 / len(node.inputs))), shape)
+    return True
+
+
+def _infer_gated(scope: Scope) -> list[TensorType]:
+    """Two sources of one shape and type."""
+    if scope.type() != scope.type(1):
+        raise ModelError(f"sources {scope.type()} and {scope.type(1)} differ")
+    return _infer_floats(scope)
+
+
+def _expand_gated(writer: Writer) -> bool:
+    """The first source through a swish, times the second."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    attrs = {"alpha": node.attrs.get("alpha", 1.0)}
+    gate = writer.add("Swish", (node.inputs[0],), shape, attrs)
+    writer.add("Mul", (gate, node.inputs[1]), shape)
+    return True
+
+
 def _infer_prelu(scope: Scope) -> list[TensorType]:
     """The source's own type; slopes are broadcast to it."""
     shape, slopes = scope.shape(), scope.shape(1)
@@ -203,8 +236,10 @@ def _unary(inputs: tuple[int, int] = (1, 1), expand: Expand | None = None) -> Op
 OPERATORS: Mapping[str, Operator] = {
     **{op: _binary() for op in ("Add", "Div", "Mul", "Sub")},
     **{op: _variadic() for op in ("Max", "Min")},
+    "Mean": Operator(_infer_mean, expand=_expand_mean, inputs=(1, None)),
     "PRelu": Operator(_infer_prelu, _lower_prelu, _expand_slopes, inputs=(2, 2)),
     "Pow": _binary(BINARY_POST_OPS, _expand_power),
+    "SwiGLU": Operator(_infer_gated, expand=_expand_gated, inputs=(2, 2)),
     "Sum": Operator(elementwise, _lower_sum, inputs=(1, None)),
     **{op: _unary() for op in ELTWISE},
     "Clip": _unary((1, 3), _expand_pieces),
