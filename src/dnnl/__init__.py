@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.eltwise import EltwiseDesc as EltwiseDesc
     from dnnl.primitives.exact import ExactDesc as ExactDesc
     from dnnl.primitives.gather import GatherDesc as GatherDesc
+    from dnnl.primitives.grid_sample import GridSampleDesc as GridSampleDesc
     from dnnl.primitives.group_normalization import GroupNormalizationDesc as GroupNormalizationDesc
     from dnnl.primitives.inner_product import InnerProductDesc as InnerProductDesc
     from dnnl.primitives.layer_normalization import LayerNormalizationDesc as LayerNormalizationDesc
@@ -89,6 +90,7 @@ _HOMES = {
     "EltwiseDesc": "primitives.eltwise",
     "ExactDesc": "primitives.exact",
     "GatherDesc": "primitives.gather",
+    "GridSampleDesc": "primitives.grid_sample",
     "GroupNormalizationDesc": "primitives.group_normalization",
     "InnerProductDesc": "primitives.inner_product",
     "LayerNormalizationDesc": "primitives.layer_normalization",

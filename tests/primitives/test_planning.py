@@ -83,6 +83,7 @@ TEXT = """
 --reduction --alg=max --stag=axb 3xNx5:3x1x5
 --gather --axis=0 Nx4:7
 --gather --axis=1 5xN:4xN
+--grid_sample --function=linear 2x3xNx5:2x4x3x2
 --scatter --axis=0 --function=add Nx4:7
 --scatter --axis=1 --function=none 5xN:4xN
 --arg_reduction --axis=1 --function=max 3xN

@@ -14,17 +14,25 @@ _INTEGER = (
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
     *("exclude_outside", "exclusive", "fmod"),
     *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs"),
-    *("ignore_index", "opset"),
+    *("ignore_index", "offset_group", "opset", "output_height", "output_width", "p", "periodic"),
+    *("inverse", "onesided", "sampling_ratio"),
     *("reverse", "saturate", "select_last_index", "size", "spatial"),
     *("stash_type", "storage_order", "time_axis", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
     *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma"),
-    *("lambd", "max", "min", "momentum", "ratio", "value"),
+    *("lambd", "max", "min", "momentum", "ratio", "spatial_scale", "value"),
 )
 _TEXT = (
     *("approximate", "auto_pad", "coordinate_transformation_mode", "direction", "equation"),
-    *("keep_aspect_ratio_policy", "mode", "nearest_mode", "reduction", "round_mode"),
+    *(
+        "keep_aspect_ratio_policy",
+        "mode",
+        "nearest_mode",
+        "padding_mode",
+        "reduction",
+        "round_mode",
+    ),
 )
 _INTEGERS = (
     *("axes", "dilations", "ends", "kernel_shape", "output_padding", "output_shape", "paddings"),

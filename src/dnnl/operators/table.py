@@ -23,6 +23,7 @@ from dnnl.operators import (
     quantized,
     reduction,
     resize,
+    sampling,
     scatter,
     softmax,
     views,
@@ -50,6 +51,7 @@ OPERATORS: Mapping[str, Operator] = {
     **places.OPERATORS,
     **cumulative.OPERATORS,
     **scatter.OPERATORS,
+    **sampling.OPERATORS,
     **quantized.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
@@ -61,6 +63,7 @@ MADE: Mapping[str, Operator] = {
     **convolution.MADE,
     **softmax.MADE,
     **scatter.MADE,
+    **sampling.MADE,
 }
 """What passes write and no file can hold."""
 

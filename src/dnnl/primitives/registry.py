@@ -13,6 +13,7 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.gather import GatherDesc
+from dnnl.primitives.grid_sample import GridSampleDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
@@ -39,6 +40,7 @@ _EVERY: tuple[type[Desc], ...] = (
     EltwiseDesc,
     ExactDesc,
     GatherDesc,
+    GridSampleDesc,
     GroupNormalizationDesc,
     InnerProductDesc,
     LayerNormalizationDesc,

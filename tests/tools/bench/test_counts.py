@@ -41,6 +41,7 @@ OWN = {
     ("exact", "test_exact_ci"): 891,
     ("gather", "test_gather_ci"): 642,
     ("gnorm", "test_gnorm_ci"): 952,
+    ("grid_sample", "test_grid_sample_ci"): 294,
     ("ip", "test_ip_backward_ci"): 816,
     ("ip", "test_ip_forward_ci"): 810,
     ("matmul", "test_matmul_forward_ci"): 754,
