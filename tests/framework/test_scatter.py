@@ -101,7 +101,7 @@ def test_part_of_a_cache(axis: int, mode: str) -> None:
             where: list[Any] = [batch, slice(None), slice(None), slice(None)]
             for number in range(2):
                 where[place] = (first[batch] + number) % shape[place]
-                part_of = [batch, slice(None), slice(None), slice(None)]
+                part_of: list[Any] = [batch, slice(None), slice(None), slice(None)]
                 part_of[place] = number
                 result[tuple(where)] = update[tuple(part_of)]
         every.append({"x": cache, "u": update, "i": first})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dnnl import (
     ArgReductionDesc,
@@ -54,7 +57,7 @@ def test_equal_elements(data_type: str, isa: str) -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 def test_nan_is_before_all_numbers(axis: int, data_type: type) -> None:
     rng = np.random.default_rng(2)
-    array = rng.standard_normal((31, 45)).astype(data_type)
+    array: NDArray[Any] = rng.standard_normal((31, 45)).astype(data_type)
     array[rng.random(array.shape) < 0.05] = np.nan
     array[rng.random(array.shape) < 0.05] = -np.nan
     for function in ("max", "min"):

@@ -99,8 +99,8 @@ def flat_places(writer: Writer, axes: Shape) -> str:
     strides = [prod(axes[dim + 1 :]) for dim in range(len(axes))]
     known = writer.graph.constants.get(writer.node.inputs[1])
     if known is not None and all(map(is_known, axes)):
-        wrapped = np.where(known < 0, known + axes, known)
-        return writer.constant((wrapped * strides).sum(-1), _INDEX)
+        from_front = np.where(known < 0, known + axes, known)
+        return writer.constant((from_front * strides).sum(-1), _INDEX)
     indices, rows = writer.node.inputs[1], writer.graph.shape_of(writer.node.inputs[1])
 
     def add(op: str, *inputs: str, dtype: np.dtype = _INDEX) -> str:

@@ -19,7 +19,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 _INDEX = np.dtype(np.int64)
-_SLICES = "dnnl.ScatterSlices"
+SLICES = "dnnl.ScatterSlices"
 """Slices along axis 0, with one index each. No file can hold one."""
 _FUNCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -46,7 +46,7 @@ def _of_source(scope: Scope) -> list[TensorType]:
 
 
 def _function(node: Node) -> str:
-    name = node.attrs.get("reduction", b"none").decode()
+    name: str = node.attrs.get("reduction", b"none").decode()
     if name not in _FUNCTIONS:
         raise ModelError(f"attribute 'reduction' = {name!r} is none of {', '.join(_FUNCTIONS)}")
     return name
@@ -83,7 +83,7 @@ def _expand_nd(writer: Writer) -> bool:
     source = writer.reshape(node.inputs[0], seen)
     updates = writer.reshape(node.inputs[2], (count, prod(rest)))
     attrs = {"reduction": _function(node).encode()}
-    result = writer.add(_SLICES, (source, places, updates), seen, attrs)
+    result = writer.add(SLICES, (source, places, updates), seen, attrs)
     writer.reshape(result, shape)
     return True
 
@@ -145,7 +145,7 @@ def _expand_tensor(writer: Writer) -> bool:
     seen = (batch * between * extent, rest)
     source = writer.reshape(node.inputs[0], seen)
     slices = writer.reshape(node.inputs[1], (every, rest))
-    result = writer.add(_SLICES, (source, flat, slices), seen)
+    result = writer.add(SLICES, (source, flat, slices), seen)
     writer.reshape(result, shape)
     return True
 
@@ -184,5 +184,5 @@ OPERATORS: Mapping[str, Operator] = {
     "TensorScatter": Operator(_infer_tensor, expand=_expand_tensor, inputs=(2, 3)),
 }
 MADE: Mapping[str, Operator] = {
-    _SLICES: Operator(_infer_nd, _lower_slices, inputs=(3, 3), role=Role.EXACT),
+    SLICES: Operator(_infer_nd, _lower_slices, inputs=(3, 3), role=Role.EXACT),
 }

@@ -26,6 +26,7 @@ from dnnl.operators import (
     sampling,
     scatter,
     softmax,
+    unpooling,
     views,
 )
 from dnnl.operators.attributes import check_attributes
@@ -52,6 +53,7 @@ OPERATORS: Mapping[str, Operator] = {
     **cumulative.OPERATORS,
     **scatter.OPERATORS,
     **sampling.OPERATORS,
+    **unpooling.OPERATORS,
     **quantized.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
@@ -61,6 +63,7 @@ MADE: Mapping[str, Operator] = {
     **exact.MADE,
     **products.MADE,
     **convolution.MADE,
+    **pooling.MADE,
     **softmax.MADE,
     **scatter.MADE,
     **sampling.MADE,

@@ -65,3 +65,20 @@ def summed(writer: Writer, value: str, shape: Shape, axes: Sequence[int]) -> str
     """The sum of ``value``, which has ``shape``, along ``axes``, which are gone."""
     value = reduced(writer, "ReduceSum", value, shape, axes)
     return writer.reshape(value, tuple(n for dim, n in enumerate(shape) if dim not in axes))
+
+
+def powers(writer: Writer, value: str, shape: Shape, power: int) -> str:
+    """The magnitudes of ``value``, which has ``shape``, to a power."""
+    if power == 2:
+        return writer.add("Mul", (value, value), shape)
+    value = writer.add("Abs", (value,), shape)
+    return value if power == 1 else writer.add("Pow", (value, writer.constant(power)), shape)
+
+
+def root(writer: Writer, value: str, shape: Shape, power: int) -> str:
+    """The root that undoes a power."""
+    if power == 1:
+        return value
+    if power == 2:
+        return writer.add("Sqrt", (value,), shape)
+    return writer.add("Pow", (value, writer.constant(1 / power)), shape)

@@ -103,7 +103,7 @@ class _GridSample(Specification):
         src, grid = desc.src_desc, desc.grid_desc
         rng = generator("grid_sample", src.dims, grid.dims)
         extents = f64(src.dims[:1:-1])
-        places = rng.integers(-24, 8 * extents + 16, grid.dims) / 8 + 1 / 16
+        places = np.floor(rng.uniform(-24, 8 * extents + 17, grid.dims)) / 8 + 1 / 16
         if desc.coordinates == "corners":
             places = places / np.maximum(1, extents - 1) * 2 - 1
         elif desc.coordinates == "edges":

@@ -75,9 +75,9 @@ class _Scatter(Specification):
 
     def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """The same, in float64."""
-        tensors = (values[argument] for argument in (Arg.SRC, Arg.SRC_1, Arg.SRC_2))
+        src, indices, updates = values[Arg.SRC], values[Arg.SRC_1], values[Arg.SRC_2]
         kind = desc.dst_desc.data_type
-        return {Arg.DST: scatter(*tensors, desc.axis, desc.function, kind)}
+        return {Arg.DST: scatter(src, indices, updates, desc.axis, desc.function, kind)}
 
     def rule(
         self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
