@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework import control, selections, sequences
+from dnnl.framework import control, matrices, selections, sequences
 from dnnl.framework.compiler import check_environment
 from dnnl.framework.parts import Between, Part, Program
 from dnnl.framework.plan import Layer
@@ -40,6 +40,7 @@ Values = dict[str, Any]
 _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "Compress": selections.compress,
     "ConcatFromSequence": sequences.joined,
+    "Det": matrices.determinant,
     "Identity": lambda node, given: list(given),
     "NonMaxSuppression": selections.non_max_suppression,
     "NonZero": selections.nonzero,

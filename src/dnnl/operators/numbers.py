@@ -41,7 +41,9 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
 }
 """The places of sources that decide what an operator does: sizes, places, axes."""
 
-FOLDED = frozenset({"ConstantOfShape"})
+FOLDED = frozenset(
+    {"BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix"}
+)
 """Operators that a plan computes before anything runs, or not at all."""
 
 SIZES = frozenset({"Shape", "Size"})
@@ -52,6 +54,9 @@ CONTROL = frozenset({"Loop", "Scan", "SequenceMap"})
 
 SELECTIONS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
 """Operators whose results have sizes that contents decide."""
+
+ON_MATRICES = frozenset({"Det"})
+"""Operators on small matrices."""
 
 SEQUENCES = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"}
@@ -72,7 +77,7 @@ def number_places(node: Node) -> tuple[int, ...]:
 
 def runs_between(node: Node) -> bool:
     """Whether an operator is computed between plans, unless it needs no contents of inputs."""
-    return not node.domain and node.op in (CONTROL | SELECTIONS | SEQUENCES)
+    return not node.domain and node.op in (CONTROL | ON_MATRICES | SELECTIONS | SEQUENCES)
 
 
 def is_folded(node: Node) -> bool:

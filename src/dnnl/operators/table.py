@@ -25,6 +25,7 @@ from dnnl.operators import (
     resize,
     sampling,
     scatter,
+    signal,
     softmax,
     unpooling,
     views,
@@ -54,6 +55,7 @@ OPERATORS: Mapping[str, Operator] = {
     **scatter.OPERATORS,
     **sampling.OPERATORS,
     **unpooling.OPERATORS,
+    **signal.OPERATORS,
     **quantized.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
