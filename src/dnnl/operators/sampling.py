@@ -180,7 +180,7 @@ def _expand_deformed(writer: Writer) -> bool:
     grid = writer.reshape(grid, (batch * parts, taps * height, width, 2))
     source = writer.reshape(node.inputs[0], (batch * parts, channels // parts, *image))
     columns = (batch * parts, channels // parts, taps * height, width)
-    value = _sampled(writer, (source, grid), columns, b"linear", b"zeros")
+    value = sampled(writer, (source, grid), columns, b"linear", b"zeros")
     if node.input(4):
         columns = (batch * parts, channels // parts, taps, pixels)
         mask = writer.reshape(node.inputs[4], (batch * parts, 1, taps, pixels))
@@ -220,7 +220,7 @@ def _numbers(writer: Writer, count: int) -> str:
     return writer.add("Cast", (counted(writer, count),), (count,), {"to": writer.dtype})
 
 
-def _sampled(
+def sampled(
     writer: Writer, sources: tuple[str, str], shape: Shape, mode: bytes, padding: bytes
 ) -> str:
     """A sample at places in pixels."""
