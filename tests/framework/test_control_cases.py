@@ -18,11 +18,13 @@ from dnnl.passes.specialize import check_operators
 from dnnl.tools.difference import compare
 
 FAMILIES = {
-    "clip": 24, "compress": 5, "constant": 3, "constantofshape": 3, "edge": 1, "expand": 2,
-    "if": 2, "loop11": 1, "loop13": 1, "nonmaxsuppression": 10, "nonzero": 1, "range": 8,
-    "reduce": 114, "reflect": 1, "reshape": 10, "resize": 39, "scan": 1, "scan9": 3,
-    "sequence": 14, "slice": 8, "split": 19, "squeeze": 2, "tile": 2, "top": 7, "tril": 9,
-    "triu": 9, "unique": 7, "unsqueeze": 7, "upsample": 1, "wrap": 1,
+    "center": 12, "clip": 24, "col2im": 5, "compress": 5, "constant": 3, "constantofshape": 3,
+    "cumprod": 9, "cumsum": 9, "dft": 10, "edge": 1, "expand": 2, "if": 2, "loop11": 1,
+    "loop13": 1, "maxunpool": 2, "melweightmatrix": 1, "nonmaxsuppression": 10, "nonzero": 1,
+    "onehot": 6, "range": 8, "reduce": 114, "reflect": 1, "reshape": 10, "resize": 39, "scan": 1,
+    "scan9": 3, "scatter": 9, "scatternd": 7, "sequence": 14, "slice": 8, "split": 19,
+    "squeeze": 2, "stft": 2, "tile": 2, "top": 7, "tril": 9, "triu": 9, "unique": 7,
+    "unsqueeze": 7, "upsample": 1, "wrap": 1,
 }  # fmt: skip
 """Cases that must be computed, by the first word of their names."""
 

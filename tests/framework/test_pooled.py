@@ -113,7 +113,7 @@ def test_norms_of_rows(axis: int, power: int) -> None:
 def test_norms_of_zeros_are_zeros() -> None:
     feeds = {"x": np.array([[0, 0], [3, -4]], np.float32)}
     got = results_of(model_of(model_with("LpNormalization", feeds, {"y": np.float32})), feeds)
-    np.testing.assert_allclose(got["y"], [[0, 0], [0.6, -0.8]], rtol=1e-6)
+    np.testing.assert_allclose(got["y"], np.array([[0, 0], [0.6, -0.8]]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("axes", [None, [1], [0, -1], [0, 1, 2, 3]])

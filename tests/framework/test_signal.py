@@ -56,6 +56,21 @@ def test_one_side_of_frequencies(size: int) -> None:
           constants={"n": np.array(size)}, attrs={"onesided": 1, "inverse": 1})  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [1024, 1155, 1031, 4096])
+@pytest.mark.parametrize("count", [1, 2])
+def test_long_transforms(count: int, size: int) -> None:
+    """As two products, or as one of a prime length."""
+    x = normal(2, size, count)
+    for inverse, function in enumerate((np.fft.fft, np.fft.ifft)):
+        want = [parts(function(complex_of(x)))]
+        check("DFT", {"y": np.float32}, {"x": x}, wanted=want, tolerance=TOLERANCE, opset=17,
+              attrs={"inverse": inverse})  # fmt: skip
+    if count == 1:
+        want = [parts(np.fft.rfft(x[..., 0]))]
+        check("DFT", {"y": np.float32}, {"x": x}, wanted=want, tolerance=TOLERANCE, opset=17,
+              attrs={"onesided": 1})  # fmt: skip
+
+
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("known", [False, True])
 def test_frames(known: bool, half: int) -> None:

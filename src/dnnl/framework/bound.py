@@ -387,8 +387,8 @@ def _checked_call(
 ) -> None:
     """A call that refuses indices outside of ``-extent..extent - 1``."""
     numbers = indices()
-    outside = numbers[(numbers < -extent) | (numbers >= extent)]
-    if outside.size:
+    if numbers.size and (numbers.min() < -extent or numbers.max() >= extent):
+        outside = numbers[(numbers < -extent) | (numbers >= extent)]
         rule = f"must be in {-extent}..{extent - 1}"
         raise InvalidArguments(f"indices of node {name!r}", int(outside[0]), rule)
     call(threads)

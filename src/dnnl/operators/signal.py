@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import pi, prod
+from math import isqrt, pi, prod
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from dnnl.types.dtype import DataType
 _INDEX = np.dtype(np.int64)
 _AXIS_IS_AN_INPUT = 20
 """The operator set since which DFT has its axis as an input."""
+_LONG = 1024
+"""The length of a transform from which on it is two products."""
 _FLOATS = REAL | {DataType.f64.numpy}
 
 
@@ -73,14 +75,53 @@ def _expand_transform(writer: Writer) -> bool:
     value = transposed(writer, value, dims, order)
     rows = prod(dims[dim] for dim in rest)
     count, parts = out[axis], out[-1]
-    value = writer.reshape(value, (rows, taken * shape[-1]))
-    matrix = _matrix(scope, taken, length, count)
-    value = writer.add("MatMul", (value, writer.constant(matrix)), (rows, count * parts))
+    factor = _factor(length) if taken == length and parts == 2 else 1
+    if factor > 1:
+        value = _by_factors(writer, value, rows, (factor, length // factor))
+        if count < length:
+            ends = {"starts": (0,), "ends": (count,), "axes": (1,)}
+            value = writer.add("Slice", (value,), (rows, count, 2), ends)
+    else:
+        value = writer.reshape(value, (rows, taken * shape[-1]))
+        matrix = _matrix(scope, taken, length, count)
+        value = writer.add("MatMul", (value, writer.constant(matrix)), (rows, count * parts))
     seen = (*(out[dim] for dim in rest), count, parts)
     value = writer.reshape(value, seen)
     back = [order.index(dim) for dim in range(len(shape))]
     writer.reshape(transposed(writer, value, seen, back), out)
     return True
+
+
+def _factor(length: int) -> int:
+    """The factor of a long transform that is closest to its root from below, 1 of a short one."""
+    if length < _LONG:
+        return 1
+    return next(n for n in range(isqrt(length), 0, -1) if length % n == 0)
+
+
+def _by_factors(writer: Writer, value: str, rows: int, factors: tuple[int, int]) -> str:
+    """A transform of rows of a * b numbers as two products (Cooley and Tukey): of every b-th
+    number, with the angles between both in its matrices, and of what these give."""
+    (a, b), parts = factors, Scope(writer.node, writer.graph).shape()[-1]
+    length, inverse = a * b, bool(writer.node.attrs.get("inverse", 0))
+    sign = 1 if inverse else -1
+    first = fourier(a, a, a, parts, inverse=inverse).reshape(a * parts, a, 2)
+    turned = np.exp(sign * 2j * pi / length * np.outer(np.arange(b), np.arange(a)))
+    check_capacity(4 * b * first.nbytes)
+    every = (first[..., 0] + 1j * first[..., 1]) * turned[:, None, :]
+    matrices = np.stack([every.real, every.imag], -1).reshape(b, a * parts, 2 * a)
+    seen = (rows, a, b, parts)
+    value = transposed(writer, writer.reshape(value, seen), seen, (2, 0, 1, 3))
+    value = writer.reshape(value, (b, rows, a * parts))
+    value = writer.add("MatMul", (value, writer.constant(matrices)), (b, rows, 2 * a))
+    seen = (b, rows, a, 2)
+    value = transposed(writer, writer.reshape(value, seen), seen, (1, 2, 0, 3))
+    value = writer.reshape(value, (rows * a, 2 * b))
+    second = fourier(b, b, b, 2, inverse=inverse)
+    value = writer.add("MatMul", (value, writer.constant(second)), (rows * a, 2 * b))
+    seen = (rows, a, b, 2)
+    value = transposed(writer, writer.reshape(value, seen), seen, (0, 2, 1, 3))
+    return writer.reshape(value, (rows, length, 2))
 
 
 def _most_taken(scope: Scope, length: int) -> int:
@@ -98,9 +139,9 @@ def _matrix(scope: Scope, taken: int, length: int, count: int) -> Array:
         return matrix
     ends = (0, length / 2)  # which have no mirrored number
     weights = np.where(np.isin(np.arange(taken), ends), 1.0, 2.0)
-    return matrix.reshape(taken, -1, count, 2)[..., 0].reshape(taken * parts, count) * np.repeat(
-        weights, parts
-    ).reshape(-1, 1)
+    real: Array = matrix.reshape(taken * parts, count, 2)[..., 0]
+    weighted: Array = real * np.repeat(weights, parts).reshape(-1, 1)
+    return weighted
 
 
 def fourier(taken: int, length: int, count: int, parts: int, *, inverse: bool) -> Array:
@@ -112,7 +153,7 @@ def fourier(taken: int, length: int, count: int, parts: int, *, inverse: bool) -
     cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
     real = np.stack([cosine, sine], -1)
     rows = [real] if parts == 1 else [real, np.stack([-sine, cosine], -1)]
-    matrix = np.stack(rows, 1).reshape(taken * parts, count * 2)
+    matrix: Array = np.stack(rows, 1).reshape(taken * parts, count * 2)
     return matrix / length if inverse else matrix
 
 

@@ -12,6 +12,7 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
+from dnnl.codegen.nest.schedule import UNROLL
 from dnnl.kernels.shared.types import WHOLE_BYTES, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -114,7 +115,7 @@ def _reached(conf: ScatterConf) -> MemoryDesc:
 
 def _updates(conf: ScatterConf, arguments: Arguments) -> Nest:
     """No loop of the nest goes along the axis, so that vectors are across it: lanes have places of
-    their own."""
+    their own. Slices share one, and so may wide vectors of them."""
     axes = letters(conf.updates.dims)
     count, extent = conf.updates.dims[conf.axis], conf.dst.dims[conf.axis]
     walked, found = Axis(count, "walked"), Axis(extent, "found")
@@ -148,6 +149,7 @@ def _updates(conf: ScatterConf, arguments: Arguments) -> Nest:
         (dst,),
         body,
         reads_dst=True,
+        unroll=UNROLL if conf.indices.ndims < len(axes) else 1,
         core=conf.core,
         indirect=(walked, found),
         steps=max(1, typical(count)),

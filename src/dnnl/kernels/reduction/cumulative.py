@@ -13,6 +13,7 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
+from dnnl.codegen.nest.schedule import REDUCTION_UNROLL
 from dnnl.kernels.shared.types import WIDE_FLOATS, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -86,7 +87,7 @@ def build(conf: CumulativeConf, isa: Isa) -> Kernel:
         point.scan((conf.neutral,), step, core)
 
     rows = tuple(axis for axis in axes if axis is not walked)
-    nest = Nest(rows, (walked,), (src,), (dst,), body, core=core)
+    nest = Nest(rows, (walked,), (src,), (dst,), body, reduction_unroll=REDUCTION_UNROLL, core=core)
     entry = symbol("cumulative", [conf.src, conf.dst], isa)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
