@@ -50,7 +50,7 @@ def _infer_sample(scope: Scope) -> list[TensorType]:
 
 
 def _expand_sample(writer: Writer) -> bool:
-    """The words of the primitive for what the attributes say."""
+    """The attributes as the primitive calls them."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     corners = node.attrs.get("align_corners", 0)
     attrs = {

@@ -106,9 +106,9 @@ def _by_factors(writer: Writer, value: str, rows: int, factors: tuple[int, int])
     length, inverse = a * b, bool(writer.node.attrs.get("inverse", 0))
     sign = 1 if inverse else -1
     first = fourier(a, a, a, parts, inverse=inverse).reshape(a * parts, a, 2)
-    turned = np.exp(sign * 2j * pi / length * np.outer(np.arange(b), np.arange(a)))
+    twiddles = np.exp(sign * 2j * pi / length * np.outer(np.arange(b), np.arange(a)))
     check_capacity(4 * b * first.nbytes)
-    every = (first[..., 0] + 1j * first[..., 1]) * turned[:, None, :]
+    every = (first[..., 0] + 1j * first[..., 1]) * twiddles[:, None, :]
     matrices = np.stack([every.real, every.imag], -1).reshape(b, a * parts, 2 * a)
     seen = (rows, a, b, parts)
     value = transposed(writer, writer.reshape(value, seen), seen, (2, 0, 1, 3))
@@ -148,8 +148,8 @@ def fourier(taken: int, length: int, count: int, parts: int, *, inverse: bool) -
     """The matrix [taken * parts, count * 2] of a transform of ``length``; numbers of one part are
     real. Angles are exact up to their rounding."""
     check_capacity(4 * taken * parts * count * np.dtype(np.float64).itemsize)
-    turns = np.outer(np.arange(taken), np.arange(count)) % length
-    angles = 2 * pi / length * turns
+    steps = np.outer(np.arange(taken), np.arange(count)) % length
+    angles = 2 * pi / length * steps
     cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
     real = np.stack([cosine, sine], -1)
     rows = [real] if parts == 1 else [real, np.stack([-sine, cosine], -1)]

@@ -22,7 +22,7 @@ from dnnl.types.typed import BOOLEAN, INTEGERS
 PLACES = frozenset({DataType.s32, DataType.s64})
 _TYPES = WIDE_FLOATS | SMALL_FLOATS | INTEGERS | BOOLEAN
 _MOST = 2**31  # places are counted in s32 next to keys of 32 bits
-_WORD = 32
+_KEY_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class _Keys:
 
     def __init__(self, conf: ArgReductionConf) -> None:
         self._conf, self._kind = conf, conf.src.data_type
-        wide = self._kind.bits > _WORD or self._kind is DataType.u32
+        wide = self._kind.bits > _KEY_BITS or self._kind is DataType.u32
         self.element: Type = I64 if wide else I32
-        self._bits = 64 if wide else _WORD
+        self._bits = 64 if wide else _KEY_BITS
         self.core: Type = self.element
         if self._kind.is_float:
             self.core = F64 if wide else F32
@@ -103,8 +103,8 @@ class _Keys:
         return value if self._conf.largest else e.b.not_(value)
 
     def _of_floats(self, e: Emitter, value: Value, kind: Type) -> Value:
-        """The sign of a float is apart from its number: negative ones are turned into the order of
-        integers, in which NaN has the largest."""
+        """The sign of a float is apart from its number: negative ones get the order of integers,
+        in which NaN has the largest."""
         value = e.b.fadd(value, vector.splat_constant(value.type, 0.0))  # 0 for -0
         whole = e.b.bitcast(value, kind)
         negative = e.b.ashr(whole, vector.splat_constant(kind, self._bits - 1))
