@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from dnnl.errors import Unimplemented as Unimplemented
     from dnnl.framework.model import Model
     from dnnl.framework.special import SpecialKernels as SpecialKernels
+    from dnnl.primitives.arg_reduction import ArgReductionDesc as ArgReductionDesc
     from dnnl.primitives.batch_normalization import BatchNormalizationDesc as BatchNormalizationDesc
     from dnnl.primitives.binary import BinaryDesc as BinaryDesc
     from dnnl.primitives.concat import ConcatDesc as ConcatDesc
     from dnnl.primitives.convolution import ConvolutionDesc as ConvolutionDesc
+    from dnnl.primitives.cumulative import CumulativeDesc as CumulativeDesc
     from dnnl.primitives.deconvolution import DeconvolutionDesc as DeconvolutionDesc
     from dnnl.primitives.eltwise import EltwiseDesc as EltwiseDesc
     from dnnl.primitives.exact import ExactDesc as ExactDesc
     from dnnl.primitives.gather import GatherDesc as GatherDesc
+    from dnnl.primitives.grid_sample import GridSampleDesc as GridSampleDesc
     from dnnl.primitives.group_normalization import GroupNormalizationDesc as GroupNormalizationDesc
     from dnnl.primitives.inner_product import InnerProductDesc as InnerProductDesc
     from dnnl.primitives.layer_normalization import LayerNormalizationDesc as LayerNormalizationDesc
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
     from dnnl.primitives.reorder_memories import reorder as reorder
     from dnnl.primitives.resampling import ResamplingDesc as ResamplingDesc
+    from dnnl.primitives.scatter import ScatterDesc as ScatterDesc
     from dnnl.primitives.shuffle import ShuffleDesc as ShuffleDesc
     from dnnl.primitives.softmax import LogSoftmaxDesc as LogSoftmaxDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
@@ -77,14 +81,17 @@ _HOMES = {
     "InvalidArguments": "errors",
     "OutOfMemory": "errors",
     "Unimplemented": "errors",
+    "ArgReductionDesc": "primitives.arg_reduction",
     "BatchNormalizationDesc": "primitives.batch_normalization",
     "BinaryDesc": "primitives.binary",
     "ConcatDesc": "primitives.concat",
     "ConvolutionDesc": "primitives.convolution",
+    "CumulativeDesc": "primitives.cumulative",
     "DeconvolutionDesc": "primitives.deconvolution",
     "EltwiseDesc": "primitives.eltwise",
     "ExactDesc": "primitives.exact",
     "GatherDesc": "primitives.gather",
+    "GridSampleDesc": "primitives.grid_sample",
     "GroupNormalizationDesc": "primitives.group_normalization",
     "InnerProductDesc": "primitives.inner_product",
     "LayerNormalizationDesc": "primitives.layer_normalization",
@@ -99,6 +106,7 @@ _HOMES = {
     "ReorderDesc": "primitives.reorder",
     "reorder": "primitives.reorder_memories",
     "ResamplingDesc": "primitives.resampling",
+    "ScatterDesc": "primitives.scatter",
     "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",
     "SoftmaxV1Desc": "primitives.softmax",

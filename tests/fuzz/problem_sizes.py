@@ -30,7 +30,11 @@ _QUANTIZED = (
 
 def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
     """A problem, with options without which it makes no sense."""
-    alone = {"exact": _functions, "gather": _indexed, "matmul": _multiplied}.get(driver.name)
+    drawn = {
+        "exact": _functions, "gather": _indexed, "grid_sample": _sampled, "matmul": _multiplied,
+        "scatter": _indexed,
+    }  # fmt: skip
+    alone = drawn.get(driver.name)
     if alone is not None:
         return alone()
     if isinstance(driver.problem, Grammar):
@@ -73,6 +77,16 @@ def _indexed(draw: Draw) -> tuple[str, dict[str, str]]:
     elements = draw(st.booleans())
     indices = [*dims[:axis], count, *dims[axis + 1 :]] if elements else [count]
     return _text(dims, indices), {"axis": str(axis), "sdt": ":".join(kinds)}
+
+
+@st.composite
+def _sampled(draw: Draw) -> tuple[str, dict[str, str]]:
+    """An image of one to three dimensions, and places in it."""
+    batch, channels, *space = draw(_shapes(3, 5))
+    places = [draw(st.sampled_from((1, 2, 3, 9, 17))) for _ in space]
+    kinds = [draw(st.sampled_from(("f32", "bf16", "f16", "f64"))) for _ in range(2)]
+    problem = _text((batch, channels, *space), (batch, *places, len(space)))
+    return problem, {"sdt": ":".join(kinds)}
 
 
 def _text(*tensors: Sequence[int]) -> str:

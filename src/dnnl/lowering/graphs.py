@@ -335,6 +335,14 @@ class Lowering:
         self.steps.append(Step(node.name, desc.kind, made.pd, args, flops, node.fused))
         return Source(result, storage)
 
+    def further(self, argument: int, dims: Sequence[int]) -> Source:
+        """Another result of the last step, of these dims."""
+        step = self.steps[-1]
+        desc = Described(step.pd).wanted(argument, dims)
+        storage = self._storage(desc)
+        self.steps[-1] = replace(step, args={**step.args, argument: Ref(desc, storage)})
+        return Source(desc, storage)
+
     def check_indices(self, extent: int) -> None:
         """A run refuses indices of the last step outside of ``extent`` elements."""
         self.steps[-1] = replace(self.steps[-1], indexed=extent)

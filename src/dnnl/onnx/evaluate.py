@@ -32,8 +32,12 @@ def _broadcast(source: Array, sizes: Array) -> int:
 
 
 _GROWING: Mapping[str, Callable[..., int]] = {
+    "BlackmanWindow": _product,
     "ConstantOfShape": _product,
     "Expand": _broadcast,
+    "HammingWindow": _product,
+    "HannWindow": _product,
+    "MelWeightMatrix": lambda bins, length, *_: int(bins) * (int(length) // 2 + 1),
     "Tile": lambda source, repeats: source.size * _product(repeats),
 }
 """How many elements come out of operators that make much of little."""

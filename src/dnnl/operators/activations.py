@@ -182,23 +182,6 @@ def _expand_gated(writer: Writer) -> bool:
     return True
 
 
-def _infer_swish(scope: Scope) -> list[TensorType]:
-    """The type of the source; a second one, of the same shape, is multiplied."""
-    _check_floats(scope)
-    for place in range(1, len(scope.node.inputs)):
-        if scope.shape(place) != scope.shape():
-            raise ModelError(f"gates {scope.shape()} and values {scope.shape(place)} differ")
-    return scope.result(scope.shape())
-
-
-def _expand_swish(writer: Writer) -> bool:
-    gate, *values = writer.node.inputs
-    found = swish(writer, gate, Scope(writer.node, writer.graph).attr("alpha", 1.0))
-    for value in values:
-        writer.add("Mul", (found, value), writer.shape_of(gate))
-    return True
-
-
 def _infer_softmax(scope: Scope) -> list[TensorType]:
     """The type of the source, to which the bias is broadcast."""
     check_known(scope, "axis", "is_inner_broadcast")
@@ -218,7 +201,7 @@ def _expand_softmax(writer: Writer) -> bool:
     return True
 
 
-_CONTRIBUTED: Mapping[str, Operator] = {
+OPERATORS: Mapping[str, Operator] = {
     f"{MICROSOFT}.{name}": row
     for name, row in {
         "BiasAdd": Operator(_infer(), expand=_expand_sum, inputs=(3, 3)),
@@ -230,9 +213,4 @@ _CONTRIBUTED: Mapping[str, Operator] = {
         "QuickGelu": Operator(_infer("alpha"), expand=_expand_quick),
         "SwiGLU": Operator(_infer_gated, expand=_expand_gated, inputs=(1, 2)),
     }.items()
-}
-OPERATORS: Mapping[str, Operator] = {
-    "SwiGLU": Operator(_infer_swish, expand=_expand_swish, inputs=(2, 2)),
-    "Swish": Operator(_infer_swish, expand=_expand_swish),
-    **_CONTRIBUTED,
 }

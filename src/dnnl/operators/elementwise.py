@@ -67,6 +67,22 @@ def _expand_f64(writer: Writer) -> bool:
     return True
 
 
+def _infer_gated(scope: Scope) -> list[TensorType]:
+    """Two sources of one shape and type."""
+    if scope.type() != scope.type(1):
+        raise ModelError(f"sources {scope.type()} and {scope.type(1)} differ")
+    return _infer_floats(scope)
+
+
+def _expand_gated(writer: Writer) -> bool:
+    """The first source through a swish, times the second."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    attrs = {"alpha": node.attrs.get("alpha", 1.0)}
+    gate = writer.add("Swish", (node.inputs[0],), shape, attrs)
+    writer.add("Mul", (gate, node.inputs[1]), shape)
+    return True
+
+
 def _infer_prelu(scope: Scope) -> list[TensorType]:
     """The source's own type; slopes are broadcast to it."""
     shape, slopes = scope.shape(), scope.shape(1)
@@ -278,6 +294,7 @@ OPERATORS: Mapping[str, Operator] = {
     "Mean": Operator(_infer_mean, expand=_expand_mean, inputs=(1, None)),
     "PRelu": Operator(_infer_prelu, _lower_prelu, _expand_slopes, inputs=(2, 2)),
     "Pow": _binary(BINARY_POST_OPS, _expand_power),
+    "SwiGLU": Operator(_infer_gated, expand=_expand_gated, inputs=(2, 2)),
     "Sum": Operator(elementwise, _lower_sum, inputs=(1, None)),
     **{op: _unary() for op in ELTWISE},
     "Clip": _unary((1, 3), _expand_pieces),

@@ -9,17 +9,28 @@ from dnnl.operators.microsoft import MICROSOFT
 from dnnl.operators.reduction import REDUCTIONS
 
 NUMBERS: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
     "Clip": (1, 2),
+    "Col2Im": (1, 2),
     "ConstantOfShape": (0,),
+    "CumProd": (1,),
     "CumSum": (1,),
+    "DFT": (1, 2),
     "Dropout": (2,),
     "Expand": (1,),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
     "If": (0,),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
     "OneHot": (1,),
     "Pad": (1, 2, 3),
     "Range": (0, 1, 2),
     "Reshape": (1,),
     "Resize": (1, 2, 3),
+    "STFT": (1, 3),
     "Slice": (1, 2, 3, 4),
     "Split": (1,),
     "Squeeze": (1,),
@@ -32,7 +43,9 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
 }
 """The places of sources that decide what an operator does: sizes, places, axes."""
 
-FOLDED = frozenset({"ConstantOfShape"})
+FOLDED = frozenset(
+    {"BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix"}
+)
 """Operators that a plan computes before anything runs, or not at all."""
 
 HAS_ELEMENT = "OptionalHasElement"
@@ -50,6 +63,9 @@ CONTROL = frozenset({"Loop", "Scan", "SequenceMap"})
 
 SELECTIONS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
 """Operators whose results have sizes that contents decide."""
+
+ON_MATRICES = frozenset({"Det"})
+"""Operators on small matrices."""
 
 SEQUENCES = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"}
@@ -77,7 +93,7 @@ def deciding(node: Node) -> tuple[str, ...]:
 
 def runs_between(node: Node) -> bool:
     """Whether an operator is computed between plans, unless it needs no contents of inputs."""
-    return not node.domain and node.op in (CONTROL | SELECTIONS | SEQUENCES)
+    return not node.domain and node.op in (CONTROL | ON_MATRICES | SELECTIONS | SEQUENCES)
 
 
 def is_folded(node: Node) -> bool:

@@ -28,8 +28,11 @@ _AS_FILES_HAVE_THEM = frozenset(
 """Operators that passes write with the attributes and sources that files give them."""
 
 OPEN_SOURCES: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "CenterCropPad": (1,),
     "Expand": (1,),
     "GroupQueryAttention": (6,),
+    "OneHot": (1,),
     "Pad": (1,),
     "Range": (0, 1, 2),
     "Reshape": (1,),
