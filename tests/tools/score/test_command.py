@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,15 +16,16 @@ from time import monotonic, sleep
 import numpy as np
 import pytest
 
-ray = pytest.importorskip("ray", reason="needs dnnl[score]")
+pytest.importorskip("ray", reason="needs dnnl[score]")
 
 import pyarrow as pa
+import ray
 
 import dnnl
 from dnnl.errors import InvalidArguments
 from dnnl.tools.score.cluster import connected
-from dnnl.tools.score.folder import MANIFEST, PATH, ROW
-from tests.tools.score.scoring import column, results
+from dnnl.tools.score.folder import PATH, ROW
+from tests.tools.score.scoring import column, computed, results
 from tests.tools.score.sets import Array, dense_model, rng, tensors, write_parquet
 
 SECONDS = 120
@@ -31,9 +33,11 @@ SECONDS = 120
 
 
 def started(model: Path, data: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command in a process, with the folder of the model as its home."""
+    environment = {**os.environ, "HOME": str(model.parent)}
     command = [sys.executable, "-m", "dnnl", "score", str(model), str(data), "-o", str(out)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*command, *arguments], text=True, **pipes)
+    return subprocess.Popen([*command, *arguments], text=True, env=environment, **pipes)
 
 
 def processes() -> dict[int, tuple[int, str]]:
@@ -95,12 +99,16 @@ def test_a_killed_worker_loses_no_row(tmp_path: Path) -> None:
     assert table.column(ROW).to_pylist() == [*range(150)] * 2
     np.testing.assert_allclose(column(table, "y"), dnnl.load(model)(x), rtol=1e-6, atol=1e-6)
     assert not [path for path in out.iterdir() if path.suffix not in (".parquet", ".json")]
+    assert not (tmp_path / ".ray").exists()
     wait_for(lambda: not seen.keys() & processes().keys(), "end of the processes of Ray")
 
 
 @pytest.fixture
-def cluster() -> Iterator[str]:
-    """The address of a cluster of Ray's."""
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a cluster of Ray's. It listens to the network, so that it has a token of its
+    own, which both sides find in the environment."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -117,26 +125,30 @@ def cluster() -> Iterator[str]:
         yield f"localhost:{port}"
         seen = below(head.pid)
     finally:
-        head.terminate()
+        head.kill()  # which takes half a minute to end by itself, as those that it has started do
         head.wait(SECONDS)
+        for pid, (_, text) in processes().items():
+            if seen.get(pid) == text:
+                os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not seen.keys() & processes().keys(), "end of the cluster")
 
 
-def test_a_run_on_a_cluster_continues(tmp_path: Path, cluster: str) -> None:
-    """It ends at a bad row, which is named, and what it has written is not computed again."""
+def test_a_cluster_continues(tmp_path: Path, cluster: str) -> None:
+    """What there is already is not computed again; a bad row is left out and listed."""
     model, data, out = dense_model(tmp_path / "m.onnx"), tmp_path / "d.parquet", tmp_path / "out"
     x = rng().standard_normal((40, 8)).astype(np.float32)
     rows: list[Array | None] = list(x)
     rows[33] = None
     write_parquet(data, {"x": pa.array(rows, pa.list_(pa.float32()))})
-    options = ("--part-rows", "8", "--batch", "8", "--threads", "1", "--address", cluster)
-    text = ended(started(model, data, out, *options), 2)
-    assert "d.parquet, row 33': column 'x' a value is null; --skip-bad" in text
+    options = ("--part-rows", "8", "--batch", "8", "--threads", "1", "--skip-bad")
+    computed(model, data, out, *options)
+    parts = sorted(out.glob("*.parquet"))
+    for part in parts[2:]:
+        part.unlink()
     states = {path: path.stat().st_mtime_ns for path in out.iterdir()}
-    assert out / MANIFEST in states
-    text = ended(started(model, data, out, *options, "--skip-bad"), 0)
-    assert "1 bad" in text
-    assert "bad: d.parquet, row 33: column 'x' a value is null" in text
+    text = ended(started(model, data, out, *options, "--address", cluster), 0)
+    assert text.startswith("23 rows in ")
+    assert ", 16 before, 1 bad; 5 parts\n  bad: d.parquet, row 33: column 'x' a value" in text
     assert {path: path.stat().st_mtime_ns for path in states} == states
     good = [row for row in range(40) if row != 33]
     table = results(out)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import secrets
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,8 +32,8 @@ READING = 1
 """The cpus that tasks which read take beside workers, at least."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing about a run leaves the machine
-    "RAY_BACKEND_LOG_LEVEL": "fatal",  # what it writes to the terminal; its own files have all
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what newer versions do; silences a warning
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # it writes every log to the terminal as well
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what later versions do; without it a warning
 }
 _ROWS = "rows"
 
@@ -52,13 +53,16 @@ def connected(address: str | None, workers: int, threads: int) -> Iterator[None]
     cpus = workers * threads + READING
     where: dict[str, Any] = {"address": address}
     if address is None:
+        # Ray asks for a token, and would write one that stays into the home folder.
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         where = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     try:
         with _silent_stderr():
             ray.init(**where, log_to_driver=False, logging_level=logging.CRITICAL)
     except (ConnectionError, ValueError, RuntimeError) as error:
         rule = f"Ray cannot be reached: {str(error).partition(chr(10))[0]}"
-        raise InvalidArguments("--address", address or "local", rule) from error
+        hint = "RAY_AUTH_MODE=token, if the cluster asks for a token" if address else ""
+        raise InvalidArguments("--address", address or "local", rule, hint) from error
     try:
         there = int(ray.cluster_resources().get("CPU", 0))
         if there < cpus:
