@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 
 import dnnl
 from dnnl.errors import InvalidArguments
-from dnnl.tools.score.command import score
+from dnnl.tools.score.command import begun, score
 from dnnl.tools.score.digest import model_digest
-from dnnl.tools.score.folder import MANIFEST
+from dnnl.tools.score.folder import MANIFEST, attempt
 from dnnl.tools.score.worker import Job, Worker
-from tests.tools.score.scoring import computed, results
+from tests.tools.score.scoring import computed, options, results
 from tests.tools.score.sets import dense_model, rng, tensors, write_parquet
 
 SIZES = ("--part-rows", "8", "--batch", "8")
@@ -140,6 +140,23 @@ def test_parts_are_whole_or_not_there(
     (done,) = computed(model, data, out, *SIZES)
     assert "No space left on device" in done.failure
     assert sorted(path.name for path in out.iterdir()) == before
+
+
+def test_a_part_that_ends_its_workers(scored: tuple[Path, Path, Path]) -> None:
+    """Four may be lost; then the part is what ends the run, until it is started again."""
+    model, data, out = scored
+    first = min(out.glob("*.parquet"))
+    first.unlink()
+    job, source, (task,), _ = begun(options(model, data, out, *SIZES))
+    worker = Worker(job)
+    (rows,) = source.reader.read(task)
+    lost = [attempt(out, rows.part) for _ in range(7)]  # without an end
+    assert [one.__enter__() for one in lost[:4]] == [0, 1, 2, 3]
+    assert "4 workers were lost with it" in worker.compute(rows).failure
+    assert not first.exists()
+    assert [one.__enter__() for one in lost[4:]] == [0, 1, 2]
+    assert computed(model, data, out, *SIZES)[0].rows == 8
+    assert not list(out.glob(".*"))
 
 
 def test_workers_have_the_same_model(tmp_path: Path) -> None:

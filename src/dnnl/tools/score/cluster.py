@@ -39,7 +39,7 @@ _ROWS = "rows"
 
 
 class WorkerError(Error):
-    """A worker could not start, or ended in a manner that Ray does not repeat."""
+    """Ray could not go on, for a reason that is none of the model or the data."""
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def computed(reader: Reader, tasks: Sequence[Task], job: Job, workers: int) -> G
     """Each part of the tasks, as soon as it is written, or has failed.
 
     Workers that are lost are replaced, and their parts computed again. Raises WorkerError where
-    none can start.
+    Ray cannot go on.
     """
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
@@ -137,9 +137,14 @@ class _Actor:
     """A worker, as Ray Data calls it."""
 
     def __init__(self, job: Job) -> None:
-        self._worker = Worker(job)
+        try:
+            self._worker, self._failure = Worker(job), ""
+        except (Error, OSError) as error:  # as a result: Ray would start it again, with traces
+            self._failure = str(error)
 
     def __call__(self, table: pa.Table) -> pa.Table:
+        if self._failure:
+            return _table(Done(0, (), self._failure))
         rows = pickle.loads(table.column(_ROWS)[0].as_buffer())
         return _table(self._worker.compute(rows))
 
@@ -149,7 +154,8 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, RayTaskError):
         cause = error.cause
         return str(cause) if isinstance(cause, Error) else f"{type(cause).__name__}: {cause}"
-    return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 @contextmanager

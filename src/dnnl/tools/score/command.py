@@ -163,6 +163,7 @@ def begun(options: Options) -> tuple[Job, Source, list[Task], Tally]:
         raise InvalidArguments("DATASET", str(options.dataset), "has no rows")
     part_rows = max(part.rows for part in parts)
     folder.opened(options.output, _facts(options, data, job, part_rows, tally.total))
+    folder.remove_temporary(options.output)
     done = folder.complete(options.output, parts)
     for before in done.values():
         _refuse_bad(options, before)

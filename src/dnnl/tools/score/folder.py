@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from dnnl.tools.score.arrow import Column
 from dnnl.tools.score.rows import BadRow, Part, Rows
 
 MANIFEST = "manifest.json"
+MOST_LOST = 4
+"""Workers that may be lost with one part."""
 PATH, ROW = "source_path", "source_row"
 """The columns that say which row of the data set a result belongs to."""
 _VERSION = 1
@@ -117,7 +119,8 @@ def write_part(
     table = pa.table(arrays)
     bad = json.dumps([[row.path, row.row, row.reason] for row in rows.bad])
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata({_BAD: bad.encode()}), sink)
+    others = [name for name in arrays if name not in results]  # results hardly repeat
+    pq.write_table(table.replace_schema_metadata({_BAD: bad.encode()}), sink, use_dictionary=others)
     _replace(out / rows.part.name, sink.getvalue())
 
 
@@ -135,8 +138,24 @@ def _replace(path: Path, content: bytes | pa.Buffer) -> None:
         raise
 
 
+@contextmanager
+def attempt(out: Path, part: Part) -> Iterator[int]:
+    """While a part is computed: how many workers were lost with it before.
+
+    Ray repeats without end. A file has a byte for each worker that has begun, until one ends.
+    """
+    count = out / f".{part.name}.begun.tmp"
+    with count.open("ab") as file:
+        lost = file.tell()
+        file.write(b".")
+    try:
+        yield lost
+    finally:
+        count.unlink(missing_ok=True)
+
+
 def remove_temporary(out: Path) -> None:
-    """Delete what workers that were killed have left in a folder of complete results."""
+    """Delete what workers that were killed have left."""
     for path in out.glob(".*.tmp"):
         with suppress(OSError):
             path.unlink()

@@ -14,7 +14,7 @@ from dnnl.framework import Model, load
 from dnnl.graph.graph import Array, ModelError, Shape
 from dnnl.tools.score.arrow import Column
 from dnnl.tools.score.digest import model_digest
-from dnnl.tools.score.folder import Done, write_part
+from dnnl.tools.score.folder import MOST_LOST, Done, attempt, write_part
 from dnnl.tools.score.images import Pixels
 from dnnl.tools.score.rows import Rows
 from dnnl.types.runtime_dim import RuntimeDim
@@ -62,23 +62,34 @@ class Worker:
         """
         if rows.failure:
             return Done(0, (), rows.failure)
+        try:
+            with attempt(Path(self._job.out), rows.part) as lost:
+                if lost >= MOST_LOST:
+                    what = f"{lost} workers were lost with it, perhaps for want of memory"
+                    return Done(
+                        0,
+                        (),
+                        f"{rows.part.name}: {what}; a smaller --batch, in a new folder, takes less",
+                    )
+                return self._compute(rows)
+        except (Error, OSError) as error:
+            return Done(0, (), f"{rows.part.name}: {error}")
+
+    def _compute(self, rows: Rows) -> Done:
         if rows.bad and not self._job.skip_bad:
             return Done(0, tuple(rows.bad))
         found, bad = list[_Batch](), dict[int, str]()
-        try:
-            for indices in batches(rows, self._job.batch):
-                for batch in self._batches(rows, indices):
-                    if batch.reason:
-                        bad[batch.indices[0]] = batch.reason
-                    else:
-                        found.append(batch)
-            rows = rows.without(bad)
-            if rows.bad and not self._job.skip_bad:
-                return Done(0, tuple(rows.bad))
-            results = {column.name: _joined(column, found) for column in self._job.columns}
-            write_part(Path(self._job.out), rows, self._job.columns, results)
-        except (Error, OSError) as error:
-            return Done(0, (), f"{rows.part.name}: {error}")
+        for indices in batches(rows, self._job.batch):
+            for batch in self._batches(rows, indices):
+                if batch.reason:
+                    bad[batch.indices[0]] = batch.reason
+                else:
+                    found.append(batch)
+        rows = rows.without(bad)
+        if rows.bad and not self._job.skip_bad:
+            return Done(0, tuple(rows.bad))
+        results = {column.name: _joined(column, found) for column in self._job.columns}
+        write_part(Path(self._job.out), rows, self._job.columns, results)
         return Done(len(rows), tuple(rows.bad))
 
     def _batches(self, rows: Rows, indices: Sequence[int]) -> Iterator[_Batch]:
