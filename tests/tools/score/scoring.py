@@ -37,6 +37,13 @@ def refused(model: Path, dataset: Path, out: Path, *arguments: str) -> str:
     return str(done.exception) if not isinstance(done.exception, SystemExit) else done.output
 
 
+def assert_close(found: Array, expected: object) -> None:
+    """Whether results are those of a model of one output, up to the order of sums."""
+    assert isinstance(expected, np.ndarray)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
 def results(out: Path) -> pa.Table:
     """All rows of all parts, in their order."""
     return pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("*.parquet"))])

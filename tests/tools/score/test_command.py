@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -25,7 +25,7 @@ import dnnl
 from dnnl.errors import InvalidArguments
 from dnnl.tools.score.cluster import connected
 from dnnl.tools.score.folder import PATH, ROW
-from tests.tools.score.scoring import column, computed, results
+from tests.tools.score.scoring import assert_close, column, computed, results
 from tests.tools.score.sets import Array, dense_model, rng, tensors, write_parquet
 
 SECONDS = 120
@@ -36,8 +36,9 @@ def started(model: Path, data: Path, out: Path, *arguments: str) -> subprocess.P
     """The command in a process, with the folder of the model as its home."""
     environment = {**os.environ, "HOME": str(model.parent)}
     command = [sys.executable, "-m", "dnnl", "score", str(model), str(data), "-o", str(out)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*command, *arguments], text=True, env=environment, **pipes)
+    pipe = subprocess.PIPE
+    whole = [*command, *arguments]
+    return subprocess.Popen(whole, text=True, env=environment, stdout=pipe, stderr=pipe)
 
 
 def processes() -> dict[int, tuple[int, str]]:
@@ -64,9 +65,9 @@ def below(process: int) -> dict[int, str]:
     return found
 
 
-def wait_for(condition: object, what: str) -> None:
+def wait_for(condition: Callable[[], bool], what: str) -> None:
     end = monotonic() + SECONDS
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert monotonic() < end, f"no {what} within {SECONDS} s"
         sleep(0.02)
 
@@ -97,7 +98,7 @@ def test_a_killed_worker_loses_no_row(tmp_path: Path) -> None:
     table = results(out)
     assert table.column(PATH).to_pylist() == ["0.parquet"] * 150 + ["1.parquet"] * 150
     assert table.column(ROW).to_pylist() == [*range(150)] * 2
-    np.testing.assert_allclose(column(table, "y"), dnnl.load(model)(x), rtol=1e-6, atol=1e-6)
+    assert_close(column(table, "y"), dnnl.load(model)(x))
     assert not [path for path in out.iterdir() if path.suffix not in (".parquet", ".json")]
     assert not (tmp_path / ".ray").exists()
     wait_for(lambda: not seen.keys() & processes().keys(), "end of the processes of Ray")
@@ -153,7 +154,7 @@ def test_a_cluster_continues(tmp_path: Path, cluster: str) -> None:
     good = [row for row in range(40) if row != 33]
     table = results(out)
     assert table.column(ROW).to_pylist() == good
-    np.testing.assert_allclose(column(table, "y"), dnnl.load(model)(x[good]), rtol=1e-6, atol=1e-6)
+    assert_close(column(table, "y"), dnnl.load(model)(x[good]))
 
 
 def test_a_cluster_must_have_enough_cpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from dnnl.tools.score.worker import Job, Worker
 from tests.tools.score.scoring import results
 from tests.tools.score.sets import dense_model, rng, write_parquet
 
-Events = list[Callable[[], None]]
+Events = list[Callable[[], object]]
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_a_disk_that_is_full_ends_the_run(
     events: Events, arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out").mkdir()
-    events.append(lambda: (tmp_path / "out").rename(tmp_path / "elsewhere") and None)
+    events.append(partial((tmp_path / "out").rename, tmp_path / "elsewhere"))
     assert main(arguments) == BAD_INPUT
     text = capsys.readouterr().err
     assert "part-00000000-000000000000.parquet" in text
@@ -108,7 +109,7 @@ def test_a_disk_that_is_full_ends_the_run(
 
 def test_remains_of_killed_workers_go(events: Events, arguments: list[str], tmp_path: Path) -> None:
     (remains := tmp_path / "out" / ".part.parquet.host.1.tmp").parent.mkdir()
-    events.append(lambda: remains.write_bytes(b"") and None)
+    events.append(partial(remains.write_bytes, b""))
     assert main([*arguments, "--skip-bad"]) == 0
     assert not remains.exists()
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 import dnnl
 from dnnl.tools.score.folder import PATH, ROW
-from tests.tools.score.scoring import column, computed, refused, results
+from tests.tools.score.scoring import assert_close, column, computed, refused, results
 from tests.tools.score.sets import (
     Array,
     dense_model,
@@ -42,7 +42,7 @@ def test_files_of_one_row(tmp_path: Path) -> None:
     assert table.column(PATH).to_pylist() == [f"{i:02d}.npy" for i in range(11)]
     assert set(table.column(ROW).to_pylist()) == {0}
     expected = dnnl.load(model)(x.astype(np.float32))
-    np.testing.assert_allclose(column(table, "y"), expected, rtol=1e-6, atol=1e-6)
+    assert_close(column(table, "y"), expected)
 
 
 def test_files_of_several_rows(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_files_of_several_rows(tmp_path: Path) -> None:
     assert table.column(PATH).to_pylist() == ["a.npy"] * 10 + ["c.npy"] * 15
     assert table.column(ROW).to_pylist() == [*range(10), *range(15)]
     expected = dnnl.load(model)(x.astype(np.float32))
-    np.testing.assert_allclose(column(table, "y"), expected, rtol=1e-6, atol=1e-6)
+    assert_close(column(table, "y"), expected)
 
 
 def test_rows_of_several_lengths(tmp_path: Path) -> None:
@@ -69,7 +69,12 @@ def test_bad_files_of_numpy(tmp_path: Path) -> None:
     """Each is refused by its name, or left out if it is a single row."""
     model, out = dense_model(tmp_path / "m.onnx"), tmp_path / "out"
     good = np.ones(8, np.float32)
-    rows = {"a.npy": good, "b.npy": np.ones(7), "c.npy": np.array(["a"] * 8), "d.npy": good}
+    rows: dict[str, Array] = {
+        "a.npy": good,
+        "b.npy": np.ones(7),
+        "c.npy": np.array(["a"] * 8),
+        "d.npy": good,
+    }
     data = written(tmp_path / "data", rows)
     (data / "e.npy").write_bytes((data / "a.npy").read_bytes()[:-3])
     (data / "f.npy").write_bytes(b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import dnnl
 from dnnl import config
 from dnnl.tools.score.folder import PATH, ROW
 from tests.framework.models import make_model, node
-from tests.tools.score.scoring import column, computed, refused, results
+from tests.tools.score.scoring import assert_close, column, computed, refused, results
 from tests.tools.score.sets import (
     Array,
     dense_model,
@@ -28,7 +29,7 @@ from tests.tools.score.sets import (
     write_parquet,
 )
 
-FORMS = {
+FORMS: dict[str, Callable[[Array], Any]] = {
     "tensor": tensors,
     "fixed list": lambda x: pa.array(list(x), pa.list_(pa.float32(), 8)),
     "list": lambda x: pa.array(list(x), pa.list_(pa.float32())),
@@ -56,7 +57,7 @@ def test_results_are_those_of_the_model(tmp_path: Path, form: str) -> None:
     assert table.column(ROW).to_pylist() == [*range(90), *range(60)]
     found, expected = column(table, "y"), dnnl.load(model)(x)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert_close(found, expected)
 
 
 def test_several_inputs_and_outputs(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_several_inputs_and_outputs(tmp_path: Path) -> None:
     table = results(out)
     assert table.column_names == [PATH, ROW, "total", "scaled"]
     for name, array in expected.items():
-        np.testing.assert_allclose(column(table, name), array, rtol=1e-6, atol=1e-6)
+        assert_close(column(table, name), array)
 
 
 def test_rows_of_several_lengths(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_fixed_batch_is_filled_up(tmp_path: Path) -> None:
     write_parquet(data, {"x": tensors(x)})
     computed(model, data, out)
     expected = dnnl.load(dense_model(tmp_path / "open.onnx"))(x)
-    np.testing.assert_allclose(column(results(out), "y"), expected, rtol=1e-6, atol=1e-6)
+    assert_close(column(results(out), "y"), expected)
     assert "--batch 4" in refused(model, data, tmp_path / "p", "--batch", "3")
 
 
@@ -101,7 +102,7 @@ def test_precision(tmp_path: Path, precision: str) -> None:
     write_parquet(data, {"x": tensors(x)})
     computed(model, data, out, "--precision", precision, "--batch", "16")
     session = dnnl.load(model).compile(precision=precision, batch=21)
-    np.testing.assert_allclose(column(results(out), "y"), session(x), rtol=1e-6, atol=1e-6)
+    assert_close(column(results(out), "y"), session(x))
 
 
 def test_a_saved_model(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_a_saved_model(tmp_path: Path) -> None:
     saved = tmp_path / "m.dnnl"
     dnnl.load(model).save(saved, shapes=[{"x": (16, 8)}, {"x": (5, 8)}])
     computed(saved, data, out)
-    np.testing.assert_allclose(column(results(out), "y"), dnnl.load(model)(x), rtol=1e-6, atol=1e-6)
+    assert_close(column(results(out), "y"), dnnl.load(model)(x))
     assert "a saved model has the precision" in refused(
         saved, data, tmp_path / "p", "--precision", "bf16"
     )
@@ -149,7 +150,7 @@ def test_bad_rows_are_named_or_left_out(tmp_path: Path, case: str) -> None:
     assert table.column("id").to_pylist() == [5, 7]
     assert table.column(ROW).to_pylist() == [0, 2]
     x = np.array([[1.0] * 8, [2.0] * 8], np.float32)
-    np.testing.assert_allclose(column(table, "y"), dnnl.load(model)(x), rtol=1e-6, atol=1e-6)
+    assert_close(column(table, "y"), dnnl.load(model)(x))
 
 
 def test_all_rows_of_a_part_may_be_bad(tmp_path: Path) -> None:
