@@ -83,7 +83,7 @@ def test_bad_files_of_numpy(tmp_path: Path) -> None:
     assert done.rows == 2
     assert [row.path for row in done.bad] == ["b.npy", "c.npy", "e.npy", "f.npy"]
     assert [
-        next(word for word in ("shape", "<U1", "truncated") if word in row.reason)
+        next(text for text in ("shape", "<U1", "truncated") if text in row.reason)
         for row in done.bad
     ] == ["shape", "<U1", "truncated", "truncated"]
     stacked = written(tmp_path / "stacked", {"a.npy": np.ones((2, 8)), "b.npy": good})

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dnnl import lazy
 from dnnl.framework.saved_file import MAGIC
-
-if TYPE_CHECKING:
-    from dnnl.onnx import external_data
-else:
-    # A saved model is scored without the package onnx.
-    external_data = lazy.Module("dnnl.onnx.external_data")
+from dnnl.onnx.external_data import external_files
 
 
 def is_saved(path: Path) -> bool:
@@ -24,7 +17,7 @@ def is_saved(path: Path) -> bool:
 
 def model_digest(path: Path) -> str:
     """SHA-256 of the file of a model, and of those in which an ONNX file has tensors."""
-    others = () if is_saved(path) else external_data.external_files(path)
+    others = () if is_saved(path) else external_files(path)
     if not others:
         return _digest(path)
     joined = "".join(_digest(file) for file in (path, *others))

@@ -141,17 +141,17 @@ def _tables(
     """The parts of a row group, each as soon as its rows are read."""
     size = max(part.rows for part in task.parts)
     batches = file.iter_batches(size, row_groups=[task.group], columns=columns)
-    pending, position = pa.Table.from_batches([], pa.schema([])), task.start  # of its first row
+    held, position = pa.Table.from_batches([], pa.schema([])), task.start  # of its first row
     for part in task.parts:
         while True:
-            skipped = min(part.first - position, pending.num_rows)
-            pending, position = pending.slice(skipped), position + skipped
-            if position == part.first and pending.num_rows >= part.rows:
+            skipped = min(part.first - position, held.num_rows)
+            held, position = held.slice(skipped), position + skipped
+            if position == part.first and held.num_rows >= part.rows:
                 break
             batch = next(batches, None)
             if batch is None:
                 raise OSError(f"row group {task.group} ends before row {part.first + part.rows}")
             more = pa.Table.from_batches([batch])
-            pending = pa.concat_tables([pending, more]) if pending.num_rows else more
-        yield part, pending.slice(0, part.rows)
-        pending, position = pending.slice(part.rows), position + part.rows
+            held = pa.concat_tables([held, more]) if held.num_rows else more
+        yield part, held.slice(0, part.rows)
+        held, position = held.slice(part.rows), position + part.rows
