@@ -128,6 +128,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tools.bench": (*PRIMITIVE, "__version__", "tools", "tools.bench.peers"),
     "tools.explain": (*PRIMITIVE, "tools", "tools.bench"),
     "tools.quantcheck": (*PRIMITIVE, *MODELS, "tools", "tools.bench"),
+    "tools.score": (*PRIMITIVE, *MODELS, "runtime.*", "tools"),
     "__init__": (*VALUES, "runtime", "primitives", "framework"),
     "__main__": ("tools",),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from dnnl.runtime.threads import limit_text, limited_num_threads
 from dnnl.tools import peer_onnxruntime
 from dnnl.tools.difference import Difference, Tolerance, compare, is_constant
 from dnnl.tools.engines import named
+from dnnl.tools.files import check_place, writing
 from dnnl.tools.measure import Contender, Effort, measure
 from dnnl.tools.page import check_packages
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
@@ -210,7 +210,7 @@ def execute(options: Options) -> int:
     _write(options, session, report, outputs, timed)
     if options.html:
         graph = graph_of(session, timed[-1], opened, feeds, outputs)
-        with _writing("--html", options.html):
+        with writing("--html", options.html):
             write_page(options.html, report, session, graph)
     print_report(console, report)
     return 0 if report.agrees else DIFFERENT
@@ -248,22 +248,9 @@ def _check(options: Options) -> None:
         ("--html", options.html),
     ):
         if path is not None:
-            _check_place(name, path)
+            check_place(name, path)
     if options.html is not None:
         check_packages("--html")
-
-
-def _check_place(option: str, path: Path) -> None:
-    """Raise InvalidArguments where no file can be written, before anything takes time."""
-    rule = ""
-    if path.is_dir():
-        rule = "is a folder"
-    elif not path.parent.is_dir():
-        rule = f"there is no folder {path.parent}"
-    elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        rule = "cannot be written"
-    if rule:
-        raise InvalidArguments(option, str(path), rule)
 
 
 def _prepared_model(
@@ -388,14 +375,14 @@ def _write(
 ) -> None:
     """Write the files that were asked for."""
     if options.output:
-        with _writing("--output", options.output), options.output.open("wb") as file:
+        with writing("--output", options.output), options.output.open("wb") as file:
             _save(file, outputs)
     if options.profile:
-        with _writing("--profile", options.profile):
+        with writing("--profile", options.profile):
             write_trace(options.profile, session.layers, timed)
     if options.json:
         text = json.dumps(report.as_json(), indent=2, allow_nan=False)
-        with _writing("--json", options.json):
+        with writing("--json", options.json):
             options.json.write_text(text + "\n", encoding="utf-8")
 
 
@@ -405,12 +392,3 @@ def _save(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
-
-
-@contextmanager
-def _writing(option: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        rule = f"cannot be written: {error.strerror}"
-        raise InvalidArguments(option, str(path), rule) from error
