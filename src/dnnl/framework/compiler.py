@@ -18,7 +18,8 @@ from dnnl.framework.plan import Compiled
 from dnnl.framework.planning import kernels_of, plan_of
 from dnnl.framework.progress import Progress, Report
 from dnnl.graph.graph import Array, Graph, Node, Pass, blamed_on
-from dnnl.lowering.graphs import Lowering, Prepared
+from dnnl.lowering.facts import Prepared
+from dnnl.lowering.graphs import Lowering
 from dnnl.lowering.policy import POLICIES
 from dnnl.operators.table import operator_of
 from dnnl.passes.affine import fold_affine

@@ -26,7 +26,8 @@ from dnnl.graph.expressions import (
 from dnnl.graph.graph import Array, TensorType
 from dnnl.graph.rounding import Rounding
 from dnnl.graph.sizes import is_open
-from dnnl.lowering.graphs import Lowering, Step
+from dnnl.lowering.facts import Step
+from dnnl.lowering.graphs import Lowering
 from dnnl.primitives.primitive import Primitive
 from dnnl.runtime.launch import KernelCode, Launch
 from dnnl.types.arg import Arg

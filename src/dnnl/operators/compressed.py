@@ -12,7 +12,8 @@ from dnnl.errors import Unimplemented
 from dnnl.graph.graph import REAL, Array, ModelError, Node, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import Factors, Lowering, Source, amount
+from dnnl.lowering.facts import Factors, Source, amount
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.microsoft import MICROSOFT, check_known
 from dnnl.operators.operator import ANY_POST_OPS, Operator, Role
 from dnnl.primitives.matmul import MatmulDesc

@@ -22,7 +22,8 @@ from dnnl.graph.graph import (
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import FORWARD, Lowering, Source
+from dnnl.lowering.facts import Source
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.algorithms import BINARY, ELTWISE, source_of, unary_parameters
 from dnnl.operators.exact import aligned, lower_exact
 from dnnl.operators.inference import elementwise, same

@@ -13,7 +13,8 @@ from dnnl.errors import Unimplemented
 from dnnl.graph.graph import EXACT, Graph, Node, TensorType, is_whole
 from dnnl.graph.scope import Infer, Scope
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import Lowering, Source
+from dnnl.lowering.facts import Source
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.inference import elementwise, same
 from dnnl.operators.operator import Expand, Operator, Role
 from dnnl.operators.small_types import widened

@@ -11,7 +11,8 @@ import numpy as np
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import Lowering, Source, volume
+from dnnl.lowering.facts import Source, volume
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.operator import Operator, moved
 from dnnl.operators.writing import counted
 from dnnl.primitives.gather import GatherDesc

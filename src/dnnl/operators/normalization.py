@@ -12,7 +12,8 @@ from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import FORWARD, Lowering, Source
+from dnnl.lowering.facts import Source
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.operator import ANY_POST_OPS, ELTWISE_POST_OPS, Operator
 from dnnl.operators.writing import powers, reduced, root
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc

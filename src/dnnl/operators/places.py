@@ -11,7 +11,8 @@ from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.sizes import known_int
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import Lowering, volume
+from dnnl.lowering.facts import volume
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.inference import same
 from dnnl.operators.operator import Operator, Role
 from dnnl.operators.writing import counted, with_size

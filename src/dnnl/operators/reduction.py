@@ -13,7 +13,8 @@ from dnnl.graph.graph import ModelError, Node, Shape, TensorType, is_whole
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import FORWARD, Lowering, Source, volume
+from dnnl.lowering.facts import Source, volume
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.operator import ANY_POST_OPS, Operator, Role
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.pooling import PoolingDesc

@@ -11,7 +11,8 @@ from dnnl.errors import Unimplemented
 from dnnl.graph.graph import REAL, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import Lowering, Source
+from dnnl.lowering.facts import Source
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.operator import Operator, Role
 from dnnl.operators.window import Window
 from dnnl.operators.writing import counted

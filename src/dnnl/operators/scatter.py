@@ -10,7 +10,8 @@ import numpy as np
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import Lowering, Source
+from dnnl.lowering.facts import Source
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.gather import check_indices, flat_places
 from dnnl.operators.operator import Operator, Role
 from dnnl.operators.writing import counted

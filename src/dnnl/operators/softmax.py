@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import Node, is_whole
 from dnnl.graph.scope import normal_axis
-from dnnl.lowering.graphs import FORWARD, Factors, Lowering, volume
+from dnnl.lowering.facts import Factors, volume
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.inference import same
 from dnnl.operators.operator import ELTWISE_POST_OPS, Operator
 from dnnl.operators.quantization import SOFTMAX
