@@ -53,7 +53,7 @@ test: $(VENV)/dev.stamp $(VENV)/sycl.tried
 # What the bounds of pyproject.toml promise. Old packages may use what newer ones deprecate.
 LOWEST   := build/lowest
 COMMANDS := tests/framework/test_run_command.py tests/tools/test_info.py tests/tools/test_layout.py \
-	tests/tools/bench/test_page.py tests/test_readme.py
+	tests/tools/test_run_page.py tests/tools/bench/test_page.py tests/test_readme.py
 
 lowest:
 	$(PYTHON) -m venv --clear $(LOWEST)

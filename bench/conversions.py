@@ -10,7 +10,7 @@ from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report
 from bench.summary import Limit
-from dnnl.tools.bench.machine import COPY
+from dnnl.tools.machine import COPY
 
 SIZES = ((1, 2048, 7, 7), (1, 256, 56, 56), (16, 64, 112, 112))
 TAGS = ("nchw", "nhwc", "nChw16c")

@@ -12,7 +12,7 @@ from bench.context import Context, threads_text
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Report, Row, Target
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.machine import PEAK, peak
+from dnnl.tools.machine import PEAK, peak
 from dnnl.tools.measure import Measurement
 
 BATCH = 1

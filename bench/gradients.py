@@ -11,7 +11,7 @@ from bench.peers import ONEDNN, PYTORCH
 from bench.report import Report, Row, Target
 from dnnl import DataType
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.machine import peak
+from dnnl.tools.machine import peak
 
 BATCH = 16
 DIRECTIONS = {"by data": "BWD_D", "by weights": "BWD_W"}

@@ -12,7 +12,7 @@ from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report
 from bench.summary import Limit
-from dnnl.tools.bench.machine import COPY
+from dnnl.tools.machine import COPY
 
 BATCHES = (1, 16)
 ACTIVATIONS = ("nchw", "nhwc", "nChw8c", "nChw16c")

@@ -7,7 +7,7 @@ from bench.contest import OURS, read
 from bench.context import Context, threads_text
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Report, Row
-from dnnl.tools.bench.machine import PEAK, peak
+from dnnl.tools.machine import PEAK, peak
 
 SIZES = (512, 1024)
 LAYOUTS = {"plain": "ab", "any": "any"}

@@ -12,7 +12,7 @@ from bench.peers import ONEDNN
 from bench.report import Column, Report
 from bench.summary import Limit
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.machine import COPY, Copies
+from dnnl.tools.machine import COPY, Copies
 from dnnl.tools.measure import Effort, Measurement
 
 Cells = dict[str, str | float | None]

@@ -11,7 +11,7 @@ from bench.context import Context, threads_text
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Report, Row, Target
 from dnnl import DataType
-from dnnl.tools.bench.machine import PEAK, peak
+from dnnl.tools.machine import PEAK, peak
 
 
 @dataclass(frozen=True, slots=True)

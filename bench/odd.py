@@ -14,7 +14,7 @@ from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report, Target
 from bench.summary import Limit
-from dnnl.tools.bench.machine import COPY
+from dnnl.tools.machine import COPY
 
 ODD = (16, 250, 56, 55)
 PERMUTED = {4: ODD, 5: (4, 63, 18, 28, 37), 6: (5, 12, 9, 14, 17, 31)}

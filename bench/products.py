@@ -9,7 +9,7 @@ from bench.context import Context
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Row, Target
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.machine import PEAK
+from dnnl.tools.machine import PEAK
 from dnnl.tools.measure import Contender, Effort, Measurement
 
 LIMIT = 0.85

@@ -43,7 +43,7 @@ from dnnl import Engine, __version__
 from dnnl.errors import Error
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.threads import available_cpus
-from dnnl.tools.bench.machine import peaks
+from dnnl.tools.machine import peaks
 from dnnl.tools.measure import Effort, measure
 
 SUBJECTS: dict[str, Callable[[Context, Report], None]] = {

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "src" / "dnnl"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 MAX_LINES = 500
 
-BASE = ("errors", "config", "forks", "interrupts", "lazy", "log", "onednn")
+BASE = ("errors", "config", "forks", "garbage", "interrupts", "lazy", "log", "onednn")
 VALUES = (*BASE, "types")
 # Engines and code generation never meet: an image is all that passes between them.
 CODE = (*VALUES, "runtime.image")
@@ -36,6 +36,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "config": ("errors",),
     "forks": (),
     "lazy": ("forks", "onednn"),
+    "garbage": ("forks",),
     "interrupts": (),
     "onednn": (),
     "log": ("errors", "config", "forks"),
@@ -128,6 +129,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tools.bench": (*PRIMITIVE, "__version__", "tools", "tools.bench.peers"),
     "tools.explain": (*PRIMITIVE, "tools", "tools.bench"),
     "tools.quantcheck": (*PRIMITIVE, *MODELS, "tools", "tools.bench"),
+    "tools.score": (*PRIMITIVE, *MODELS, "runtime.*", "tools"),
     "__init__": (*VALUES, "runtime", "primitives", "framework"),
     "__main__": ("tools",),
 }

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from dnnl.errors import Unimplemented as Unimplemented
     from dnnl.framework.model import Model
     from dnnl.framework.special import SpecialKernels as SpecialKernels
+    from dnnl.primitives.arg_reduction import ArgReductionDesc as ArgReductionDesc
     from dnnl.primitives.batch_normalization import BatchNormalizationDesc as BatchNormalizationDesc
     from dnnl.primitives.binary import BinaryDesc as BinaryDesc
     from dnnl.primitives.concat import ConcatDesc as ConcatDesc
     from dnnl.primitives.convolution import ConvolutionDesc as ConvolutionDesc
+    from dnnl.primitives.cumulative import CumulativeDesc as CumulativeDesc
     from dnnl.primitives.deconvolution import DeconvolutionDesc as DeconvolutionDesc
     from dnnl.primitives.eltwise import EltwiseDesc as EltwiseDesc
     from dnnl.primitives.exact import ExactDesc as ExactDesc
     from dnnl.primitives.gather import GatherDesc as GatherDesc
+    from dnnl.primitives.grid_sample import GridSampleDesc as GridSampleDesc
     from dnnl.primitives.group_normalization import GroupNormalizationDesc as GroupNormalizationDesc
     from dnnl.primitives.inner_product import InnerProductDesc as InnerProductDesc
     from dnnl.primitives.layer_normalization import LayerNormalizationDesc as LayerNormalizationDesc
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.rnn_cells import LbrGruDesc as LbrGruDesc
     from dnnl.primitives.rnn_cells import LstmDesc as LstmDesc
     from dnnl.primitives.rnn_cells import VanillaRnnDesc as VanillaRnnDesc
+    from dnnl.primitives.scatter import ScatterDesc as ScatterDesc
     from dnnl.primitives.shuffle import ShuffleDesc as ShuffleDesc
     from dnnl.primitives.softmax import LogSoftmaxDesc as LogSoftmaxDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
@@ -84,15 +88,18 @@ _HOMES = {
     "InvalidArguments": "errors",
     "OutOfMemory": "errors",
     "Unimplemented": "errors",
+    "ArgReductionDesc": "primitives.arg_reduction",
     "AugruDesc": "primitives.rnn_cells",
     "BatchNormalizationDesc": "primitives.batch_normalization",
     "BinaryDesc": "primitives.binary",
     "ConcatDesc": "primitives.concat",
     "ConvolutionDesc": "primitives.convolution",
+    "CumulativeDesc": "primitives.cumulative",
     "DeconvolutionDesc": "primitives.deconvolution",
     "EltwiseDesc": "primitives.eltwise",
     "ExactDesc": "primitives.exact",
     "GatherDesc": "primitives.gather",
+    "GridSampleDesc": "primitives.grid_sample",
     "GroupNormalizationDesc": "primitives.group_normalization",
     "GruDesc": "primitives.rnn_cells",
     "InnerProductDesc": "primitives.inner_product",
@@ -108,10 +115,11 @@ _HOMES = {
     "Primitive": "primitives.primitive",
     "PrimitiveDesc": "primitives.primitive_desc",
     "ReductionDesc": "primitives.reduction",
-    "reorder": "primitives.reorder_memories",
     "ReorderDesc": "primitives.reorder",
+    "reorder": "primitives.reorder_memories",
     "ResamplingDesc": "primitives.resampling",
     "RnnDesc": "primitives.rnn",
+    "ScatterDesc": "primitives.scatter",
     "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",
     "SoftmaxV1Desc": "primitives.softmax",

@@ -122,6 +122,7 @@ CASES: dict[str, Case] = {
     "binary": Case(dnnl.BinaryDesc("binary_add", plain(3, 50), plain(3, 1), plain(3, 50))),
     "quotients": Case(exact("div", "s64", "s64", "s64")),
     "quotients of bytes": Case(exact("mod", "s8", "s8", "s8")),
+    "remainders of floats": Case(exact("mod", "f32", "f32", "f32")),
     "powers of integers": Case(exact("pow", "u32", "u32", "s16")),
     "comparison": Case(exact("less", "boolean", "u16", "u16")),
     "choice": Case(exact("where", "f16", "boolean", "f16", "f16")),

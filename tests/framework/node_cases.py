@@ -16,11 +16,16 @@ from onnx.numpy_helper import to_array, to_list, to_optional
 
 from dnnl.errors import Error
 from dnnl.framework.model import Model
+from dnnl.graph.rounding import Rounding
 from dnnl.onnx.read import graph_from_proto
 from dnnl.passes.specialize import check_operators
-from dnnl.tools.difference import compare
+from dnnl.tools.difference import Tolerance, compare
 
 PASSES, REFUSED, WRONG = "passes", "refused", "wrong"
+_EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+_STEPS = 6
+"""Roundings one after the other that what is expected has: in attention of each product, scale,
+mask and sum."""
 _NUMBER = re.compile(r"-?\b\d+(\.\d+)?\b")
 _NODE = re.compile(r"(\d+ nodes, the first is )?node '[^']*'( \(\w+\))?(: )?")
 
@@ -99,7 +104,9 @@ def difference(name: str, got: Any, want: Any) -> str:
         return next(filter(None, parts), "")
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{name} is {got.dtype} {got.shape} instead of {want.dtype} {want.shape}"
-    found = compare(name, got, want)
+    rounded = _EPS.get(want.dtype.name)
+    tolerance = Tolerance.of(None if rounded is None else Rounding(rounded, _STEPS))
+    found = compare(name, got, want, tolerance)
     return "" if found.is_equal else str(found)
 
 

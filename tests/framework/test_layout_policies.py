@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dnnl.framework.compiler import lower, optimize
-from dnnl.lowering.graphs import LAYOUTS, Lowering, Step
+from dnnl.lowering.facts import Step
+from dnnl.lowering.graphs import LAYOUTS, Lowering
 from dnnl.lowering.policy import MIDDLE, PLAIN, PROPAGATE, STRICT
 from dnnl.operators.table import MADE, OPERATORS
 from dnnl.passes.specialize import specialize

@@ -113,7 +113,7 @@ def test_instance_normalization(shape: Shape, layout: str) -> None:
 def test_nothing_is_normalized(shape: Shape) -> None:
     nodes = [node("LayerNormalization", ["x", "s"], "y")]
     proto = make_model(nodes, {"x": shape}, ["y"], {"s": random(shape[-1])})
-    model = model_of(proto)
+    model = model_of(proto).with_shapes({"x": shape})
     feeds = feeds_for(model.graph)
     assert model.compile(Engine("cpu")).run(feeds)["y"].shape == shape
 

@@ -163,3 +163,26 @@ def test_files_beyond_the_limit_of_protobuf(tmp_path: Path) -> None:
         file.truncate(2**31)
     with pytest.raises(ModelError, match=r"2147483648 bytes.*at most 2 GiB.*external data"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("op", "opset"),
+    [
+        ("SimplifiedLayerNormalization", 13),
+        ("SimplifiedLayerNormalization", 21),
+        ("LayerNormalization", 13),
+    ],
+)
+def test_operators_that_onnx_runtime_has_in_onnx_own_domain(
+    tmp_path: Path, op: str, opset: int
+) -> None:
+    proto = make_model(
+        [node(op, ["x", "w"], "y", epsilon=1e-5)], {"x": ("s", 8), "w": (8,)}, ["y"], opset=opset
+    )
+    rng = np.random.default_rng(0)
+    feeds = {
+        name: rng.standard_normal(s).astype(np.float32) for name, s in (("x", (3, 8)), ("w", 8))
+    }
+    wanted = run_peer(proto, feeds)["y"]
+    found = np.asarray(load_proto(proto, tmp_path)(feeds))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

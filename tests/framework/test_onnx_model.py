@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.model import Model, load
-from dnnl.graph.graph import ModelError
+from dnnl.graph.graph import JOINT, ModelError
 from dnnl.onnx.read import read_tensor
 from dnnl.onnx.write import graph_to_proto
 from dnnl.passes.specialize import specialize
@@ -214,3 +215,36 @@ def test_tensor_files(tmp_path: Path, name: str) -> None:
     path.unlink()
     with pytest.raises(ModelError, match="no such file"):
         read_tensor(path)
+
+
+def test_names_of_passes_are_none_of_a_file() -> None:
+    """What passes name is named anew, apart from what there is; graphs inside too."""
+    branch = make_model([node("Add", ["x", "s"], "inner")], {"x": (1, 4)}, ["inner"]).graph
+    del branch.input[:]
+    nodes = [
+        node("Reshape", ["x", "shape"], "r"),
+        node("Relu", ["r"], "r.shape"),
+        node("Neg", ["r.shape"], "s"),
+        node("If", ["flag"], "y", then_branch=branch, else_branch=branch),
+    ]
+    constants = {"shape": np.array([1, -1])}
+    inputs = {"x": (1, 4), "flag": ()}
+    graph = graph_of(make_model(nodes, inputs, ["y"], constants, kinds={"flag": np.bool_}))
+    names = {"r": f"r{JOINT}shape"}
+    renamed = replace(
+        graph,
+        nodes=tuple(
+            replace(
+                own,
+                inputs=tuple(names.get(value, value) for value in own.inputs),
+                outputs=tuple(names.get(value, value) for value in own.outputs),
+            )
+            for own in graph.nodes
+        ),
+    )
+    proto = onnx.ModelProto()
+    proto.ParseFromString(Model(renamed).to_onnx())
+    x, flag = np.array([[1, -2, 3, -4]], np.float32), np.array(True)
+    again = model_of(proto)
+    assert "r.shape_" in {value for own in again.graph.nodes for value in own.outputs}
+    np.testing.assert_array_equal(again(x, flag), Model(graph)(x, flag))

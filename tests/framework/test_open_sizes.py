@@ -287,7 +287,8 @@ def test_numbers_of_a_run_live_as_long_as_it() -> None:
         every = [own for bound in binder._bound_before.values() for own in bound._launches]
         lent = [weakref.ref(own.sizes) for own in every if own.sizes is not None]
         del every
-        binder._latest = [(None, None, own[2]) for own in binder._latest]
+        for placed in binder._latest.values():
+            placed.launch = None
         for kernels in binder._kernels:
             assert isinstance(kernels, PrimitiveKernels)
             slots: Any = getattr(kernels._primitive._launch, "__self__", None)
@@ -313,7 +314,7 @@ def test_means_of_images_of_any_size(shape: tuple[int | str, ...]) -> None:
 
 def test_open_sizes_are_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no plan for open sizes can be made, new sizes do not pay for another attempt."""
-    tried = []
+    tried: list[None] = []
 
     def refuse(*_: Any) -> Any:
         tried.append(None)

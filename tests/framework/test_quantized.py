@@ -325,22 +325,6 @@ def test_rounding_is_half_to_even_before_the_zero_point(opset: int, dtype: str) 
             np.testing.assert_array_equal(got[name], array, f"{name} {scale}")
 
 
-@pytest.mark.parametrize(
-    ("attrs", "dtype", "message"),
-    [
-        ({"block_size": 2, "axis": 1}, "uint8", "block_size = 2"),
-        ({}, "int16", "integers of type int16; quantized values are int8 or uint8"),
-    ],
-)
-def test_refusals(attrs: dict[str, Any], dtype: str, message: str) -> None:
-    shape = (2, 4) if attrs else ()
-    constants = {"s": np.ones(shape, np.float32), "z": np.zeros(shape, dtype)}
-    nodes = [node("QuantizeLinear", ["x", "s", "z"], "y", **attrs)]
-    proto = make_model(nodes, {"x": [2, 8]}, ["y"], constants, 21, {"y": dtype})
-    with pytest.raises(Unimplemented, match=message):
-        model_of(proto).compile(Engine("cpu"))
-
-
 def test_channels_last_is_refused() -> None:
     constants = {"s": np.float32(1), "z": np.uint8(0), "u": np.float32(1), "p": np.uint8(0)}
     nodes = [microsoft("QLinearGlobalAveragePool", list(UNARY), channels_last=1)]

@@ -12,7 +12,15 @@ from dnnl.errors import Unimplemented
 from dnnl.lowering.graphs import LAYOUTS
 from dnnl.operators.reduction import REDUCTIONS
 from dnnl.runtime.engine import Engine
-from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer
+from tests.framework.models import (
+    Array,
+    assert_same,
+    make_model,
+    model_of,
+    node,
+    plans_of,
+    run_peer,
+)
 from tests.framework.test_operators import agree, random
 
 IMAGE = (2, 20, 7, 6)
@@ -104,9 +112,14 @@ _OF_NOTHING: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_nothing_to_reduce(op: str) -> None:
     x = np.zeros((3, 0), np.float32)
-    got = model_of(reduced(op, [1], (3, 0), keepdims=0)).compile(Engine("cpu")).run({"x": x})["y"]
+    got, none = (
+        model_of(reduced(op, axes, (3, 0), keepdims=axes[0] == 0))
+        .with_shapes({"x": (3, 0)})
+        .compile(Engine("cpu"))
+        .run({"x": x})["y"]
+        for axes in ([1], [0])
+    )
     np.testing.assert_array_equal(got, _OF_NOTHING.get(op, np.sum)(x, 1))
-    none = model_of(reduced(op, [0], (3, 0))).compile(Engine("cpu")).run({"x": x})["y"]
     assert none.shape == (1, 0)
 
 
@@ -172,3 +185,25 @@ def test_truth_values(op: str) -> None:
 def test_integers_whose_result_is_none_are_refused(op: str) -> None:
     with pytest.raises(Unimplemented, match=f"{op} of int32 is not computed; Cast makes"):
         model_of(reduced(op, [1], (3, 4), "int32")).compile(Engine("cpu"))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_sums_of_long_rows_share_a_plan(kind: Any, rank: int) -> None:
+    """They wrap, whatever the size of a row that a model leaves open."""
+    shape: Any = ("s",) if rank == 1 else ("b", 3, "s")
+    proto = make_model(
+        [node("ReduceSum", ["x", "axes"], "y", keepdims=0)],
+        {"x": shape},
+        ["y"],
+        {"axes": np.array([-1])},
+        20,
+        {"x": kind, "y": kind},
+    )
+    model, rng = model_of(proto), np.random.default_rng(2)
+    for size in (5, 9, 17, 100, 1001):
+        full = (size,) if rank == 1 else (2, 3, size)
+        x = rng.integers(0, np.iinfo(kind).max, full, dtype=kind)
+        found = np.asarray(model(x))
+        np.testing.assert_array_equal(found, x.sum(-1, dtype=kind))
+    assert len(plans_of(model).sessions) == 2

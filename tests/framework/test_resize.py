@@ -281,8 +281,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_fit_is_refused(name: str) -> None:
     attrs, reason = REFUSED[name]
+    model = model_of(resized(**attrs))
     with pytest.raises(ModelError, match=reason):
-        model_of(resized(**attrs)).compile(Engine("cpu"))
+        model.with_shapes({"x": attrs.get("shape", IMAGE)})
 
 
 def test_nothing_is_left_and_too_much_is_refused() -> None:

@@ -154,6 +154,17 @@ def test_batch_and_random_weights(model: Path) -> None:
     assert main([*arguments, "--compare", "onnxruntime", "--layout", "plain"]) == 0
 
 
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e5m2", "int4", "uint2", "int16", "bool"])
+def test_inputs_of_every_type(kind: str, tmp_path: Path) -> None:
+    cast = node("Cast", ["x"], "y", to=onnx.TensorProto.FLOAT)
+    path = tmp_path / "model.onnx"
+    onnx.save(make_model([cast], {"x": [4, 5]}, ["y"], None, 25, {"x": kind}), path)
+    assert main(["run", str(path), "--repeat", "1", "--output", str(tmp_path / "y.npz")]) == 0
+    y = np.load(tmp_path / "y.npz")["y"]
+    assert y.shape == (4, 5)
+    assert y.any()
+
+
 def test_indices_choose_from_all_rows(tmp_path: Path) -> None:
     """An input that is nothing but indices; a mask and what is computed with stay 0 and 1."""
     nodes = [
@@ -211,7 +222,7 @@ def test_indices_choose_from_all_rows(tmp_path: Path) -> None:
         (["{model}", "--input", "x={image}", "--input", "x={image}"], "x is given twice"),
         *(
             (["{model}", option, "no/such/folder/file"], f"{option} = 'no/such/folder/file': there")
-            for option in ("--output", "--profile", "--json")
+            for option in ("--output", "--profile", "--json", "--html")
         ),
         (["{model}", "--json", "/"], "--json = '/': is a folder"),
         (["none.onnx", "--output", "no/folder/out.npz"], "--output = 'no/folder/out.npz'"),

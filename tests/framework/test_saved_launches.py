@@ -14,7 +14,7 @@ from dnnl.framework.model import load
 from dnnl.framework.session import Session
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import first_cpu
-from tests.framework.models import make_model, model_of, node
+from tests.framework.models import make_model, model_of, node, plans_of
 from tests.framework.test_saved_models import detector, elsewhere, floats, named_results
 
 
@@ -40,15 +40,14 @@ def test_launches_are_the_same(rows: tuple[int, ...], tmp_path: Path) -> None:
             model(np.ones((count, 600), np.float32))
     model.save(tmp_path / "model")
     saved = load(tmp_path / "model", compile=False)
-    assert saved._saved is not None
     sizes = []
-    for own in saved._saved.plans:
+    for own in [session.compiled for session in plans_of(saved).sessions]:
         session = Session(own)
         count = rows[0] if not own.plan.is_open else rows[-1]
         numbers = session.numbers({"x": (count, 600)})
         assert numbers is not None
         if own.plan.is_open:
-            (again,) = (each for each in model._sessions if each.is_open)
+            (again,) = (each for each in plans_of(model).sessions if each.is_open)
             there = again.compiled
         else:
             known = specialize(model.graph, {"x": (count, 600)})
@@ -71,8 +70,7 @@ def test_weaker_instruction_sets(tmp_path: Path) -> None:
     model, feeds = model_of(detector(rng)), floats(rng, 1, 3, 64, 64)
     model.save(tmp_path / "model", [{"x": (1, 3, 64, 64)}], isa="avx2")
     saved = load(tmp_path / "model", compile=False)
-    assert saved._saved is not None
-    (found,) = saved._saved.plans
+    (found,) = [session.compiled for session in plans_of(saved).sessions]
     assert found.isa == "avx2"
     assert not any(feature.startswith(("avx512", "amx")) for feature in found.features)
     given = elsewhere(tmp_path / "model", [feeds])[0]["y"]

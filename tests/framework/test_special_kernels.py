@@ -117,14 +117,14 @@ def test_constants_in_the_same_layout_are_shared() -> None:
 
 
 def test_seconds_are_those_of_all_runs_of_a_size(jobs: list[Any]) -> None:
-    model = network(dnnl.SpecialKernels("often", seconds=1.0))
+    model = network(dnnl.SpecialKernels("often", seconds=1000.0))
     model(rows(8))
     plans = plans_of(model)
     for count in (5, 6):
         model(rows(count))
         use = plans._use(*asked(plans, rows(count)))
-        assert 0 < use.seconds < 1
-        use.seconds = 1.0 if count == 6 else 0.5
+        assert 0 < use.seconds < 1000
+        use.seconds = 1000.0 if count == 6 else 500.0
     model(rows(5))
     assert not jobs
     model(rows(6))

@@ -30,7 +30,10 @@ _QUANTIZED = (
 
 def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
     """A problem, with options without which it makes no sense."""
-    drawn = {"exact": _functions, "gather": _indexed, "matmul": _multiplied, "rnn": _stepped}
+    drawn = {
+        "exact": _functions, "gather": _indexed, "grid_sample": _sampled, "matmul": _multiplied,
+        "rnn": _stepped, "scatter": _indexed,
+    }  # fmt: skip
     alone = drawn.get(driver.name)
     if alone is not None:
         return alone()
@@ -89,6 +92,16 @@ def _stepped(draw: Draw) -> tuple[str, dict[str, str]]:
         given = {"alg": "VANILLA_LSTM", "with-projection": "true"}
         return f"{sizes}dhc{draw(st.sampled_from(_CHANNELS))}dic{channels}", given
     return sizes, {}
+
+
+@st.composite
+def _sampled(draw: Draw) -> tuple[str, dict[str, str]]:
+    """An image of one to three dimensions, and places in it."""
+    batch, channels, *space = draw(_shapes(3, 5))
+    places = [draw(st.sampled_from((1, 2, 3, 9, 17))) for _ in space]
+    kinds = [draw(st.sampled_from(("f32", "bf16", "f16", "f64"))) for _ in range(2)]
+    problem = _text((batch, channels, *space), (batch, *places, len(space)))
+    return problem, {"sdt": ":".join(kinds)}
 
 
 def _text(*tensors: Sequence[int]) -> str:

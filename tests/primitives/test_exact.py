@@ -111,6 +111,18 @@ def test_every_conversion(dst: DataType, isa: str) -> None:
             computed("cast", [drawn(src, (3, 41), seed)], dst)
 
 
+@every_isa
+@pytest.mark.parametrize("dst", ordered(TYPES), ids=str)
+def test_every_view(dst: DataType, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        for seed, src in enumerate(ordered(TYPES)):
+            if src.bits == dst.bits:
+                array = drawn(src, (3, 41), seed)
+                want = array != 0 if dst is DataType.boolean else array.view(dst.numpy)
+                got = computed(lambda x: x.view(dst), [array], dst)
+                np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
 @pytest.mark.parametrize(("base", "exponent"), list(itertools.product(ordered(INTEGERS), repeat=2)))
 def test_powers(base: DataType, exponent: DataType) -> None:
     arrays = [drawn(base, (5, 33), 1), drawn(exponent, (1, 33), 2)]
@@ -149,6 +161,27 @@ def test_quotients_beside_whole_ones(kind: str, isa: str) -> None:
                 sides = [divisor * factor + steps, divisor[None]]
         for function in ("div", "mod", "remainder"):
             computed(function, sides, data_type)
+
+
+@every_isa
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+def test_remainders_of_all_floats(kind: str, isa: str) -> None:
+    """Of all exponents, denormal numbers and special ones, beside those of C and of Python."""
+    data_type = DataType[kind]
+    rng = np.random.default_rng(9)
+    raw = rng.bytes(2 * 96 * 37 * data_type.size)
+    a, b = np.frombuffer(raw, data_type.numpy).reshape(2, 96, 37)
+    with np.errstate(all="ignore"):
+        near = (f64(b) * rng.integers(-9, 9, b.shape)).astype(data_type.numpy)
+    core = np.float64 if kind == "f64" else np.float32
+    with config.override("max_cpu_isa", isa), np.errstate(all="ignore"):
+        for function, peer in (("remainder", np.fmod), ("mod", np.mod)):
+            for dividend in (a, near):
+                got = computed(function, [dividend, b], data_type)
+                want = peer(dividend.astype(core), b.astype(core)).astype(data_type.numpy)
+                np.testing.assert_array_equal(f64(got), f64(want))
+                zeros = f64(want) == 0
+                assert (np.signbit(f64(got)) == np.signbit(f64(want)))[zeros].all()
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3), (1, 1, 1), (257,), (64, 129)])
@@ -221,7 +254,7 @@ def test_wrong_descriptions(
 
 
 @pytest.mark.parametrize(
-    ("function", "kind"), [("mod", "f32"), ("neg", "boolean"), ("add", "s4"), ("sin", "f64")]
+    ("function", "kind"), [("shift_left", "f32"), ("neg", "boolean"), ("add", "s4"), ("sin", "f64")]
 )
 def test_types_that_a_function_does_not_have(function: str, kind: str) -> None:
     count = STEPS[FUNCTIONS[function]].signature.sources
@@ -321,6 +354,7 @@ def test_traced_functions(case: tuple[Any, Any, tuple[str, ...], str], isa: str)
             "a function of floats takes floats",
         ),
         (lambda a, b: a.astype("s4"), "s8 s8", "astype makes no s4"),
+        (lambda a, b: a.view("s16"), "s8 s8", "both data types have the same number of bits"),
         (lambda a, b: 1, "s8 s8", "must return a traced scalar, and returned int"),
         (lambda a: a, "s8 s8", "is called with the value and 1 operands"),
         (lambda a, b: a < b, "s8 s8", "dst_desc = 's8': .* gives boolean"),

@@ -21,28 +21,28 @@ SIZES = (
 DENSE = "--stag=axb --dtag=axb"
 BLOCKED = "--stag=aBx16b --dtag=aBx16b"
 LAYERS = {
-    "depthwise": (f"{DENSE} --wtag=gihwo g48ic48oc48kh3kw3ph1pw1", 4),
-    "depthwise stride 2": (f"{DENSE} --wtag=hwigo g40ic40oc40kh3kw3sh2sw2ph1pw1", 6),
-    "depthwise 5x5": (f"{DENSE} --wtag=hwigo g40ic40oc40kh5kw5ph2pw2", 4),
-    "depthwise, blocked": (f"{BLOCKED} --wtag=hwigo g40ic40oc40kh3kw3ph1pw1", 5),
+    "depthwise": (f"{DENSE} --wtag=gihwo g48ic48oc48kh3kw3ph1pw1", 2),
+    "depthwise stride 2": (f"{DENSE} --wtag=hwigo g40ic40oc40kh3kw3sh2sw2ph1pw1", 2),
+    "depthwise 5x5": (f"{DENSE} --wtag=hwigo g40ic40oc40kh5kw5ph2pw2", 2),
+    "depthwise, blocked": (f"{BLOCKED} --wtag=hwigo g40ic40oc40kh3kw3ph1pw1", 4),
     "depthwise, added": (
         f"{DENSE} --wtag=hwigo --attr-post-ops=sum+relu g40ic40oc40kh3kw3ph1pw1",
-        4,
+        2,
     ),
-    "1x1": (f"{DENSE} --wtag=hwio ic24oc40kh1kw1", 5),
-    "1x1, blocked": (f"{BLOCKED} --wtag=hwio ic32oc48kh1kw1", 5),
-    "1x1, added": (f"{DENSE} --wtag=hwio --attr-post-ops=sum+relu ic24oc40kh1kw1", 5),
-    "3x3": (f"{DENSE} --wtag=hwio ic24oc40kh3kw3ph1pw1", 9),
-    "3x3 stride 2": (f"{DENSE} --wtag=hwio ic24oc40kh3kw3sh2sw2ph1pw1", 11),
-    "3x3, blocked": (f"{BLOCKED} --wtag=hwio ic16oc32kh3kw3ph1pw1", 9),
-    "3x3, added": (f"{DENSE} --wtag=hwio --attr-post-ops=sum+relu ic24oc40kh3kw3ph1pw1", 11),
-    "1x1 stride 2": (f"{DENSE} --wtag=hwio ic24oc40kh1kw1sh2sw2", 6),
-    "bytes": (f"{DENSE} --wtag=hwio --dt=u8:s8:s32 ic32oc40kh3kw3ph1pw1", 9),
+    "1x1": (f"{DENSE} --wtag=hwio ic24oc40kh1kw1", 2),
+    "1x1, blocked": (f"{BLOCKED} --wtag=hwio ic32oc48kh1kw1", 2),
+    "1x1, added": (f"{DENSE} --wtag=hwio --attr-post-ops=sum+relu ic24oc40kh1kw1", 2),
+    "3x3": (f"{DENSE} --wtag=hwio ic24oc40kh3kw3ph1pw1", 3),
+    "3x3 stride 2": (f"{DENSE} --wtag=hwio ic24oc40kh3kw3sh2sw2ph1pw1", 3),
+    "3x3, blocked": (f"{BLOCKED} --wtag=hwio ic16oc32kh3kw3ph1pw1", 3),
+    "3x3, added": (f"{DENSE} --wtag=hwio --attr-post-ops=sum+relu ic24oc40kh3kw3ph1pw1", 2),
+    "1x1 stride 2": (f"{DENSE} --wtag=hwio ic24oc40kh1kw1sh2sw2", 2),
+    "bytes": (f"{DENSE} --wtag=hwio --dt=u8:s8:s32 ic32oc40kh3kw3ph1pw1", 3),
     "signed bytes": (
         f"{DENSE} --wtag=hwio --dt=s8:s8:f32 --attr-zero-points=src:common:3 ic32oc40kh1kw1",
-        11,
+        3,
     ),
-    "groups": (f"{DENSE} --wtag=goihw g8ic32oc32kh3kw3ph1pw1", 4),
+    "groups": (f"{DENSE} --wtag=goihw g8ic32oc32kh3kw3ph1pw1", 2),
 }
 
 
@@ -52,11 +52,12 @@ def opened(desc: Desc) -> Desc:
     for role in desc.operation.roles:
         given = getattr(desc, role.field) if role.field else None
         if isinstance(given, MemoryDesc) and role.name.removeprefix("diff_") in ("src", "dst"):
-            fields[role.field] = _opened(given)
+            fields[role.field] = opened_image(given)
     return replace(desc, **fields)
 
 
-def _opened(tensor: MemoryDesc) -> MemoryDesc:
+def opened_image(tensor: MemoryDesc) -> MemoryDesc:
+    """An activation with all sizes open but the channels."""
     if tensor.format_kind is not FormatKind.blocked or tensor.tag is None:
         return tensor
     dims = [size if dim == 1 else RUNTIME_DIM for dim, size in enumerate(tensor.dims)]

@@ -83,6 +83,13 @@ TEXT = """
 --reduction --alg=max --stag=axb 3xNx5:3x1x5
 --gather --axis=0 Nx4:7
 --gather --axis=1 5xN:4xN
+--grid_sample --function=linear 2x3xNx5:2x4x3x2
+--scatter --axis=0 --function=add Nx4:7
+--scatter --axis=1 --function=none 5xN:4xN
+--arg_reduction --axis=1 --function=max 3xN
+--arg_reduction --axis=0 --function=min Nx3
+--cumulative --axis=1 --function=sum 3xN
+--cumulative --axis=0 --function=sum --order=reverse Nx3
 --prelu --stag=ab:ab Nx3:1x3
 --prelu --dir=BWD_DW --stag=ab:ab 3xN:1xN
 --exact --sdt=s64 --ddt=s64 --alg=mul 3xN:1xN

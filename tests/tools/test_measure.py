@@ -13,8 +13,8 @@ from dnnl.codegen.product.multiply import multiply
 from dnnl.primitives.peak import PeakConf, build_peak
 from dnnl.tools import measure as timing
 from dnnl.tools.bench.comparison import effort
-from dnnl.tools.bench.machine import peak, peaks
 from dnnl.tools.bench.settings import Settings
+from dnnl.tools.machine import peak, peaks
 from dnnl.tools.measure import Contender, Effort, Measurement, Queue, measure
 
 

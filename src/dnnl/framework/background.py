@@ -25,11 +25,10 @@ from time import perf_counter
 
 from dnnl import config, forks, log
 from dnnl.errors import Error
-from dnnl.framework.loading import read_plans
 from dnnl.framework.plan import Compiled
 from dnnl.framework.saved_file import SavedFile, Writer, digest_of
 from dnnl.framework.saved_graph import GraphWriter
-from dnnl.framework.saved_plan import type_to_json
+from dnnl.framework.saved_plan import read_plans, type_to_json
 from dnnl.graph.graph import Array, Graph, TensorType
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory

@@ -7,118 +7,94 @@ of its run. What is between them has places in memory that is used again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.plan import Compiled, Contents, Counted
 from dnnl.graph.expressions import Form, Numbers, SizedDesc, Values, picked
-from dnnl.graph.graph import Array
+from dnnl.graph.graph import Array, Shape
 from dnnl.runtime.backend import Argument
-from dnnl.runtime.elements import plain_view
+from dnnl.runtime.elements import elements_of, plain_view
 from dnnl.runtime.launch import Launch
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.shaped_buffer import ShapedBuffer
-from dnnl.runtime.storage import address_of, allocate, bytes_at, check_capacity
+from dnnl.runtime.storage import allocate_array, check_capacity
 from dnnl.runtime.stream import Stream
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.shaped_layout import ShapedLayout
 
-Call = Callable[[int], object]
-"""One execution on so many threads."""
-CallAt = Callable[[Mapping[int, int]], Call]
-"""A call with the addresses of the arrays of a run, by storage."""
-Latest = tuple[Launch | None, object, tuple[Call, "CallAt | None"]]
-Shown = Callable[[Mapping[int, int]], Array]
-"""A copy of a result, in memory of the binder or where the arrays of a run are."""
-Bytes = npt.NDArray[np.uint8]
-
-_MOST_BOUND = 64
-"""Sets of sizes whose launches are prepared at a time."""
+_LEAST_BOUND, _MOST_LAUNCHES = 64, 4096
+"""Sets of sizes whose launches are prepared at a time: so many, and of few steps more, as a loop
+whose values grow has one an iteration."""
 _SCRATCHPAD = -1
 """The storage of temporary memory."""
 _STEPS_OF_SIZES = 8
 """Storages get sizes up to an eighth larger, so that similar runs have one layout of memory."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """``calls`` compute the outputs of one run, which ``results`` gives behind them."""
+class Arrays(NamedTuple):
+    """The inputs that a run reads where they are and the new arrays that it writes, by storage, and
+    their addresses."""
 
-    calls: Sequence[Call]
-    results: Callable[[], dict[str, Array]]
+    arrays: Mapping[int, Array]
+    addresses: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A new array that a run writes."""
-
-    dtype: np.dtype
-    dims: tuple[int, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Its bytes."""
-        return prod(self.dims) * self.dtype.itemsize
+Call = Callable[[Arrays, int], object]
+"""One execution of a run, on so many threads."""
+Shown = Callable[[Arrays], Array]
+"""A copy of a result, in memory of the binder or in an array of a run."""
 
 
 class Bound:
     """What a run on inputs of some sizes does, in the memory of a binder.
 
-    ``fills`` write inputs that are not read where they are, ``calls`` compute, of which ``moving``
-    depend on where the arrays of a run are: these take the address of each storage in
-    ``arrays``. ``read`` are the storages of inputs, ``written`` those of new arrays.
+    ``fills`` write inputs that are not read where they are, then ``calls`` compute, one after the
+    other. ``read`` are the storages of inputs, ``written`` the types and sizes of new arrays by
+    storage.
     """
 
     def __init__(
         self,
         fills: Mapping[str, Callable[[Array], object]],
         calls: Sequence[Call],
-        moving: Mapping[int, CallAt],
         read: Mapping[str, int],
-        written: Mapping[int, Output],
+        written: Mapping[int, tuple[np.dtype, Shape]],
         results: Mapping[str, int | Array | Shown],
         launches: Sequence[Launch],
     ) -> None:
-        self._fills, self._calls, self._moving = fills, calls, moving
-        self._read, self._written, self._results = read, written, results
+        self._fills, self.calls, self._read = list(fills.items()), calls, list(read.items())
+        self._written, self._results = list(written.items()), list(results.items())
         self._launches = launches  # whose numbers calls have by their addresses alone
 
-    def run(self, feeds: Mapping[str, Array]) -> Run:
-        """One run on these inputs, which must not change before its end."""
-        for name, fill in self._fills.items():
+    def arrays(self, feeds: Mapping[str, Array]) -> Arrays:
+        """The arrays of one run on these inputs, which must not change before its end."""
+        for name, fill in self._fills:
             fill(feeds[name])
-        held, addresses = [], dict[int, int]()
-        for name, storage in self._read.items():
+        arrays, addresses = dict[int, Array](), dict[int, int]()
+        for name, storage in self._read:
             array = feeds[name]
-            if not (array.flags.c_contiguous and array.flags.aligned):
+            flags = array.flags
+            if not (flags.c_contiguous and flags.aligned):
                 array = np.array(array, order="C")
-            held.append(array)
-            addresses[storage] = array.__array_interface__["data"][0]
-        made = dict[int, Bytes]()
-        for storage, output in self._written.items():
-            made[storage] = data = allocate(output.nbytes)
-            addresses[storage] = address_of(data)
-        calls = list(self._calls)
-        for number, place_at in self._moving.items():
-            calls[number] = place_at(addresses)
-        return Run(calls, partial(self._shown, made, addresses, held))
+            arrays[storage], addresses[storage] = array, array.__array_interface__["data"][0]
+        for storage, (dtype, dims) in self._written:
+            arrays[storage], addresses[storage] = allocate_array(dtype, dims)
+        return Arrays(arrays, addresses)
 
-    def _shown(
-        self, made: Mapping[int, Bytes], addresses: Mapping[int, int], held: Sequence[Array]
-    ) -> dict[str, Array]:
-        """The outputs as arrays of their own; ``held`` are inputs that were read until now."""
+    def results(self, run: Arrays) -> dict[str, Array]:
+        """The outputs of a run behind its calls, as arrays of their own."""
         shown: dict[str, Array] = {}
-        for name, result in self._results.items():
+        for name, result in self._results:
             if isinstance(result, int):
-                output = self._written[result]
-                shown[name] = made[result].view(output.dtype).reshape(output.dims)
+                shown[name] = run.arrays[result]
             else:
-                shown[name] = np.array(result) if isinstance(result, Array) else result(addresses)
+                shown[name] = result.copy() if isinstance(result, Array) else result(run)
         return shown
 
 
@@ -147,21 +123,24 @@ class Binder:
         self._tensors = {value: (descs.of(own.form), own) for value, own in plan.tensors.items()}
         self._counted = [(descs.of(own.form), own) for own in plan.counted]
         self._indices = [
-            None if step.indices is None else descs.of(step.indices.form) for step in plan.steps
+            (number, step.indices, descs.of(step.indices.form))
+            for number, step in enumerate(plan.steps)
+            if step.indices is not None
         ]
         self._contents = {public: _Contents(own) for public, own in plan.contents.items()}
         self._filled = [name for name in plan.inputs if name not in plan.read]
-        self._written = {
-            storage: (form.like.data_type.numpy, _dims(form))
+        self._written = [
+            (storage, placed.dtype, _dims(placed.form))
             for storage, value in plan.written.items()
-            for form in (plan.tensors[value].form,)
-        }
-        self._latest: list[Latest] = [(None, None, (_unplaced, None))] * len(plan.steps)
+            for placed in (plan.tensors[value],)
+        ]
+        self._latest: dict[int, _Placed] = {}
         self._scratchpad = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._activations = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._arenas: dict[tuple[int, ...], Arena] = {}
         self._places: dict[int, dict[int, Argument]] = {}
         self._bound_before: dict[Numbers, Bound] = {}
+        self._most_bound = max(_LEAST_BOUND, _MOST_LAUNCHES // (1 + len(plan.steps)))
 
     @property
     def nbytes(self) -> int:
@@ -177,7 +156,7 @@ class Binder:
         found = self._bound_before.get(numbers)
         if found is None:
             found = self._bind(numbers)
-            if len(self._bound_before) >= _MOST_BOUND:
+            if len(self._bound_before) >= self._most_bound:
                 self._bound_before.clear()
             self._bound_before[numbers] = found
         return found
@@ -188,17 +167,17 @@ class Binder:
         launches = [kernels.launch(values) for kernels in self._kernels]
         self._reserve(arena.size, max((own.scratchpad_size for own in launches), default=0))
         calls: list[Call] = [self._count(own, desc, arena, values) for desc, own in self._counted]
-        moving: dict[int, CallAt] = {}
         addresses = self._addresses(arena)
         for number, launch in enumerate(launches):
-            call, call_at = self._call(number, launch, values, addresses)
-            if call_at is not None:
-                moving[len(calls)] = call_at
-            calls.append(call)
-        written = {
-            storage: Output(dtype, dims(values)) for storage, (dtype, dims) in self._written.items()
-        }
-        check_capacity(arena.size + sum(output.nbytes for output in written.values()))
+            calls.append(self._call(number, launch, addresses))
+        for number, own, desc in self._indices:
+            place, extent = number - len(launches), values[own.extent]
+            indices = self._view(own.storage, desc.of(values), arena)
+            name, call = plan.steps[number].name, calls[place]
+            calls[place] = partial(_checked_call, name, indices, extent, call)
+        written = {storage: (dtype, dims(values)) for storage, dtype, dims in self._written}
+        nbytes = sum(prod(dims) * dtype.itemsize for dtype, dims in written.values())
+        check_capacity(arena.size + nbytes)
         results: dict[str, int | Array | Shown] = {}
         left = set(plan.written.values())  # a value of a second name is copied
         for public, value in plan.outputs.items():
@@ -208,9 +187,9 @@ class Binder:
                 left.remove(value)
                 results[public] = plan.tensors[value].storage
             else:
-                results[public] = partial(self._copied, value, arena, values)
-        fills = {name: self._buffer(name, arena, values).view().fill for name in self._filled}
-        return Bound(fills, calls, moving, plan.read, written, results, launches)
+                results[public] = self._copy(value, arena, values)
+        fills = {name: self._filling(name, arena, values) for name in self._filled}
+        return Bound(fills, calls, plan.read, written, results, launches)
 
     def _arena(self, values: Values) -> Arena:
         """The storage of each activation; those of outputs that are copied stay until the end."""
@@ -225,7 +204,7 @@ class Binder:
             ends = [plan.tensors[value].storage for value in shown if value in plan.tensors]
             after = [storage for storage in ends if storage in sizes]
             arena = place(lifetimes(sizes, plan.touched, before, after))
-            if len(self._arenas) >= _MOST_BOUND:
+            if len(self._arenas) >= _LEAST_BOUND:
                 self._arenas.clear()
                 self._places.clear()
             self._arenas[key] = arena
@@ -265,63 +244,26 @@ class Binder:
         numbers = values[counted.first] + counted.step * np.arange(memory.desc.dims[0])
         host = self.stream.engine.host_memory
         write = partial(np.copyto, memory.numpy()) if host else memory.fill
-        return partial(_write, write, numbers.astype(memory.desc.data_type.numpy))
+        typed = numbers.astype(memory.desc.data_type.numpy)
+        return lambda _run, _threads: write(typed)
 
-    def _call(
-        self, number: int, launch: Launch, values: Values, addresses: Mapping[int, Argument]
-    ) -> tuple[Call, CallAt | None]:
-        """One execution of a step, and what makes it where it depends on the arrays of a run: that
-        of the run before, if it is the same in the same places."""
-        step, (before, there, found) = self.plan.steps[number], self._latest[number]
-        if before is launch and there is addresses and step.indices is None:
-            return found
-        call_at = self._call_at(number, launch, values, addresses)
-        moves = any(step.storages.get(arg, _SCRATCHPAD) not in addresses for arg in launch.order)
-        made = (_unplaced, call_at) if moves else (call_at({}), None)
-        self._latest[number] = launch, addresses, made
-        return made
+    def _call(self, number: int, launch: Launch, addresses: Mapping[int, Argument]) -> Call:
+        """One execution of a step: that of the run before, if it is the same in the same places."""
+        before = self._latest.get(number)
+        if before is None or before.addresses is not addresses or before.order != launch.order:
+            storages = self.plan.steps[number].storages
+            before = _Placed(addresses, launch.order, storages)
+            self._latest[number] = before
+        if before.launch is not launch:
+            before.launch, before.call = launch, before.placed(launch, self.stream)
+        return before.call
 
-    def _call_at(
-        self,
-        number: int,
-        launch: Launch,
-        values: Values,
-        addresses: Mapping[int, Argument],
-    ) -> CallAt:
-        """One execution of a step, with the storages of a run's arrays where these are."""
-        step = self.plan.steps[number]
-        storages = [step.storages.get(arg, _SCRATCHPAD) for arg in launch.order]
-        fixed = [addresses.get(storage) for storage in storages]
-        holes = [(n, storages[n]) for n, address in enumerate(fixed) if address is None]
-        tail = [] if launch.sizes is None else [launch.sizes.argument]
-        submit = launch.on(self.stream)
-
-        def call_at(arrays: Mapping[int, int]) -> Call:
-            arguments = [*fixed, *tail]
-            for hole, storage in holes:
-                arguments[hole] = arrays[storage]
-            return partial(submit, arguments)
-
-        indices, sized = step.indices, self._indices[number]
-        if indices is None or sized is None:
-            return call_at
-        desc, storage, extent = sized.of(values), indices.storage, values[indices.extent]
-
-        def checked_at(arrays: Mapping[int, int]) -> Call:
-            address = arrays.get(storage, addresses.get(storage))
-            assert address is not None
-            view = self._view(desc, address)
-            return partial(_checked_call, step.name, view, extent, call_at(arrays))
-
-        return checked_at
-
-    def _view(self, desc: MemoryDesc, address: Argument) -> Callable[[], Array]:
-        """What gives the elements at an address."""
-        if not isinstance(address, int):
-            return Memory(desc, self.stream.engine, address).numpy
-        view = plain_view(desc, bytes_at(address, desc.size, self))
-        assert view is not None, "indices are laid out without blocks"
-        return lambda: view
+    def _view(self, storage: int, desc: MemoryDesc, arena: Arena) -> Shown:
+        """What gives the elements of a storage in a run."""
+        if storage not in self._addresses(arena):
+            return lambda run: _elements(desc, run.arrays[storage])
+        memory = self._memory(storage, desc, arena)
+        return lambda _run: memory.numpy()
 
     def _memory(self, storage: int, desc: MemoryDesc, arena: Arena) -> Memory:
         if storage in self._constants:
@@ -329,22 +271,57 @@ class Binder:
             return whole if whole.desc == desc else whole.part(desc)
         return self._activations.part(desc, arena.offsets[storage])
 
-    def _copied(
-        self, value: str, arena: Arena, values: Values, addresses: Mapping[int, int]
-    ) -> Array:
-        """A value as a new array."""
+    def _copy(self, value: str, arena: Arena, values: Values) -> Shown:
+        """What gives a value as a new array."""
         sized, placed = self._tensors[value]
-        if placed.storage not in addresses:
-            return np.array(self._buffer(value, arena, values).view().numpy())
-        desc = sized.of(values)
-        data = bytes_at(addresses[placed.storage], desc.size, self)
-        memory = Memory(desc, self.stream.engine, data)
-        return np.array(ShapedBuffer(memory, placed.permutation).view().numpy())
+        desc = ShapedLayout(sized.of(values), placed.permutation).view()
+        view = self._view(placed.storage, desc, arena)
+        return lambda run: view(run).copy().view(placed.dtype)
+
+    def _filling(self, name: str, arena: Arena, values: Values) -> Callable[[Array], object]:
+        """What writes an input as it is stored."""
+        stored = self._tensors[name][1].form.like.data_type.numpy
+        fill = self._buffer(name, arena, values).view().fill
+        return lambda array: fill(array.view(stored))
 
     def _buffer(self, value: str, arena: Arena, values: Values) -> ShapedBuffer:
         sized, placed = self._tensors[value]
         memory = self._memory(placed.storage, sized.of(values), arena)
         return ShapedBuffer(memory, placed.permutation)
+
+
+class _Placed:
+    """The latest execution of a step, whose storages of the binder have these addresses."""
+
+    __slots__ = ("_fixed", "_holes", "addresses", "call", "launch", "order")
+
+    def __init__(
+        self,
+        addresses: Mapping[int, Argument],
+        order: tuple[int, ...],
+        storages: Mapping[int, int],
+    ) -> None:
+        self.addresses, self.order = addresses, order
+        every = [storages.get(arg, _SCRATCHPAD) for arg in order]
+        self._fixed = [addresses.get(storage) for storage in every]
+        self._holes = [(n, own) for n, own in enumerate(every) if own not in addresses]
+        self.launch: Launch | None = None
+        self.call: Call
+
+    def placed(self, launch: Launch, stream: Stream) -> Call:
+        """One execution, on the arrays of each run where not all is in the memory of the binder."""
+        sizes, submit, holes = launch.sizes, launch.on(stream), self._holes
+        fixed = [*self._fixed] if sizes is None else [*self._fixed, sizes.argument]
+        if not holes:
+            return lambda _run, threads: submit(fixed, threads)
+
+        def call(run: Arrays, threads: int) -> None:
+            arguments, own = fixed.copy(), run.addresses
+            for hole, storage in holes:
+                arguments[hole] = own[storage]
+            submit(arguments, threads)
+
+        return call
 
 
 def _dims(form: Form) -> Callable[[Values], tuple[int, ...]]:
@@ -374,21 +351,22 @@ def _rounded(nbytes: int) -> int:
     return -(-nbytes // step) * step if step else nbytes
 
 
-def _write(write: Callable[[Array], object], numbers: Array, _threads: int) -> None:
-    write(numbers)
-
-
-def _unplaced(_threads: int) -> None:
-    raise AssertionError("a run has not said where its arrays are")
+def _elements(desc: MemoryDesc, array: Array) -> Array:
+    """A tensor in the bytes of an array."""
+    data = array.reshape(-1).view(np.uint8)
+    view = plain_view(desc, data)
+    return elements_of(desc, data) if view is None else view
 
 
 def _checked_call(
-    name: str, indices: Callable[[], Array], extent: int, call: Call, threads: int
+    name: str, indices: Shown, extent: int, call: Call, run: Arrays, threads: int
 ) -> None:
     """A call that refuses indices outside of ``-extent..extent - 1``."""
-    numbers = indices()
-    outside = numbers[(numbers < -extent) | (numbers >= extent)]
-    if outside.size:
-        rule = f"must be in {-extent}..{extent - 1}"
-        raise InvalidArguments(f"indices of node {name!r}", int(outside[0]), rule)
-    call(threads)
+    numbers = indices(run)
+    if numbers.size:
+        least, most = (numbers.min(), numbers.max()) if numbers.size > 1 else (numbers.item(),) * 2
+        if least < -extent or most >= extent:
+            outside = numbers[(numbers < -extent) | (numbers >= extent)]
+            rule = f"must be in {-extent}..{extent - 1}"
+            raise InvalidArguments(f"indices of node {name!r}", int(outside[0]), rule)
+    call(run, threads)

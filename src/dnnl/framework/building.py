@@ -11,19 +11,17 @@ from pathlib import Path
 from dnnl.framework.compiler import compiled
 from dnnl.framework.pages import page_of
 from dnnl.framework.parts import divided
-from dnnl.framework.plans import Settings
-from dnnl.framework.program import Called, OpenSession, values_of, with_sizes
+from dnnl.framework.program import OpenSession, with_sizes
 from dnnl.framework.random_weights import with_random_weights
 from dnnl.graph.graph import Graph, ModelError
+from dnnl.graph.input_sizes import ones_for_open
 from dnnl.onnx.check import refusal
 from dnnl.onnx.read import graph_from_proto, read_model
 from dnnl.onnx.write import graph_to_proto
-from dnnl.passes.specialize import check_operators, ones_for_open, rebatched, specialize
+from dnnl.passes.specialize import check_operators, rebatched, specialize
 
 __all__ = [
-    "Called",
     "OpenSession",
-    "Settings",
     "compiled",
     "divided",
     "graph_to_proto",
@@ -31,7 +29,6 @@ __all__ = [
     "read",
     "rebatched",
     "specialize",
-    "values_of",
     "with_random_weights",
     "with_sizes",
 ]

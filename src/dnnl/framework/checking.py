@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from dnnl.errors import Error, Unimplemented
 from dnnl.framework.compiler import lower, optimize
-from dnnl.framework.parts import Between, Part, divided
+from dnnl.framework.parts import divided
+from dnnl.framework.steps import Between, Part
 from dnnl.graph.branches import graphs_in
 from dnnl.graph.graph import JOINT, SEQUENCE, Graph, Node, Shape
 from dnnl.operators.table import row_name
@@ -70,7 +71,7 @@ def checked(
             steps = _lowered(graph, shapes, engine, layout, kind, found)
             return Checked(counts, _merged(found), steps)
         if isinstance(first, Part) and not first.contents:
-            part = replace(first.graph, inputs={n: graph.inputs[n] for n in first.inputs})
+            part = replace(first.graph(), inputs={n: graph.inputs[n] for n in first.inputs})
             own = {name: shapes[name] for name in first.inputs}
             _lowered(part, own, engine, layout, kind, found)
     except Error as error:

@@ -6,9 +6,11 @@ compiled: a plan out of a file needs none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dnnl import config
 from dnnl.errors import Error, InvalidArguments
@@ -16,7 +18,8 @@ from dnnl.framework.plan import Compiled
 from dnnl.framework.planning import kernels_of, plan_of
 from dnnl.framework.progress import Progress, Report
 from dnnl.graph.graph import Array, Graph, Node, Pass, blamed_on
-from dnnl.lowering.graphs import Lowering, Prepared
+from dnnl.lowering.facts import Prepared
+from dnnl.lowering.graphs import Lowering
 from dnnl.lowering.policy import POLICIES
 from dnnl.operators.table import operator_of
 from dnnl.passes.affine import fold_affine
@@ -32,22 +35,32 @@ from dnnl.passes.precision import fuse_conversions, in_precision, rounding_of, w
 from dnnl.passes.quantized.conversions import move_conversions, prefer_unsigned
 from dnnl.passes.quantized.functions import convert_by_functions
 from dnnl.passes.quantized.products import fuse_products
+from dnnl.passes.small_types import as_bytes
 from dnnl.passes.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.runtime.elements import plain_view, put_elements
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.shaped_layout import same_places
+
+_FEW = 1 << 23
+"""Elements that NumPy moves in the time in which a kernel for it is built, 20 ms."""
+
+_BYTE = 8  # bits
 
 PASSES: tuple[Pass, ...] = (
     drop_identities,
     split_variadic,
     expand,
+    as_bytes,
     drop_identities,
     fold_constants,
     move_conversions,
@@ -138,7 +151,7 @@ class _Compilation:
         lowering = lower(optimized, engine, layout)
         plan = plan_of(lowering, rounding_of(optimized))
         check_capacity(sum(key.desc.size for key in lowering.prepared))
-        preparations = {key: _preparation(key, engine) for key in lowering.prepared}
+        preparations = _preparations(lowering.prepared, engine)
         reorders = [(key.value, pd) for key, pd in preparations.items() if pd is not None]
         kernels = [*reorders, *((step.name, step.pd) for step in lowering.steps)]
         self._progress.expect(kernels)
@@ -149,7 +162,7 @@ class _Compilation:
             constants[storage] = self._prepare(key, preparations[key], content)
         primitives = [self._primitive(step.pd) for step in lowering.steps]
         self._stream.wait()  # runs have streams of their own
-        made = kernels_of(plan, lowering, primitives)
+        made = kernels_of(plan, primitives)
         isa = select_isa(engine)
         return Compiled(plan, engine, isa.name, isa.features, made, constants)
 
@@ -157,9 +170,11 @@ class _Compilation:
         """A constant in the layout that its readers want."""
         wanted = Memory(key.desc, self._engine)
         content = np.require(array, requirements=["C", "W"]).reshape(-1).view(np.uint8)
-        if pd is None:
+        if pd is None and same_places(key.source, key.desc):
             wanted.write(content)
             return wanted
+        if pd is None:
+            return _permuted(key, content, wanted)
         if self._engine.host_memory:
             source = Memory(key.source, self._engine, content)
         else:
@@ -176,8 +191,42 @@ class _Compilation:
         return primitive
 
 
-def _preparation(key: Prepared, engine: Engine) -> PrimitiveDesc | None:
-    """The reorder of a constant to the layout that its readers want; None where it is that."""
-    if same_places(key.source, key.desc):
-        return None
-    return PrimitiveDesc(ReorderDesc(key.source, key.desc), engine)
+def _preparations(
+    keys: Collection[Prepared], engine: Engine
+) -> dict[Prepared, PrimitiveDesc | None]:
+    """The reorders of constants to the layouts that their readers want; None where there is no
+    need of a kernel."""
+    elements: Counter[tuple[MemoryDesc, MemoryDesc]] = Counter()
+    for key in keys:
+        elements[key.source, key.desc] += key.desc.nelems()
+    return {
+        key: None
+        if same_places(key.source, key.desc)
+        or (_is_permutation(key) and elements[key.source, key.desc] <= _FEW)
+        else PrimitiveDesc(ReorderDesc(key.source, key.desc), engine)
+        for key in keys
+    }
+
+
+def _is_permutation(key: Prepared) -> bool:
+    """Whether each element is only moved, from a place that NumPy reaches by strides."""
+    source, wanted = key.source, key.desc
+    return (
+        source.is_plain
+        and source.data_type is wanted.data_type
+        and source.data_type.bits >= _BYTE
+        and wanted.format_kind is FormatKind.blocked
+        and wanted.compensation is None
+    )
+
+
+def _permuted(key: Prepared, content: NDArray[np.uint8], wanted: Memory) -> Memory:
+    """``wanted`` with the elements of a constant, moved by NumPy."""
+    elements = plain_view(key.source, content)
+    assert elements is not None
+    data = wanted.buffer.data
+    staged = np.empty(key.desc.size, np.uint8) if data is None else data
+    put_elements(key.desc, staged, elements)
+    if data is None:
+        wanted.write(staged)
+    return wanted

@@ -1,7 +1,7 @@
 """Control flow on arrays: branches that contents decide, loops, and scans.
 
 A body is a function from the values that its node hands to it to its results, each an array or a
-list of arrays. What it reads of the graph around it is bound already.
+list of arrays. What it reads of the graph around it is bound when a node begins to use it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dnnl.graph.graph import UNRANKED, Array, Branch, ModelError, Node
 from dnnl.graph.scope import normal_axis
 
 Body = Callable[[Sequence[Any]], Sequence[Any]]
-Bodies = Mapping[str, Body]
+Bodies = Mapping[str, Callable[[], Body]]
+"""By attribute, what makes a body that may be called any number of times."""
 
 
 def branch(node: Node, given: Sequence[Any], bodies: Bodies) -> list[Any]:
@@ -169,7 +170,7 @@ def _graph(node: Node) -> Branch:
 def _body(bodies: Bodies, key: str) -> Body:
     if key not in bodies:
         raise ModelError(f"attribute {key!r} is missing")
-    return bodies[key]
+    return bodies[key]()
 
 
 def _stacked(every: Sequence[Array], inside: Branch, name: str, axis: int) -> Array:

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
+from dnnl import lazy
 from dnnl.errors import Error, Unimplemented
-from dnnl.framework.plan import Compiled
 from dnnl.framework.requests import checked_budget
-from dnnl.framework.saved_file import HELD, Place, SavedFile
+from dnnl.framework.saved_file import SavedFile
 from dnnl.framework.saved_graph import GraphReader
-from dnnl.framework.saved_plan import PlanReader
-from dnnl.framework.saved_sessions import Saved
-from dnnl.graph.graph import Array, Graph, ModelError
+from dnnl.framework.saved_plan import read_plans
+from dnnl.framework.saved_program import ProgramReader
+from dnnl.framework.steps import Program
+from dnnl.graph.graph import Graph, ModelError, with_inputs
 from dnnl.runtime.engine import Engine, first_cpu
-from dnnl.runtime.image import Image
-from dnnl.runtime.image_bytes import decoded
 from dnnl.types.dtype import DataType
+
+if TYPE_CHECKING:
+    from dnnl.framework import parts
+else:  # only what is compiled is divided
+    parts = lazy.Module("dnnl.framework.parts")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file has: ``programs`` by those defaults of the model that are their inputs as well.
+    Without ``compiles`` nothing else is used. ``precision`` is that in which all is computed."""
+
+    path: str
+    programs: Mapping[tuple[str, ...], Program]
+    compiles: bool = True
+    precision: str = "f32"
 
 
 def read_saved(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Saved]:
-    """The graph of a saved model, its memory budget, and its plans.
+    """The graph of a saved model, its memory budget, and its programs.
 
     Raises ModelError for a file that is damaged, and Unimplemented for one whose kernels this
     machine cannot run.
@@ -45,30 +61,25 @@ def _read(file: SavedFile, compiles: bool) -> tuple[Graph, int | None, Saved]:
     engine.backend.offer(
         {key: file.blob(place).tobytes() for key, place in index["startup"].items()}
     )
+
     plans = read_plans(file, engine)
-    graph = GraphReader(file.blob).read(index["graph"])
+    reading = GraphReader(file.blob)
+    graph, programs = reading.read(index["graph"]), ProgramReader(reading, plans)
+    made = {}
+    for own in index["programs"]:
+        optional = tuple(own["optional"])
+        program = programs.read(own["program"], cache(partial(_divided, graph, optional)))
+        given = (*graph.inputs, *(name for name in optional if name in graph.defaults))
+        if program.inputs != given or len(program.outputs) != len(graph.outputs):
+            raise ModelError(f"{file.path} is damaged: a program is for another graph")
+        made[optional] = program
     precision = DataType[index["precision"]].name
     budget = checked_budget(index["memory_budget"])
-    return graph, budget, Saved(file.path, plans, compiles, precision)
+    return graph, budget, Saved(file.path, made, compiles, precision)
 
 
-def read_plans(file: SavedFile, engine: Engine, held: Sequence[Array] = ()) -> tuple[Compiled, ...]:
-    """The plans of a file, some of whose blobs may be `HELD` by who reads it.
-
-    Raises ModelError where it is damaged.
-    """
-
-    @cache
-    def image(number: int) -> Image:
-        found = decoded(file.blob(file.index["images"][number]).tobytes(), "")
-        if found is None:
-            raise ModelError(f"{file.path} is damaged: image {number} has another checksum")
-        return found
-
-    def blob(place: Place) -> Array:
-        return held[place[1]] if place[0] == HELD else file.blob(place)
-
-    return tuple(map(PlanReader(engine, image, blob).read, file.index["plans"]))
+def _divided(graph: Graph, optional: tuple[str, ...]) -> Program:
+    return parts.divided(with_inputs(graph, optional))
 
 
 def _check_machine(path: str, target: dict[str, Any], engine: Engine) -> None:

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from dnnl import lazy
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.framework.feeds import arrays_of, as_given, named
-from dnnl.framework.loading import read_saved
+from dnnl.framework.feeds import as_given, named
+from dnnl.framework.loading import Saved, read_saved
+from dnnl.framework.plans import Settings
+from dnnl.framework.program import Called, values_of
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget, awaited, checked_budget
 from dnnl.framework.saved_file import SavedFile, opened
-from dnnl.framework.saved_sessions import Saved, SavedSessions
 from dnnl.framework.session import Session, checked_if_any
 from dnnl.framework.special import SpecialKernels, checked_policy
+from dnnl.framework.steps import Program
 from dnnl.graph.graph import Graph, Shape, TensorType, with_inputs
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import allocating
@@ -31,8 +33,6 @@ from dnnl.types.runtime_dim import RuntimeDim
 
 if TYPE_CHECKING:
     from dnnl.framework import building, saving
-    from dnnl.framework.parts import Program
-    from dnnl.framework.program import Called
 else:
     building = lazy.Module("dnnl.framework.building")
     saving = lazy.Module("dnnl.framework.saving")
@@ -186,7 +186,7 @@ class Model:
         budget = None if limit is None else Budget(limit)
         promises, graph = promised(sizes or {}, graph)
         if promises or not self._program.whole:
-            settings = building.Settings(
+            settings = Settings(
                 where,
                 layout,
                 num_threads,
@@ -221,13 +221,7 @@ class Model:
         """
         given = named(arrays, keywords, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
-        if self._stored is not None:
-            feeds = arrays_of(given, {**self.inputs, **optional})
-            session = self._stored.find({name: array.shape for name, array in feeds.items()})
-            if session is not None:
-                own = {name: feeds[name] for name in session.inputs}
-                return as_given(session.run(own, num_threads=num_threads), given.values())
-        feeds = building.values_of(given, {**self.inputs, **optional})
+        feeds = values_of(given, {**self.inputs, **optional})
         results = self._called(tuple(optional))(feeds, num_threads=num_threads)
         return as_given(results, given.values())
 
@@ -242,11 +236,6 @@ class Model:
         `Session.run_async`.
         """
         return await awaited(partial(self, *arrays, num_threads=num_threads, **keywords))
-
-    @cached_property
-    def _stored(self) -> SavedSessions | None:
-        """The plans of the file of a saved model."""
-        return None if self._saved is None else SavedSessions(self._saved, self._budget)
 
     @cached_property
     def _budget(self) -> Budget | None:
@@ -266,17 +255,24 @@ class Model:
         """What runs the model in parts on inputs and some of its defaults."""
         found = self._calls.get(optional)
         if found is None:
-            graph = with_inputs(self.graph, optional)
-            program = self._program if not optional else building.divided(graph)
-            kind, opens = DataType[self._precision], self._saved is not None
-            settings = building.Settings(
+            graph, saved = with_inputs(self.graph, optional), self._saved
+            program = None if saved is None else saved.programs.get(optional)
+            file = "" if saved is None or saved.compiles else saved.path
+            if program is None:
+                if file:
+                    raise Unimplemented(
+                        f"{file} has no kernels for inputs {', '.join(graph.inputs)}"
+                    )
+                program = self._program if not optional else building.divided(graph)
+            settings = Settings(
                 first_cpu(),
-                kind=kind,
+                kind=DataType[self._precision],
                 budget=self._budget,
-                opens=opens,
+                opens=saved is not None,
+                file=file,
                 special=self.special_kernels,
             )
-            made = building.Called(program, replace(graph, defaults={}), settings)
+            made = Called(program, replace(graph, defaults={}), settings)
             found = self._calls.setdefault(optional, made)
         return found
 
@@ -301,7 +297,7 @@ class Model:
     def save(
         self,
         path: str | os.PathLike[str],
-        shapes: Sequence[Mapping[str, Shape]] | None = None,
+        shapes: Sequence[Mapping[str, Shape | ArrayLike]] | None = None,
         *,
         precision: str = "f32",
         isa: str | None = None,
@@ -314,28 +310,23 @@ class Model:
         neither, the model is compiled for typical sizes. Sizes that the model leaves open stay
         open: the file serves each size for which its kernels hold.
 
+        A model that decides sizes while it runs has plans for what it has decided: ``shapes`` maps
+        each input to an array instead, on which it runs. Without calls there must be such.
+
         ``precision`` is that of `compile`. ``isa`` names a weaker instruction set than that of this
         machine, such as "avx2", so that the file runs on more machines. With one of both, nothing
         is taken from calls. ``progress`` is that of `compile`.
 
-        Raises InvalidArguments for a path that cannot be written, and Unimplemented for a model
-        that decides sizes while it runs.
+        Raises InvalidArguments for a path that cannot be written, and for shapes of no use.
         """
         self._check_precision(precision)
-        if not self._program.whole:
-            rule = "a model that decides sizes while it runs cannot be saved"
-            raise Unimplemented(f"{rule} yet: its parts are compiled when their sizes are known")
         own = precision == self._precision and isa is None
-        sessions = self._sessions if own else ()
+        if own and self._saved is not None:
+            for optional in self._saved.programs:
+                self._called(optional)
+        calls = dict(self._calls) if own else {}
         given = (shapes, str(precision), isa, progress, self.memory_budget)
-        saving.save(self.graph, path, sessions, *given)
-
-    @property
-    def _sessions(self) -> tuple[Session, ...]:
-        """Those of calls without defaults, and those of a file."""
-        called = self._calls.get(())
-        made = () if called is None else tuple(called.runner.sessions)
-        return made if self._stored is None else (*self._stored.every, *made)
+        saving.save(self.graph, path, calls, *given)
 
     @property
     def _precision(self) -> str:

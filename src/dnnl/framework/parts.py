@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import partial
 
 import numpy as np
 
+from dnnl.framework.steps import Between, Part, Program, Step
 from dnnl.graph.branches import is_branching, taken
 from dnnl.graph.graph import (
     JOINT,
@@ -31,7 +32,9 @@ from dnnl.graph.graph import (
 from dnnl.graph.sizes import computes
 from dnnl.operators.numbers import (
     FOLDED,
-    SIZES,
+    HAS_ELEMENT,
+    UNCHANGED,
+    deciding,
     is_folded,
     makes_sequence,
     number_places,
@@ -42,52 +45,9 @@ from dnnl.passes.constants import RANDOM, constant_results
 
 _FEW = 16
 """Elements of an input that a plan may know as numbers where something is computed of them."""
+_OF_ANY = UNCHANGED | {HAS_ELEMENT}
+"""What is computed of lists between parts, and of tensors within them."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
-
-
-@dataclass(frozen=True)
-class Part:
-    """A graph that is planned when its ``inputs`` and the numbers of its ``contents`` are known,
-    which map the names of constants to the values that they are. The graph has no inputs yet."""
-
-    graph: Graph
-    inputs: tuple[str, ...]
-    contents: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Between:
-    """A node that is computed on arrays, with the programs of the graphs inside it."""
-
-    node: Node
-    bodies: Mapping[str, Program]
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Its inputs without what its graphs read of the graph around it."""
-        return self.node.inputs[: len(self.node.inputs) - len(self.node.captured)]
-
-
-Step: TypeAlias = Part | Between
-
-
-@dataclass(frozen=True)
-class Program:
-    """Steps in order: each reads ``inputs``, ``constants`` and results of those before it.
-
-    ``captured`` are those inputs that are values of the graph around; ``sequences`` says which
-    outputs are lists of tensors, ``types`` what the outputs are declared as. A ``whole`` one has
-    one step, the model as it is.
-    """
-
-    inputs: tuple[str, ...]
-    captured: tuple[str, ...]
-    constants: Mapping[str, Array]
-    steps: tuple[Step, ...]
-    outputs: tuple[str, ...]
-    sequences: tuple[bool, ...] = ()
-    types: tuple[TensorType | None, ...] = ()
-    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,14 +76,15 @@ def divided(graph: Graph) -> Program:
         if len(steps) != 1 or not isinstance(steps[0], Part) or steps[0].contents:
             return program
     names = tuple(graph.inputs)
-    part = Part(replace(graph, inputs={}, defaults={}), names, {})
-    return Program(names, (), {}, (part,), tuple(graph.outputs), whole=True)
+    outputs = tuple(graph.outputs)
+    part = Part(names, {}, outputs, partial(replace, graph, inputs={}, defaults={}))
+    return Program(names, (), {}, (part,), outputs, whole=True)
 
 
 def _program(graph: Graph, inputs: Mapping[str, _Value], constants: Mapping[str, Array]) -> Program:
     cut = _Cut(graph.opset, dict(constants), dict(inputs), folds=True)
     cut.add(graph.nodes)
-    outputs = tuple(graph.outputs.values())
+    outputs = tuple(map(cut.origin, graph.outputs.values()))
     steps = cut.steps(outputs)
     read = {value for step in steps if isinstance(step, Between) for value in step.node.reads}
     needed = {v: a for v, a in cut.constants.items() if v in read or v in outputs}
@@ -198,18 +159,16 @@ class _Cut:
     def _place(self, node: Node) -> None:
         values = [self._value(name) for name in node.reads]
         between = runs_between(node) and not (is_folded(node) and all(v.sized for v in values))
-        passed = node.op == "Identity" and values[0].sequence
+        passed = node.op in _OF_ANY and any(value.sequence for value in values)
         level = self._level(node, values)
         if passed or between or level is None:
             self._place_between(node, values)
             return
         self.placed.append((level, node))
-        sized = node.op in SIZES or (node.op not in RANDOM and all(v.sized for v in values))
+        values = [self._value(name) for name in deciding(node)]
+        sized = node.op not in RANDOM and all(v.sized for v in values)
         small = sized or (computes(node) and all(v.small or v.sized for v in values))
-        if node.op in SIZES:
-            first = level
-        else:
-            first = max(level, *(v.numbers for v in values), 1) if small else level + 2
+        first = max(level, *(v.numbers for v in values), 1) if small else level + 2
         for name in filter(None, node.outputs):
             self.values[name] = _Value(level, first, sized, small)
             self.producers[name] = node
@@ -242,16 +201,15 @@ class _Cut:
         if self.values[name].level < level:
             return True
         node = self.producers[name]
-        if node.op in SIZES:
-            return False
-        return any(self._is_known_outside(value, level) for value in node.reads)
+        return any(self._is_known_outside(value, level) for value in deciding(node))
 
     def _place_between(self, node: Node, values: Iterable[_Value]) -> None:
         level = max((0, *(_behind_parts(value.level) for value in values)))
         bodies = {
             key: self._body(value) for key, value in node.attrs.items() if isinstance(value, Branch)
         }
-        self.placed.append((level, Between(node, bodies)))
+        sources = node.inputs[: len(node.inputs) - len(node.captured)]
+        self.placed.append((level, Between(node, sources, bodies)))
         sequences = self._sequences(node, bodies)
         small = node.op == "SequenceLength"
         for name, sequence in zip(node.outputs, sequences, strict=False):
@@ -263,7 +221,7 @@ class _Cut:
         count = len(node.outputs)
         if makes_sequence(node):
             return (True,) * count
-        if node.op == "Identity":
+        if node.op in UNCHANGED:
             return (True,)
         own = tuple(body.sequences for body in bodies.values())
         if not own:
@@ -282,8 +240,7 @@ class _Cut:
         outputs = {str(place): value for place, value in enumerate(branch.outputs)}
         graph = Graph(branch.nodes, {}, outputs, {}, self.opset)
         made = _program(graph, inputs, {**around, **branch.constants})
-        types = tuple(branch.types.get(value) for value in branch.outputs)
-        return replace(made, captured=captured, types=types)
+        return replace(made, captured=captured)
 
     def steps(self, outputs: Iterable[str]) -> tuple[Step, ...]:
         """Parts and what is between them, in order."""
@@ -300,7 +257,7 @@ class _Cut:
                 made = {value for node in nodes for value in node.outputs if value}
                 shown = [value for value in made if read.get(value, set()) - {level}]
                 part = self._part(level, nodes, sorted(shown))
-                steps += [part] if part.graph.outputs else []
+                steps += [part] if part.outputs else []
         return tuple(steps)
 
     def _part(self, level: int, nodes: Iterable[Node], outputs: Iterable[str]) -> Part:
@@ -314,11 +271,17 @@ class _Cut:
         read = dict.fromkeys(value for node in whole.nodes for value in node.reads)
         contents = {name: value for name, value in builder.contents.items() if name in read}
         inputs = tuple(v for v in read if v not in known and v not in contents)
-        return Part(whole, inputs, contents)
+        return Part(inputs, contents, tuple(shown), lambda: whole)
 
     def depends_outside(self, name: str, level: int) -> bool:
         """See `_is_known_outside`."""
         return self._is_known_outside(name, level)
+
+    def origin(self, name: str) -> str:
+        """The value that a name stands for behind any number of Identity nodes."""
+        while name in self.producers and self.producers[name].op == "Identity":
+            name = self.producers[name].inputs[0]
+        return name
 
     def numbers_of(self, node: Node) -> list[str]:
         """See `_numbers`."""
@@ -357,7 +320,8 @@ class _PartBuilder:
         elif value not in self.copied:
             node = self.cut.producers[value]
             self.copied.update(node.outputs)
-            inputs = tuple(v and self._numbers(v) for v in node.inputs)
+            decided = deciding(node)
+            inputs = tuple(self._numbers(v) if v in decided else v for v in node.inputs)
             outputs = tuple(v and f"{v}{JOINT}numbers" for v in node.outputs)
             copy = f"{node.name}{JOINT}numbers"
             self.nodes.append(replace(node, name=copy, inputs=inputs, outputs=outputs))
@@ -375,13 +339,13 @@ def _is_plain(node: Node, sized: set[str]) -> bool:
 def _is_plain_inside(branch: Branch, sized: set[str]) -> bool:
     known = {*sized, *branch.constants}
     for node in branch.nodes:
-        decided = known.issuperset(node.reads) and node.op not in RANDOM
+        decided = known.issuperset(deciding(node)) and node.op not in RANDOM
         if is_branching(node) and not _is_plain(node, known):
             return False
         if runs_between(node) and (not decided or not is_folded(node)):
             return False
         if any(v and v not in known for v in map(node.input, number_places(node))):
             return False
-        if decided or node.op in SIZES:
+        if decided:
             known.update(node.outputs)
     return True

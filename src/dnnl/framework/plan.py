@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from dnnl.graph.expressions import Form, Values
 from dnnl.graph.graph import Array, TensorType
@@ -45,11 +47,12 @@ class Indices:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One execution: the storage of each argument, and the places of the ``numbers`` by which it
-    chooses its kernel."""
+    """One execution: the storage and the descriptor of each argument, and the places of the
+    ``numbers`` by which it chooses its kernel. A file has no descriptors."""
 
     name: str
     storages: Mapping[int, int]
+    forms: Mapping[int, Form]
     numbers: tuple[int, ...] = ()
     indices: Indices | None = None
 
@@ -67,12 +70,13 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where an input or an output is stored, and the axis of its shape that each axis of the
-    descriptor is."""
+    """Where an input or an output is stored, the axis of its shape that each axis of the
+    descriptor is, and the type that its elements have as an array."""
 
     form: Form
     permutation: tuple[int, ...]
     storage: int
+    dtype: np.dtype[Any]
 
 
 @dataclass(frozen=True, slots=True)

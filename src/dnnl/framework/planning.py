@@ -26,7 +26,8 @@ from dnnl.graph.expressions import (
 from dnnl.graph.graph import Array, TensorType
 from dnnl.graph.rounding import Rounding
 from dnnl.graph.sizes import is_open
-from dnnl.lowering.graphs import Lowering, Ref, Step
+from dnnl.lowering.facts import Step
+from dnnl.lowering.graphs import Lowering
 from dnnl.primitives.primitive import Primitive
 from dnnl.runtime.launch import KernelCode, Launch
 from dnnl.types.arg import Arg
@@ -62,7 +63,10 @@ def plan_of(lowering: Lowering, rounding: Rounding | None) -> Plan:
     values = {*graph.inputs, *graph.outputs.values()}
     tensors = {
         value: Placed(
-            expressions.form(tensor.layout.desc), tensor.layout.permutation, tensor.storage
+            expressions.form(tensor.layout.desc),
+            tensor.layout.permutation,
+            tensor.storage,
+            graph.type_of(value).dtype,
         )
         for value, tensor in lowering.tensors.items()
         if value in values
@@ -110,26 +114,20 @@ def plan_of(lowering: Lowering, rounding: Rounding | None) -> Plan:
     )
 
 
-def kernels_of(
-    plan: Plan, lowering: Lowering, primitives: Sequence[Primitive]
-) -> list[PrimitiveKernels]:
+def kernels_of(plan: Plan, primitives: Sequence[Primitive]) -> list[PrimitiveKernels]:
     """The kernels of the steps of a plan, in order."""
-    places = {text: place for place, text in enumerate(plan.expressions)}
-    expressions, descs = Expressions(places), Descs()
+    descs = Descs()
     return [
         PrimitiveKernels(
-            primitive,
-            planned.numbers,
-            {arg: descs.of(expressions.form(ref.desc)) for arg, ref in step.args.items()},
+            primitive, step.numbers, {arg: descs.of(form) for arg, form in step.forms.items()}
         )
-        for planned, step, primitive in zip(plan.steps, lowering.steps, primitives, strict=True)
+        for step, primitive in zip(plan.steps, primitives, strict=True)
     ]
 
 
 def _planned(step: Step, expressions: Expressions) -> PlannedStep:
     """A step without its primitive."""
-    for ref in step.args.values():
-        expressions.form(ref.desc)
+    forms = {int(arg): expressions.form(ref.desc) for arg, ref in step.args.items()}
     patterns = step.pd.patterns if step.pd.variants is not None else ()
     numbers = [place for arg in patterns for place in expressions.places(step.args[arg].desc)]
     indices = None
@@ -140,6 +138,7 @@ def _planned(step: Step, expressions: Expressions) -> PlannedStep:
     return PlannedStep(
         step.name,
         {int(arg): ref.storage for arg, ref in step.args.items()},
+        forms,
         tuple(numbers),
         indices,
     )
@@ -157,15 +156,15 @@ def _layer(step: Step) -> Layer:
     refs = {name: step.args.get(arg) for name, arg in named.items()}
     if refs["src"] is None:
         refs["src"] = step.args.get(Arg.MULTIPLE_SRC)
-    layouts = {name: layout_name(ref) for name, ref in refs.items() if ref is not None}
+    layouts = {name: layout_name(ref.desc) for name, ref in refs.items() if ref is not None}
     pd = step.pd
     return Layer(step.name, step.kind, pd.impl_info, layouts, step.flops, step.fused)
 
 
-def layout_name(ref: Ref) -> str:
+def layout_name(desc: MemoryDesc) -> str:
     """The tag of a memory's layout, or its strides where no tag spells it."""
-    tag = ref.desc.tag
-    strides = (str(n) if is_known(n) else "*" for n in ref.desc.strides)
+    tag = desc.tag
+    strides = (str(n) if is_known(n) else "*" for n in desc.strides)
     return str(tag) if tag is not None else "x".join(strides)
 
 

@@ -14,40 +14,44 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
 
-from dnnl import forks
-from dnnl.errors import Error
-from dnnl.framework import background
-from dnnl.framework.compiler import compiled
-from dnnl.framework.parts import Part
+from dnnl import forks, lazy
+from dnnl.errors import Error, Unimplemented
+from dnnl.framework.part_plan import HUGE, PartPlan, Pattern, as_shape
 from dnnl.framework.plan import Compiled
 from dnnl.framework.progress import Report
 from dnnl.framework.requests import Budget
-from dnnl.framework.session import Session, Span
+from dnnl.framework.session import Session, Spans
 from dnnl.framework.special import SpecialKernels, SpecialPlans, Use, Uses
-from dnnl.graph.expressions import Numbers, OpenInputs, named_symbols
+from dnnl.framework.steps import Part
+from dnnl.graph.expressions import Numbers, named_symbols
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, TensorType
 from dnnl.graph.sizes import INT64
-from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.types.dtype import DataType
 from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST, Size, Symbols
 
+if TYPE_CHECKING:
+    from dnnl.framework import background, compiler
+    from dnnl.passes import specialize
+else:  # plans of a file need none of them
+    background = lazy.Module("dnnl.framework.background")
+    compiler = lazy.Module("dnnl.framework.compiler")
+    specialize = lazy.Module("dnnl.passes.specialize")
+
 _MOST_PLANS = 8
 """Plans for open sizes that a part has at most: the latest."""
 _TRIES = 3
 """Sizes after which no plan for open ones is tried any more."""
-_FOUND = 128
+_FOUND = 1024
 """Shapes and contents for which the plan that serves them is remembered."""
 _MOST_NUMBERS = 64
 """Elements of contents beyond which a plan is for their numbers."""
-_HUGE = 2**31
-"""What means the end of an axis, not a size."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 
 Key = tuple[Any, ...]
@@ -56,8 +60,8 @@ Key = tuple[Any, ...]
 @dataclass(frozen=True)
 class Settings:
     """What all plans of a model have in common. ``promises`` are the sizes that its names stand
-    for. With ``opens`` the first plan is for open sizes as well. ``special`` says when a size gets
-    a plan of its own."""
+    for. With ``opens`` the first plan is for open sizes as well. A ``file`` is named where no plan
+    may be made but those that it has. ``special`` says when a size gets a plan of its own."""
 
     engine: Engine
     layout: str = "propagate"
@@ -67,47 +71,43 @@ class Settings:
     budget: Budget | None = None
     promises: Mapping[str, RuntimeDim] = field(default_factory=dict)
     opens: bool = False
+    file: str = ""
     special: SpecialKernels = field(default_factory=SpecialKernels)
 
 
 class PartSession(Session):
-    """A session of a part, whose sizes may also be contents of its inputs: ``numbers`` has the
-    symbols among the elements of each of these."""
+    """A session of the plan of a part, whose sizes may also be contents of its inputs."""
 
-    def __init__(
-        self, graph: Graph, numbers: Mapping[str, tuple[int, ...]], settings: Settings
-    ) -> None:
-        engine, layout, report = settings.engine, settings.layout, settings.progress
-        made = compiled(graph, engine, layout, settings.kind, report)
-        super().__init__(made, settings.num_threads, settings.budget)
-        listed = {_as_shape(name): TensorType(INT64, own) for name, own in numbers.items()}
-        given = {**graph.inputs, **listed}
-        self._sizes = OpenInputs({name: named_symbols(kind) for name, kind in given.items()})
+    def __init__(self, plan: PartPlan, settings: Settings) -> None:
+        super().__init__(plan.compiled, settings.num_threads, settings.budget)
+        self.plan, self._sizes = plan, plan.sizes
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """Contents as a plan has them: their bytes, or numbers with the sign of each of its symbols."""
+class _Stored:
+    """A plan of a file, whose session is made when it may serve a run."""
 
-    dtype: np.dtype[Any]
-    shape: Shape
-    elements: bytes | tuple[int | str, ...]
+    def __init__(self, plan: PartPlan, settings: Settings) -> None:
+        self.plan, self._settings = plan, settings
 
-    def numbers(self, array: Array) -> Shape | None:
-        """What an array has for the symbols, without signs; None where the plan is for others."""
-        if (array.dtype, array.shape) != (self.dtype, self.shape):
-            return None
-        if isinstance(self.elements, bytes):
-            return () if array.tobytes() == self.elements else None
-        found = []
-        for own, number in zip(self.elements, map(int, array.flat), strict=True):
-            if isinstance(own, str):
-                found.append(number if own == "+" else -number)
-                if not LEAST <= found[-1] < _HUGE:
-                    return None
-            elif own != number:
-                return None
-        return tuple(found)
+    @cached_property
+    def session(self) -> PartSession:
+        return PartSession(self.plan, self._settings)
+
+    def serving(
+        self, arrays: Mapping[str, Array], contents: Mapping[str, Array]
+    ) -> tuple[PartSession, Numbers] | str:
+        """The session, which has all kernels, and the numbers of a run; or why it serves none."""
+        kinds = self.plan.compiled.plan.inputs
+        if all(_fits(array, kinds[name]) for name, array in arrays.items()):
+            numbers = _numbers(self.session, self.plan.patterns, arrays, contents)
+            if numbers is not None:
+                try:
+                    self.session.prepare(numbers)
+                except Unimplemented as error:
+                    return error.message
+                return self.session, numbers
+        listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items()) or "no inputs"
+        return f"it is for {listed}" + (", and for other contents" if contents else "")
 
 
 @dataclass
@@ -136,15 +136,18 @@ class Plans:
         self._check = check
         self._source: background.Source | None = None
         self._failed: Counter[Key] = Counter()
-        self._special: SpecialPlans[Key] = SpecialPlans(settings.special)
+        self._stored = [_Stored(plan, settings) for plan in part.plans]
+        self._special: SpecialPlans[Key, PartSession] = SpecialPlans(settings.special)
         self._open: list[tuple[Key, Mapping[str, Pattern], PartSession]] = []
-        self._uses: Uses[Key] = Uses(_FOUND)
+        self._uses: Uses[Key, PartSession] = Uses(_FOUND)
         self._lock = forks.Lock()
 
     @property
-    def sessions(self) -> tuple[Session, ...]:
-        """All plans that there are now."""
-        return (*self._special.sessions, *(session for _, _, session in self._open))
+    def sessions(self) -> tuple[PartSession, ...]:
+        """All plans that there are now, those of a file included."""
+        stored = (own.session for own in self._stored)
+        opened = (session for _, _, session in self._open)
+        return (*stored, *self._special.sessions, *opened)
 
     @property
     def special_sizes(self) -> tuple[dict[str, Shape], ...]:
@@ -152,7 +155,7 @@ class Plans:
         own = [session.inputs for session in self._special.sessions]
         return tuple({name: kind.sizes for name, kind in inputs.items()} for inputs in own)
 
-    def prepare(self, values: Mapping[str, Any]) -> Session:
+    def prepare(self, values: Mapping[str, Any]) -> PartSession:
         """The plan for some arrays, which is made where there is none."""
         arrays, contents = self._given(values)
         return self._use(_key(arrays, contents), arrays, contents).session
@@ -161,15 +164,14 @@ class Plans:
         self,
         values: Mapping[str, Any],
         num_threads: int | None = None,
-        spans: list[Span] | None = None,
-    ) -> tuple[Session, dict[str, Array]]:
+        spans: Spans | None = None,
+    ) -> tuple[PartSession, dict[str, Array]]:
         """The outputs for some arrays, and the plan that computed them."""
         arrays, contents = self._given(values)
         key = _key(arrays, contents)
         use = self._use(key, arrays, contents)
         session, start = use.session, perf_counter()
-        own = {name: arrays[name] for name in session.inputs}
-        results = session.execute(own, use.numbers, num_threads, spans)
+        results = session.execute(arrays, use.numbers, num_threads, spans)
         if use.ran(perf_counter() - start):
             self._build_special(key, arrays, contents, session)
         return session, results
@@ -179,7 +181,9 @@ class Plans:
         arrays = {name: values[name] for name in self.part.inputs}
         return arrays, {name: values[own] for name, own in self.part.contents.items()}
 
-    def _use(self, key: Key, arrays: Mapping[str, Array], contents: Mapping[str, Array]) -> Use:
+    def _use(
+        self, key: Key, arrays: Mapping[str, Array], contents: Mapping[str, Array]
+    ) -> Use[PartSession]:
         with self._lock.own:
             found = self._uses.find(key)
             if found is None:
@@ -193,8 +197,8 @@ class Plans:
     @cached_property
     def _limit(self) -> float:
         """Seconds of one size after which it is due for a plan of its own."""
-        policy, engine = self._settings.special, self._settings.engine
-        often = policy.decided == "often" and engine == first_cpu()
+        own, policy = self._settings, self._settings.special
+        often = policy.decided == "often" and not own.file and own.engine == first_cpu()
         return policy.seconds if often else inf
 
     def _build_special(
@@ -202,7 +206,7 @@ class Plans:
         key: Key,
         arrays: Mapping[str, Array],
         contents: Mapping[str, Array],
-        session: Session,
+        session: PartSession,
     ) -> None:
         """Have a plan for one size compiled in the background, with the constants of another."""
         own, settings = ref(self), self._settings
@@ -214,29 +218,40 @@ class Plans:
             if plans._source is None:
                 prepared = tuple(session.compiled.constants.values())
                 plans._source = background.Source(
-                    plans.part.graph, settings.engine, settings.layout, settings.kind.name, prepared
+                    plans.part.graph(),
+                    settings.engine,
+                    settings.layout,
+                    settings.kind.name,
+                    prepared,
                 )
             return plans._source
 
         def take(made: Compiled) -> None:
             plans = own()
             if plans is not None:
-                plans._add_special(key, Session(made, settings.num_threads, settings.budget))
+                plans._add_special(key, PartSession(PartPlan(made, patterns, {}), settings))
 
         inputs = {name: TensorType(a.dtype, a.shape) for name, a in arrays.items()}
+        patterns = {name: Pattern.of(array) for name, array in contents.items()}
         background.build(source, inputs, {n: a.copy() for n, a in contents.items()}, take)
 
-    def _add_special(self, key: Key, session: Session) -> None:
+    def _add_special(self, key: Key, session: PartSession) -> None:
         """Serve a key by a plan of its own from now on."""
         with self._lock.own:
             self._uses.forget(key=key, sessions=self._special.add(key, session))
 
     def _search(
         self, key: Key, arrays: Mapping[str, Array], contents: Mapping[str, Array]
-    ) -> tuple[Session, Numbers]:
+    ) -> tuple[PartSession, Numbers]:
         known = self._special.find(key)
         if known is not None:
             return known, ()
+        reasons = list[str]()
+        for stored in self._stored:
+            serving = stored.serving(arrays, contents)
+            if not isinstance(serving, str):
+                return serving
+            reasons.append(f"plan {len(reasons)}: {serving}")
         always = self._settings.special.decided == "always"
         dtypes = tuple(array.dtype for array in arrays.values())
         for own, patterns, session in () if always else reversed(self._open):
@@ -245,6 +260,13 @@ class Plans:
                 return session, numbers
         if self._check is not None:
             self._check(arrays)
+        if self._settings.file:
+            named = [f"{name} {list(array.shape)}" for name, array in arrays.items()]
+            for name, array in contents.items():
+                text = np.array2string(array, separator=", ", threshold=8)
+                named.append(f"{self.part.contents[name]} = {text}")
+            rule = f"{self._settings.file} has no kernels for {', '.join(named) or 'a part'}"
+            raise Unimplemented(rule, reasons or ["it has no plan of this part"])
         opened, made = self._made(arrays, contents, always)
         if not made.is_open:
             self._uses.forget(sessions=self._special.add(key, made))
@@ -267,8 +289,20 @@ class Plans:
             except Error:  # of these sizes, with numbers in the message, or only of symbols
                 self._failed[kinds] += 1
         inputs = {name: TensorType(a.dtype, a.shape) for name, a in arrays.items()}
-        graph = self._graph(inputs, contents)
-        return _Opened(), PartSession(specialize(graph), {}, self._settings)
+        graph = specialize.specialize(self._graph(inputs, contents))
+        patterns = {name: Pattern.of(array) for name, array in contents.items()}
+        return _Opened(), self._session(graph, patterns, {})
+
+    def _session(
+        self,
+        graph: Graph,
+        patterns: Mapping[str, Pattern],
+        numbers: Mapping[str, tuple[int, ...]],
+    ) -> PartSession:
+        own = self._settings
+        made = compiler.compiled(graph, own.engine, own.layout, own.kind, own.progress)
+        named = {n: named_symbols(TensorType(INT64, own)).shape for n, own in numbers.items()}
+        return PartSession(PartPlan(made, patterns, named), self._settings)
 
     def _graph(
         self,
@@ -276,7 +310,7 @@ class Plans:
         contents: Mapping[str, Array],
         types: Mapping[str, TensorType] | None = None,
     ) -> Graph:
-        graph = self.part.graph
+        graph = self.part.graph()
         constants = {**graph.constants, **contents}
         return replace(graph, inputs=dict(inputs), constants=constants, types=dict(types or {}))
 
@@ -289,10 +323,11 @@ class Plans:
         while True:
             symbols, names = Symbols(), list[str]()
             opened = self._opened(arrays, contents, symbols, names, fixed)
-            graph = specialize(self._graph(inputs, opened.contents, types), opened.shapes)
+            open_graph = self._graph(inputs, opened.contents, types)
+            graph = specialize.specialize(open_graph, opened.shapes)
             settled = {names[place] for place in symbols.settled}
             if not settled:
-                return opened, PartSession(graph, opened.numbers, self._settings)
+                return opened, self._session(graph, opened.patterns, opened.numbers)
             fixed |= settled
 
     def _opened(
@@ -313,7 +348,7 @@ class Plans:
             if name not in made:
                 names.append(name)
                 promised = self._settings.promises.get(name, RuntimeDim())
-                most = inf if promised.max > _HUGE else promised.max
+                most = inf if promised.max > HUGE else promised.max
                 least = max(LEAST, promised.min)
                 made[name] = symbols.size(number, least, most, promised.multiple)
             return made[name]
@@ -330,7 +365,7 @@ class Plans:
             sizes = [_sized(symbol, f"{name}{JOINT}{i}", n) for i, n in enumerate(known)]
             given = [_size_in(size) for size in sizes]
             opened.contents[name] = array
-            opened.patterns[name] = Pattern(array.dtype, array.shape, array.tobytes())
+            opened.patterns[name] = Pattern.of(array)
             if any(size is not None for size in given):
                 elements = np.empty(array.size, object)
                 elements[:] = sizes
@@ -358,6 +393,13 @@ def _key(arrays: Mapping[str, Array], contents: Mapping[str, Array]) -> Key:
     )
 
 
+def _fits(array: Array, kind: TensorType) -> bool:
+    """Whether an array is of a type; sizes that have names are not looked at."""
+    sizes = zip(array.shape, kind.shape, strict=False)
+    known = all(isinstance(wanted, str) or size == wanted for size, wanted in sizes)
+    return known and array.dtype == kind.dtype and array.ndim == len(kind.shape)
+
+
 def _integers(array: Array) -> list[int]:
     """The elements that may become symbols; none of contents that are no few integers."""
     if array.dtype not in _INTEGERS or array.size > _MOST_NUMBERS:
@@ -367,7 +409,7 @@ def _integers(array: Array) -> list[int]:
 
 def _sized(symbol: Callable[[str, int], int], name: str, number: int) -> int:
     """An element of contents, with a symbol where it may be a size."""
-    if abs(number) >= _HUGE:
+    if abs(number) >= HUGE:
         return number
     return -symbol(f"{name}-", -number) if number < 0 else symbol(name, number)
 
@@ -392,9 +434,5 @@ def _numbers(
         if found is None:
             return None
         if found:
-            shapes[_as_shape(name)] = found
+            shapes[as_shape(name)] = found
     return session.numbers(shapes)
-
-
-def _as_shape(name: str) -> str:
-    return f"{name}{JOINT}shape"

@@ -8,36 +8,43 @@ from functools import partial
 from math import isqrt
 from time import perf_counter_ns
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dnnl import lazy
 from dnnl.errors import InvalidArguments
-from dnnl.framework import control, selections, sequences
-from dnnl.framework.compiler import check_environment
+from dnnl.framework import control, matrices, selections, sequences
 from dnnl.framework.feeds import arrays_of, check_input
-from dnnl.framework.parts import Between, Part, Program
 from dnnl.framework.plan import Layer
-from dnnl.framework.plans import Plans, Settings
+from dnnl.framework.plans import PartSession, Plans, Settings
 from dnnl.framework.progress import Progress
-from dnnl.framework.session import Session, Span, checked_if_any
+from dnnl.framework.session import Session, Span, Spans, checked_if_any
+from dnnl.framework.steps import Between, Part, Program
 from dnnl.graph.graph import SEQUENCE, Array, Graph, Node, Shape, TensorType, blamed_on
+from dnnl.graph.input_sizes import bound
 from dnnl.graph.rounding import Rounding
-from dnnl.passes.specialize import bound
+from dnnl.operators.numbers import UNCHANGED
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST
 
+if TYPE_CHECKING:
+    from dnnl.framework import compiler
+else:  # calls of a model out of a file need none
+    compiler = lazy.Module("dnnl.framework.compiler")
+
 Values = dict[str, Any]
 
 _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "Compress": selections.compress,
     "ConcatFromSequence": sequences.joined,
-    "Identity": lambda node, given: list(given),
+    "Det": matrices.determinant,
     "NonMaxSuppression": selections.non_max_suppression,
     "NonZero": selections.nonzero,
+    "OptionalHasElement": lambda node, given: [np.array(True)],
     "SequenceAt": sequences.at,
     "SequenceConstruct": sequences.constructed,
     "SequenceEmpty": sequences.empty,
@@ -47,6 +54,7 @@ _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "SplitToSequence": sequences.split,
     "TopK": selections.top_k,
     "Unique": selections.unique,
+    **{op: lambda node, given: list(given) for op in UNCHANGED},
 }
 _WITH_BODIES: Mapping[str, Callable[[Node, Sequence[Any], control.Bodies], list[Any]]] = {
     "If": control.branch,
@@ -58,16 +66,17 @@ _WITH_BODIES: Mapping[str, Callable[[Node, Sequence[Any], control.Bodies], list[
 @dataclass
 class Record:
     """A run on so many threads, by default those of the session: the layers of its parts, and when
-    each ran where that is asked for."""
+    each ran, where these are asked for."""
 
     threads: int | None = None
-    layers: list[Layer] = field(default_factory=list)
-    spans: list[Span] | None = None
+    layers: list[Layer] | None = field(default_factory=list)
+    spans: Spans | None = None
 
 
 class Runner:
     """A program with its plans; ``declared`` has the types of inputs that the model declares, and
-    ``check`` raises before a plan of a whole program is made for others."""
+    ``check`` raises before a plan of a whole program is made for others. ``steps`` are
+    the plans of each part, and each node between them with the runners of its graphs."""
 
     def __init__(
         self,
@@ -78,20 +87,20 @@ class Runner:
         check: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.program, self._opset = program, opset
-        self._steps: list[tuple[Plans | Between, Mapping[str, Runner]]] = []
+        self.steps: list[tuple[Plans | Between, Mapping[str, Runner]]] = []
         for step in program.steps:
             if isinstance(step, Part):
-                self._steps.append((Plans(step, declared, settings, check), {}))
+                self.steps.append((Plans(step, declared, settings, check), {}))
                 continue
             bodies = {key: Runner(body, settings, {}, opset) for key, body in step.bodies.items()}
-            self._steps.append((step, bodies))
+            self.steps.append((step, bodies))
         self._unused = _last_reads(program)
 
     @property
     def plans(self) -> list[Plans]:
         """The plans of all parts, those of bodies included."""
         found = []
-        for step, bodies in self._steps:
+        for step, bodies in self.steps:
             if isinstance(step, Plans):
                 found.append(step)
             for body in bodies.values():
@@ -99,25 +108,30 @@ class Runner:
         return found
 
     @property
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[PartSession]:
         """All plans that there are now."""
         return [session for plans in self.plans for session in plans.sessions]
 
     def plan_first(self, values: Mapping[str, Any]) -> None:
         """Make the plan of the first step, where inputs alone decide it."""
-        step = self._steps[0][0] if self._steps else None
+        step = self.steps[0][0] if self.steps else None
         if isinstance(step, Plans) and not step.part.contents:
             step.prepare(values)
 
     def run(self, given: Sequence[Any], record: Record) -> list[Any]:
         """The outputs for a value for each input."""
-        values: Values = dict(self.program.constants)
-        values.update(zip(self.program.inputs, given, strict=True))
-        for (step, bodies), unused in zip(self._steps, self._unused, strict=True):
+        program = self.program
+        named = dict(zip(program.inputs, given, strict=True))
+        return self._run({**program.constants, **named}, record)
+
+    def _run(self, values: Values, record: Record) -> list[Any]:
+        """The outputs for the values that there are before the first step."""
+        for (step, bodies), unused in zip(self.steps, self._unused, strict=True):
             if isinstance(step, Plans):
                 session, results = step.run(values, record.threads, record.spans)
                 values.update(results)
-                record.layers += session.layers
+                if record.layers is not None:
+                    record.layers += session.layers
             else:
                 self._between(step, bodies, values, record)
             for name in unused:
@@ -129,8 +143,7 @@ class Runner:
     ) -> None:
         node, start = step.node, perf_counter_ns()
         given = [values[name] if name else None for name in step.sources]
-        inside = Record(record.threads)  # what a body does is part of its node
-        calls = {key: partial(_called, body, values, inside) for key, body in bodies.items()}
+        calls = {key: partial(body._inside, values, record.threads) for key, body in bodies.items()}
         with blamed_on(node):
             if node.op == "Scan":
                 results = control.scan(node, given, calls, self._opset)
@@ -140,22 +153,26 @@ class Runner:
                 results = _ON_ARRAYS[node.op](node, given)
         named = zip(node.outputs, results, strict=False)
         values.update((name, own) for name, own in named if name)
-        kind = "graphs" if bodies else "numpy"
-        record.layers.append(Layer(node.name, node.op.lower(), kind, {}, 0.0, ()))
+        if record.layers is not None:
+            kind = "graphs" if bodies else "numpy"
+            record.layers.append(Layer(node.name, node.op.lower(), kind, {}, 0.0, ()))
         if record.spans is not None:
             record.spans.append(Span(start, perf_counter_ns()))
+            record.spans.of.append(node)
 
+    def _inside(self, around: Values, threads: int | None) -> control.Body:
+        """The results of a body for what its node hands to it."""
+        program, record = self.program, Record(threads, None)  # what it does is part of its node
+        names = program.inputs[: len(program.inputs) - len(program.captured)]
+        known = {**program.constants, **{name: around[name] for name in program.captured}}
 
-def _called(
-    body: Runner, around: Mapping[str, Any], record: Record, own: Sequence[Any]
-) -> list[Any]:
-    """The results of a body for what its node hands to it."""
-    program = body.program
-    if len(own) + len(program.captured) != len(program.inputs):
-        count = len(program.inputs) - len(program.captured)
-        raise InvalidArguments("inputs of the body", len(own), f"the graph has {count}")
-    record.layers.clear()
-    return body.run([*own, *(around[name] for name in program.captured)], record)
+        def body(own: Sequence[Any]) -> list[Any]:
+            if len(own) != len(names):
+                rule = f"the graph has {len(names)}"
+                raise InvalidArguments("inputs of the body", len(own), rule)
+            return self._run({**known, **dict(zip(names, own, strict=True))}, record)
+
+        return body
 
 
 def _last_reads(program: Program) -> list[tuple[str, ...]]:
@@ -182,7 +199,7 @@ class OpenSession(Session):
     """
 
     def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
-        check_environment(settings.engine)
+        compiler.check_environment(settings.engine)
         self.engine, self._promises = settings.engine, settings.promises
         self.inputs = dict(graph.inputs)
         usual = {n: _usual(kind, settings.promises) for n, kind in graph.inputs.items()}
@@ -241,16 +258,16 @@ class OpenSession(Session):
         return self._run(feeds, Record(checked_if_any(num_threads)))
 
     @allocating
-    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
+    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], Spans]:
         """As :meth:`run`, with the time of each layer."""
-        spans: list[Span] = []
+        spans = Spans()
         return self._run(feeds, Record(spans=spans)), spans
 
     def _run(self, feeds: Mapping[str, ArrayLike], record: Record) -> dict[str, Array]:
         values = values_of(feeds, self.inputs)
         check_values(values, self.inputs, self._promises)
         results = self._runner.run([values[name] for name in self._runner.program.inputs], record)
-        self._layers = tuple(record.layers)
+        self._layers = tuple(record.layers or ())
         return _results(self._runner.program, self.outputs, results)
 
 
@@ -273,7 +290,7 @@ class Called:
         if not self.runner.program.whole:
             check_values(values, self._inputs)
         given = [values[name] for name in self.runner.program.inputs]
-        record = Record(checked_if_any(num_threads))
+        record = Record(checked_if_any(num_threads), None)
         return _results(self.runner.program, self._outputs, self.runner.run(given, record))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
@@ -57,8 +57,8 @@ class Binders:
         self, make: Callable[[], Binder], budget: Budget | None = None, *, counted: bool = True
     ) -> None:
         self._make, self._budget = make, budget
-        self._enter = sharing.enter if counted else _nothing
-        self._leave = sharing.leave if counted else _nothing
+        self.enter = sharing.enter if counted else _nothing
+        self.leave = sharing.leave if counted else _nothing
         # Adding and removing are atomic, so that without a budget no lock is needed.
         self.idle: list[Binder] = []
         self._every: WeakValueDictionary[int, Binder] = WeakValueDictionary()
@@ -76,32 +76,7 @@ class Binders:
 
         Entering raises OutOfMemory where the budget is less than what the run needs.
         """
-        return self._free() if self._budget is None else self._within(self._budget, numbers)
-
-    @contextmanager
-    def _free(self) -> Iterator[Binder]:
-        try:
-            binder = self.idle.pop()
-        except IndexError:
-            binder = self.made()
-        try:
-            self._enter()
-            yield binder
-        finally:
-            self._leave()
-            self.idle.append(binder)
-
-    @contextmanager
-    def _within(self, budget: Budget, numbers: Numbers) -> Iterator[Binder]:
-        run = _Run()
-        try:
-            budget.wait(run, self, numbers)
-            assert run.binder is not None
-            self._enter()
-            yield run.binder
-        finally:
-            self._leave()
-            budget.leave(run, self)
+        return _Free(self) if self._budget is None else _Run(self, self._budget, numbers)
 
     def made(self) -> Binder:
         """One more, without memory yet."""
@@ -114,14 +89,50 @@ def _nothing() -> None:
     """Of runs that use no threads of the pool."""
 
 
+# Contexts as classes, not as generators, which take a microsecond more.
+
+
+class _Free:
+    """A run that need not wait."""
+
+    __slots__ = ("_binder", "_binders")
+
+    def __init__(self, binders: Binders) -> None:
+        self._binders = binders
+
+    def __enter__(self) -> Binder:
+        binders = self._binders
+        try:
+            self._binder = binders.idle.pop()
+        except IndexError:
+            self._binder = binders.made()
+        binders.enter()
+        return self._binder
+
+    def __exit__(self, *_: object) -> None:
+        self._binders.leave()
+        self._binders.idle.append(self._binder)
+
+
 class _Run:
-    """A run, from its request to its end."""
+    """A run within a budget, from its request to its end."""
 
-    __slots__ = ("__weakref__", "binder", "thread")
+    __slots__ = ("__weakref__", "_binders", "_budget", "_numbers", "binder", "thread")
 
-    def __init__(self) -> None:
+    def __init__(self, binders: Binders, budget: Budget, numbers: Numbers) -> None:
+        self._binders, self._budget, self._numbers = binders, budget, numbers
         self.binder: Binder | None = None
         self.thread = threading.get_ident()
+
+    def __enter__(self) -> Binder:
+        self._budget.wait(self, self._binders, self._numbers)
+        assert self.binder is not None
+        self._binders.enter()
+        return self.binder
+
+    def __exit__(self, *_: object) -> None:
+        self._binders.leave()
+        self._budget.leave(self, self._binders)
 
 
 class Budget:

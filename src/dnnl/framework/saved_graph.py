@@ -17,37 +17,39 @@ _PLAIN = (str, bool, int, float, type(None))
 
 
 class GraphWriter:
-    """Graphs as JSON. ``store`` puts the bytes of arrays into a section."""
+    """Graphs as JSON. ``store`` puts the bytes of arrays into a ``section``."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, section: str = WEIGHTS) -> None:
+        self._store, self._section = store, section
 
     def written(self, graph: Graph) -> dict[str, Any]:
         """A graph that no pass has changed yet."""
         return {
-            "nodes": list(map(self._node, graph.nodes)),
+            "nodes": list(map(self.node, graph.nodes)),
             "inputs": _types(graph.inputs),
             "outputs": dict(graph.outputs),
-            "constants": self._arrays(graph.constants),
+            "constants": self.arrays(graph.constants),
             "opset": graph.opset,
             "types": _types(graph.types),
             "defaults": _types(graph.defaults),
         }
 
-    def _node(self, node: Node) -> list[Any]:
+    def node(self, node: Node) -> list[Any]:
+        """A node, with the graphs inside it."""
         if node.post_ops or node.fused:
             raise Unimplemented(f"{node} is fused: save the model as it was loaded")
         attrs = {name: self._attr(node, name, value) for name, value in node.attrs.items()}
         return [node.op, node.name, node.inputs, node.outputs, attrs, node.domain]
 
-    def _arrays(self, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    def arrays(self, arrays: Mapping[str, Array]) -> dict[str, Any]:
+        """Arrays by name."""
         return {name: self._array(name, array) for name, array in arrays.items()}
 
     def _array(self, name: str, array: Array) -> list[Any]:
         if array.dtype.kind in "OSUM":
             rule = f"has elements of {array.dtype}, which no file can hold"
             raise Unimplemented(f"constant {name!r} {rule}")
-        return [self._store(WEIGHTS, array), array.dtype.name, list(array.shape)]
+        return [self._store(self._section, array), array.dtype.name, list(array.shape)]
 
     def _attr(self, node: Node, name: str, value: object) -> Any:
         if isinstance(value, _PLAIN):
@@ -68,8 +70,8 @@ class GraphWriter:
 
     def _branch(self, branch: Branch) -> dict[str, Any]:
         return {
-            "nodes": list(map(self._node, branch.nodes)),
-            "constants": self._arrays(branch.constants),
+            "nodes": list(map(self.node, branch.nodes)),
+            "constants": self.arrays(branch.constants),
             "outputs": branch.outputs,
             "inputs": _types(branch.inputs),
             "types": _types(branch.types),
@@ -85,7 +87,7 @@ class GraphReader:
     def read(self, given: dict[str, Any]) -> Graph:
         """The graph, whose constants are read when they are asked for."""
         return Graph(
-            tuple(map(self._node, given["nodes"])),
+            tuple(map(self.node, given["nodes"])),
             _types_of(given["inputs"]),
             given["outputs"],
             _Arrays(self._array, given["constants"]),
@@ -94,7 +96,12 @@ class GraphReader:
             _types_of(given["defaults"]),
         )
 
-    def _node(self, given: Sequence[Any]) -> Node:
+    def arrays(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """Arrays by name, which are read at once."""
+        return {name: self._array(own) for name, own in given.items()}
+
+    def node(self, given: Sequence[Any]) -> Node:
+        """A node, with the graphs inside it."""
         op, name, inputs, outputs, attrs, domain = given
         made = {key: self._attr(value) for key, value in attrs.items()}
         return Node(op, name, tuple(inputs), tuple(outputs), made, domain)
@@ -122,10 +129,10 @@ class GraphReader:
 
     def _branch(self, given: dict[str, Any]) -> Branch:
         return Branch(
-            tuple(map(self._node, given["nodes"])),
-            {name: self._array(own) for name, own in given["constants"].items()},
+            tuple(map(self.node, given["nodes"])),
+            self.arrays(given["constants"]),
             tuple(given["outputs"]),
-            {name: kind and type_of(kind) for name, kind in given["inputs"].items()},
+            _types_of(given["inputs"]),
             _types_of(given["types"]),
         )
 
@@ -156,5 +163,5 @@ def _types(types: Mapping[str, TensorType | None]) -> dict[str, Any]:
     return {name: kind and type_to_json(kind) for name, kind in types.items()}
 
 
-def _types_of(given: Mapping[str, Any]) -> dict[str, TensorType]:
-    return {name: type_of(kind) for name, kind in given.items()}
+def _types_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: kind and type_of(kind) for name, kind in given.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,14 @@ from dnnl.framework.plan import (
     Plan,
     PlannedStep,
 )
-from dnnl.framework.saved_file import Place
+from dnnl.framework.saved_file import HELD, Place, SavedFile
 from dnnl.framework.stored import StoredKernels
 from dnnl.graph.expressions import Form
-from dnnl.graph.graph import Array, TensorType
+from dnnl.graph.graph import Array, ModelError, TensorType
 from dnnl.graph.rounding import Rounding
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.image import Image
+from dnnl.runtime.image_bytes import decoded
 from dnnl.runtime.launch import KernelCode
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.size_class import SizeClass
@@ -60,7 +62,7 @@ class PlanWriter:
             "steps": list(map(self._step, plan.steps)),
             "layers": [_layer_to_json(layer) for layer in plan.layers],
             "tensors": {
-                value: [self._form(own.form), own.permutation, own.storage]
+                value: [self._form(own.form), own.permutation, own.storage, own.dtype.name]
                 for value, own in plan.tensors.items()
             },
             "contents": {name: self._contents(own) for name, own in plan.contents.items()},
@@ -125,8 +127,8 @@ class PlanReader:
             steps=steps,
             layers=tuple(map(_layer_of, given["layers"])),
             tensors={
-                value: Placed(forms[form], tuple(permutation), storage)
-                for value, (form, permutation, storage) in given["tensors"].items()
+                value: Placed(forms[form], tuple(permutation), storage, np.dtype(dtype))
+                for value, (form, permutation, storage, dtype) in given["tensors"].items()
             },
             contents={name: self._contents_of(own) for name, own in given["contents"].items()},
             counted=tuple(Counted(forms[form], *numbers) for form, *numbers in given["counted"]),
@@ -154,6 +156,25 @@ class PlanReader:
         return Contents(kind, array, places)
 
 
+def read_plans(file: SavedFile, engine: Engine, held: Sequence[Array] = ()) -> tuple[Compiled, ...]:
+    """The plans of a file, some of whose blobs may be `HELD` by who reads it.
+
+    Raises ModelError where it is damaged.
+    """
+
+    @cache
+    def image(number: int) -> Image:
+        found = decoded(file.blob(file.index["images"][number]).tobytes(), "")
+        if found is None:
+            raise ModelError(f"{file.path} is damaged: image {number} has another checksum")
+        return found
+
+    def blob(place: Place) -> Array:
+        return held[place[1]] if place[0] == HELD else file.blob(place)
+
+    return tuple(map(PlanReader(engine, image, blob).read, file.index["plans"]))
+
+
 def _code_of(image: Callable[[int], Image], given: Sequence[Any]) -> KernelCode:
     number, order, kind, fields, scratchpad, sizes = given
     own = None
@@ -166,7 +187,7 @@ def _code_of(image: Callable[[int], Image], given: Sequence[Any]) -> KernelCode:
 def _step_of(given: Sequence[Any], forms: Sequence[Form]) -> PlannedStep:
     name, storages, numbers, indices = given
     own = indices and Indices(forms[indices[0]], *indices[1:])
-    return PlannedStep(name, dict(storages), tuple(numbers), own)
+    return PlannedStep(name, dict(storages), {}, tuple(numbers), own)
 
 
 def _layer_to_json(layer: Layer) -> list[Any]:

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dnnl.errors import Error, InvalidArguments, Unimplemented
 from dnnl.framework.loading import system
-from dnnl.framework.parts import Part, divided
+from dnnl.framework.parts import divided
 from dnnl.framework.plan import Compiled
-from dnnl.framework.plans import Plans, Settings
-from dnnl.framework.program import check_values
+from dnnl.framework.plans import PartSession, Settings
+from dnnl.framework.program import Called, Runner, check_values, values_of
 from dnnl.framework.progress import Report
 from dnnl.framework.saved_file import Writer
 from dnnl.framework.saved_graph import GraphWriter
 from dnnl.framework.saved_plan import PlanWriter
+from dnnl.framework.saved_program import ProgramWriter
 from dnnl.framework.session import Session
+from dnnl.framework.steps import Program
 from dnnl.graph.graph import UNRANKED, Graph, Shape, TensorType, with_inputs
 from dnnl.primitives.primitive_desc import limited
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.image_bytes import encoded
 from dnnl.types.dtype import DataType
+from dnnl.types.layout_input import read_integers
 
+Optional = tuple[str, ...]
+"""Those defaults of a model that are given."""
 Shapes = tuple[tuple[str, Shape], ...]
 _PIXELS = (224, 64, 128, 320, 448, 640, 960, 1280)
 _LENGTHS = (128, 8, 16, 32, 64, 256, 512, 1024)
@@ -37,14 +43,14 @@ _IMAGE_RANK, _FIRST_PIXEL = 4, 2
 def save(
     graph: Graph,
     path: str | os.PathLike[str],
-    sessions: Sequence[Session],
-    shapes: Sequence[Mapping[str, Shape]] | None,
+    calls: Mapping[Optional, Called],
+    shapes: Sequence[Mapping[str, Any]] | None,
     precision: str,
     isa: str | None,
     progress: Report | None,
     memory_budget: int | None,
 ) -> None:
-    """Write a model; ``sessions`` are those that it has, for the other arguments see `Model.save`.
+    """Write a model; ``calls`` are those that it has, for the other arguments see `Model.save`.
 
     Raises InvalidArguments where the path or a shape is of no use.
     """
@@ -52,63 +58,117 @@ def save(
     if not isinstance(path, str | os.PathLike):
         raise InvalidArguments("path", path, "expected the path of a file", "save('model.dnnl')")
     _check_folder(path)
-    kind = DataType[precision]
-    settings = Settings(engine, kind=kind, progress=progress, opens=True)
-    made = _Made(graph, sessions, settings)
+    settings = Settings(engine, kind=DataType[precision], progress=progress, opens=True)
+    made = _Made(graph, calls, settings)
     if shapes is not None:
         for number, given in enumerate(shapes):
-            made.add(_checked(graph, number, given))
-    elif not any(session.is_open for session in sessions):
-        known = [tuple(own.inputs.items()) for own in sessions]
+            made.add_of(number, given)
+    elif not made.program().whole and not made.sessions:
+        rule = "the model decides sizes while it runs, which only a run can show: call it before"
+        hint = "shapes=[{name: array}] has arrays on which it runs"
+        raise InvalidArguments("shapes", None, rule, hint)
+    elif made.program().whole and not any(session.is_open for session in made.sessions):
+        known = [tuple(own.inputs.items()) for own in made.sessions]
         seen = [tuple((name, kind.sizes) for name, kind in own) for own in known]
         for own in seen or typical_shapes(graph.inputs):
             made.add(own)
-    _write(path, graph, [own.compiled for own in made.sessions], engine, precision, memory_budget)
+    _write(path, graph, made.runners, engine, precision, memory_budget)
 
 
 class _Made:
-    """The sessions of a file: those that there are, and more where none serves a size."""
+    """The programs of a file, by the defaults that are their inputs as well, each with those who
+    have plans of it: the calls of a model, and further ones where these have none for a size."""
 
-    def __init__(self, graph: Graph, sessions: Sequence[Session], settings: Settings) -> None:
-        self.sessions = list(sessions)
+    def __init__(self, graph: Graph, calls: Mapping[Optional, Called], settings: Settings) -> None:
+        self.runners = {optional: [called.runner] for optional, called in calls.items()}
+        self._calls, self._further = dict(calls), dict[Optional, Called]()
+        self._programs: dict[Optional, Program] = {}
         self._fixed = not any(
             isinstance(n, str) for own in graph.inputs.values() for n in own.shape
         )
         self._graph, self._settings = graph, settings
-        self._further: dict[tuple[str, ...], Plans] = {}
+
+    def program(self, optional: Optional = ()) -> Program:
+        """The parts of the model with some of its defaults as inputs."""
+        if optional not in self._programs:
+            self._programs[optional] = divided(with_inputs(self._graph, optional))
+        return self._programs[optional]
+
+    @property
+    def sessions(self) -> list[PartSession]:
+        """All plans that there are now."""
+        every = [runner for runners in self.runners.values() for runner in runners]
+        return [session for runner in every for session in runner.sessions]
+
+    def add_of(self, number: int, given: object) -> None:
+        """Have the kernels for element ``number`` of the argument ``shapes``.
+
+        Raises InvalidArguments where it is of no use.
+        """
+        mapping, argument = _checked(self._graph, number, given), f"shapes[{number}]"
+        if not self.program(self._optional(mapping)).whole:
+            self._run(argument, mapping)
+            return
+        hint = "a shape, such as (1, 3, 224, 224)"
+        self.add(
+            tuple(
+                (name, read_integers(f"{argument}[{name!r}]", shape, hint))
+                for name, shape in mapping.items()
+            )
+        )
 
     def add(self, shapes: Shapes) -> None:
-        """Have the kernels for these shapes.
+        """Have the kernels for these shapes of the inputs of a model of one part.
 
         Raises InvalidArguments where the model cannot be compiled for them.
         """
         given = dict(shapes)
-        for session in self.sessions:
-            if (session.is_open or self._fixed) and _prepared(session, given):
-                return
+        optional = self._optional(given)
+        for runner in self.runners.get(optional, ()):
+            for session in runner.sessions:
+                if (session.is_open or self._fixed) and _prepared(session, given):
+                    return
         try:
-            session = self._planned(given)
+            session = self._planned(optional, given)
         except Error as error:
             hint = "shapes=[{name: shape}] says for which sizes"
             rule = f"the model cannot be compiled for them: {error}"
             raise InvalidArguments("shapes", given, rule, hint) from error
         if not _prepared(session, given):
             raise AssertionError("a session serves the sizes that it was made for")
-        self.sessions.append(session)
 
-    def _planned(self, shapes: Mapping[str, Shape]) -> Session:
+    def _optional(self, given: Mapping[str, object]) -> Optional:
+        return tuple(name for name in self._graph.defaults if name in given)
+
+    def _planned(self, optional: Optional, shapes: Mapping[str, Shape]) -> PartSession:
         """A session for inputs of these shapes and of others, as far as the model allows it."""
-        optional = tuple(name for name in shapes if name in self._graph.defaults)
-        plans = self._further.get(optional)
-        if plans is None:
-            graph = with_inputs(self._graph, optional)
-            (part,) = divided(graph).steps
-            assert isinstance(part, Part)
-            self._further[optional] = plans = Plans(part, graph.inputs, self._settings)
         kinds = {**self._graph.inputs, **self._graph.defaults}
         arrays = {name: np.empty(shape, kinds[name].dtype) for name, shape in shapes.items()}
         check_values(arrays, {name: kinds[name] for name in shapes})
+        (plans,) = self._more(optional).runner.plans
         return plans.prepare(arrays)
+
+    def _run(self, argument: str, given: Mapping[str, Any]) -> None:
+        """Have the plans of a run on these arrays."""
+        for name, array in given.items():
+            if isinstance(array, tuple):
+                rule = "the model decides sizes while it runs: expected an array, on which it runs"
+                raise InvalidArguments(f"{argument}[{name!r}]", array, rule)
+        kinds = {**self._graph.inputs, **self._graph.defaults}
+        values = values_of(given, {name: kinds[name] for name in given})
+        optional = self._optional(given)
+        called = self._calls.get(optional)
+        (self._more(optional) if called is None else called)(values)
+
+    def _more(self, optional: Optional) -> Called:
+        """What plans beyond the calls of a model."""
+        found = self._further.get(optional)
+        if found is None:
+            graph = replace(with_inputs(self._graph, optional), defaults={})
+            found = Called(self.program(optional), graph, self._settings)
+            self._further[optional] = found
+            self.runners.setdefault(optional, []).append(found.runner)
+        return found
 
 
 def _prepared(session: Session, shapes: Mapping[str, Shape]) -> bool:
@@ -125,8 +185,8 @@ def _prepared(session: Session, shapes: Mapping[str, Shape]) -> bool:
     return True
 
 
-def _checked(graph: Graph, number: int, given: object) -> Shapes:
-    """The shapes of all inputs, in their order, and of defaults that are given."""
+def _checked(graph: Graph, number: int, given: object) -> dict[str, Any]:
+    """What is given of all inputs, in their order, and of defaults."""
     argument = f"shapes[{number}]"
     kinds = {**graph.inputs, **graph.defaults}
     if not isinstance(given, Mapping):
@@ -139,7 +199,7 @@ def _checked(graph: Graph, number: int, given: object) -> Shapes:
     for name, kind in graph.inputs.items():
         if name not in given:
             raise InvalidArguments(argument, None, f"has no shape of input {name!r}: {kind}")
-    return tuple((name, tuple(map(int, given[name]))) for name in kinds if name in given)
+    return {name: given[name] for name in kinds if name in given}
 
 
 def typical_shapes(inputs: Mapping[str, TensorType]) -> list[Shapes]:
@@ -179,23 +239,35 @@ def _check_folder(path: str | os.PathLike[str]) -> None:
 def _write(
     path: str | os.PathLike[str],
     graph: Graph,
-    plans: Sequence[Compiled],
+    runners: Mapping[Optional, Sequence[Runner]],
     engine: Engine,
     precision: str,
     memory_budget: int | None,
 ) -> None:
-    writer = Writer()
+    writer, plans = Writer(), list[Compiled]()
+
+    def number(plan: Compiled) -> int:
+        plans.append(plan)
+        return len(plans) - 1
+
+    programs = ProgramWriter(GraphWriter(writer.add, "constants"), number)
+    listed = [
+        {"optional": optional, "program": programs.written(own)}
+        for optional, own in runners.items()
+    ]
     written = written_plans(writer, plans)
     startup = {
         key: writer.add("kernels", own) for key, own in engine.backend.startup_code().items()
     }
-    largest = max(plans, key=lambda own: len(own.features))
+    isas = {own.isa: len(own.features) for own in plans}
     features = dict.fromkeys(feature for own in plans for feature in own.features)
+    largest = max(isas, key=isas.__getitem__, default="any processor")
     index = {
-        "target": {"system": system(), "isa": largest.isa, "features": list(features)},
+        "target": {"system": system(), "isa": largest, "features": list(features)},
         "precision": precision,
         "memory_budget": memory_budget,
         **written,
+        "programs": listed,
         "startup": startup,
         "graph": GraphWriter(writer.add).written(graph),
     }

@@ -71,11 +71,13 @@ def top_k(node: Node, given: Given) -> list[Array]:
     if not 0 <= count <= extent:
         rule = f"must be from 0 to {extent}, the elements of axis {axis}"
         raise InvalidArguments(f"k {node.input(1)!r}", count, rule)
-    rows = np.moveaxis(source, axis, -1)
+    rows = source if axis == source.ndim - 1 else np.moveaxis(source, axis, -1)
     largest = bool(node.attrs.get("largest", 1))
     places = _first(_keys(rows, largest=largest), count)
-    values = np.take_along_axis(rows, places, -1)
-    return [np.ascontiguousarray(np.moveaxis(each, -1, axis)) for each in (values, places)]
+    found = np.take_along_axis(rows, places, -1), places
+    if rows is source:
+        return list(found)
+    return [np.ascontiguousarray(np.moveaxis(each, -1, axis)) for each in found]
 
 
 def _count(node: Node, given: Given) -> int:

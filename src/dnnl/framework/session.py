@@ -13,12 +13,20 @@ from dnnl.framework.bound import Binder
 from dnnl.framework.feeds import arrays_of, as_given, check_input, named
 from dnnl.framework.plan import Compiled
 from dnnl.framework.requests import Binders, Budget, awaited
-from dnnl.graph.expressions import Numbers, OpenInputs, evaluation, holding
-from dnnl.graph.graph import Array, Shape, TensorType
+from dnnl.graph.expressions import Numbers, OpenInputs, Values, evaluation, holding
+from dnnl.graph.graph import Array, Node, Shape, TensorType
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.threads import checked_num_threads
 from dnnl.runtime.wrap import ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRun:
+    """A plan in one run, in which its expressions are ``values``."""
+
+    compiled: Compiled
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,15 @@ class Span:
 
     start: int
     stop: int
+
+
+class Spans(list[Span]):
+    """When each layer of a run ran. ``of`` has what they belong to, in order: runs of plans, each
+    with a span for every step, and nodes between them, which have one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of: list[PlanRun | Node] = []
 
 
 class Session:
@@ -124,9 +141,9 @@ class Session:
         return self.execute(arrays, self._served(arrays), threads)
 
     @allocating
-    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], list[Span]]:
+    def run_timed(self, feeds: Mapping[str, ArrayLike]) -> tuple[dict[str, Array], Spans]:
         """As :meth:`run`, with the time of each layer."""
-        arrays, spans = self._checked(feeds), list[Span]()
+        arrays, spans = self._checked(feeds), Spans()
         return self.execute(arrays, self._served(arrays), None, spans), spans
 
     def execute(
@@ -134,20 +151,24 @@ class Session:
         arrays: Mapping[str, Array],
         numbers: Numbers,
         num_threads: int | None = None,
-        spans: list[Span] | None = None,
+        spans: Spans | None = None,
     ) -> dict[str, Array]:
         """The outputs, as new arrays, for inputs that fit and say these ``numbers``; ``spans`` gets
         the time of each layer."""
+        threads = num_threads or self.num_threads
         with self._binders.taken(numbers) as binder:
-            run, threads = binder.bound(numbers).run(arrays), num_threads or self.num_threads
-            for call in run.calls:
+            bound, wait = binder.bound(numbers), binder.stream.wait
+            run = bound.arrays(arrays)
+            if spans is not None:
+                spans.of.append(PlanRun(self.compiled, self._compute(numbers)))
+            for number, call in enumerate(bound.calls, -len(self.compiled.plan.counted)):
                 start = perf_counter_ns()
-                call(threads)
-                if spans is not None:
-                    binder.stream.wait()
+                call(run, threads)
+                if spans is not None and number >= 0:
+                    wait()
                     spans.append(Span(start, perf_counter_ns()))
-            binder.stream.wait()
-            return run.results()
+            wait()
+            return bound.results(run)
 
     def __reduce__(self) -> Never:
         rule = "a Session holds machine code and cannot be copied or pickled"

@@ -13,6 +13,7 @@ from dnnl.framework.session import Session
 from dnnl.graph.expressions import Numbers
 
 Key = TypeVar("Key")
+Own = TypeVar("Own", bound=Session)
 
 _KNOB = "special_kernels"
 
@@ -67,11 +68,11 @@ def checked_policy(policy: object) -> SpecialKernels:
 
 
 @dataclass(slots=True)
-class Use:
+class Use(Generic[Own]):
     """A plan as it serves some shapes and contents, and the ``seconds`` that it ran for them. At
     ``limit`` seconds they are due for a plan of their own."""
 
-    session: Session
+    session: Own
     numbers: Numbers
     limit: float = inf
     seconds: float = 0.0
@@ -85,26 +86,26 @@ class Use:
         return True
 
 
-class SpecialPlans(Generic[Key]):
+class SpecialPlans(Generic[Key, Own]):
     """Plans for one size each, by what is known of it. Calls are under a lock of the owner."""
 
     def __init__(self, policy: SpecialKernels) -> None:
         self._most = policy.most
-        self._sessions: OrderedDict[Key, Session] = OrderedDict()
+        self._sessions: OrderedDict[Key, Own] = OrderedDict()
 
     @property
-    def sessions(self) -> tuple[Session, ...]:
+    def sessions(self) -> tuple[Own, ...]:
         """All of them."""
         return tuple(self._sessions.values())
 
-    def find(self, key: Key) -> Session | None:
+    def find(self, key: Key) -> Own | None:
         """The plan for ``key``, which is the latest used then."""
         found = self._sessions.get(key)
         if found is not None:
             self._sessions.move_to_end(key)
         return found
 
-    def add(self, key: Key, session: Session) -> list[Session]:
+    def add(self, key: Key, session: Own) -> list[Own]:
         """Add a plan; the plans that are given up for it."""
         self._sessions[key] = session
         self._sessions.move_to_end(key)
@@ -112,28 +113,28 @@ class SpecialPlans(Generic[Key]):
         return [self._sessions.popitem(last=False)[1] for _ in range(excess)]
 
 
-class Uses(Generic[Key]):
+class Uses(Generic[Key, Own]):
     """Which plan serves what came lately, the ``most`` latest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._uses: OrderedDict[Key, Use] = OrderedDict()
+        self._uses: OrderedDict[Key, Use[Own]] = OrderedDict()
 
-    def find(self, key: Key) -> Use | None:
+    def find(self, key: Key) -> Use[Own] | None:
         """The use of ``key``, which is the latest then."""
         found = self._uses.get(key)
         if found is not None:
             self._uses.move_to_end(key)
         return found
 
-    def add(self, key: Key, use: Use) -> Use:
+    def add(self, key: Key, use: Use[Own]) -> Use[Own]:
         """Add a use, and forget the one that has not been found for the longest time."""
         self._uses[key] = use
         if len(self._uses) > self._most:
             self._uses.popitem(last=False)
         return use
 
-    def forget(self, *, key: Any = None, sessions: list[Session] | None = None) -> None:
+    def forget(self, *, key: Any = None, sessions: list[Own] | None = None) -> None:
         """Forget the use of a key, and those of plans that are given up."""
         self._uses.pop(key, None)
         for gone in sessions or ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dnnl.errors import Unimplemented
@@ -39,16 +39,25 @@ def taken(node: Node, graph: Graph) -> tuple[list[Node], Mapping[str, Array]]:
     branch = node.attrs.get("then_branch" if condition.item() else "else_branch")
     if not isinstance(branch, Branch) or len(branch.outputs) != len(node.outputs):
         raise ModelError("a branch is missing, or has another number of results")
-    names = {value: f"{node.name}{JOINT}{value}" for value in branch.own}
+    return spliced(branch, node.name, {}, node.outputs)
+
+
+def spliced(
+    branch: Branch, prefix: str, given: Mapping[str, str], results: Sequence[str]
+) -> tuple[list[Node], Mapping[str, Array]]:
+    """The nodes and constants of a graph inside a node, for the graph around it: with the values
+    that are ``given`` to its inputs, and its outputs as ``results``. Others have ``prefix`` before
+    their names."""
+    names = {value: f"{prefix}{JOINT}{value}" for value in branch.own} | dict(given)
     copies = []
-    for index, (value, result) in enumerate(zip(branch.outputs, node.outputs, strict=True)):
+    for index, (value, result) in enumerate(zip(branch.outputs, results, strict=True)):
         if value in branch.produced and value not in branch.outputs[:index]:
             names[value] = result
         else:
             copies.append((value, result))
-    nodes = [_renamed(inner, names, f"{node.name}{JOINT}{inner.name}") for inner in branch.nodes]
+    nodes = [_renamed(inner, names, f"{prefix}{JOINT}{inner.name}") for inner in branch.nodes]
     nodes += [
-        Node("Identity", f"{node.name}{JOINT}{result}", (names.get(value, value),), (result,))
+        Node("Identity", f"{prefix}{JOINT}{result}", (names.get(value, value),), (result,))
         for value, result in copies
     ]
     return nodes, {names[name]: array for name, array in branch.constants.items()}

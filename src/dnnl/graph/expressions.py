@@ -31,35 +31,38 @@ class Form:
 
 class OpenInputs:
     """Which numbers the shapes of ``inputs``, some of whose sizes are named s0, s1, ..., give these
-    symbols."""
+    symbols, of which there are ``symbols``."""
 
     def __init__(self, inputs: Mapping[str, TensorType]) -> None:
-        self._shapes = {name: tuple(map(_symbol, kind.shape)) for name, kind in inputs.items()}
-        found: dict[int, tuple[str, int]] = {}
-        multiples: dict[int, int] = {}
-        for name, shape in self._shapes.items():
-            for dim, size in enumerate(shape):
-                if size < 0:
-                    found.setdefault(-1 - size, (name, dim))
-                    multiples[-1 - size] = _multiple(inputs[name].shape[dim])
-        self._places = [found[place] for place in sorted(found)]
-        self._multiples = [multiples[place] for place in sorted(found)]
-        self._are_multiples = any(multiple != 1 for multiple in self._multiples)
+        self._names = tuple(inputs)
+        self._ranks = [len(kind.shape) for kind in inputs.values()]
+        numbers: dict[int, str] = {}
+        rules: list[str] = []
+        for place, kind in enumerate(inputs.values()):
+            for dim, size in enumerate(kind.shape):
+                given, symbol = f"n[{place}][{dim}]", _symbol(size)
+                if symbol >= 0:
+                    rules.append(f"{given}=={symbol}")
+                    continue
+                multiple = _multiple(size)
+                if multiple != 1:
+                    rules.append(f"{given}%{multiple}==0")
+                    given = f"{given}//{multiple}"
+                first = numbers.setdefault(symbol, given)
+                if first != given:
+                    rules.append(f"{given}=={first}")
+        found = "".join(f"{numbers[symbol]}," for symbol in sorted(numbers, reverse=True))
+        self.symbols, rule = len(numbers), " and ".join(rules) or "1"
+        self._found = arithmetic.trusted(f"lambda n: ({found}) if {rule} else None")
 
     def numbers(self, shapes: Mapping[str, Shape]) -> Numbers | None:
         """The numbers of all symbols; None where shapes are not those of the inputs, or not the
         multiples that these are."""
-        if any(len(own) != len(shapes[name]) for name, own in self._shapes.items()):
+        given = [shapes[name] for name in self._names]
+        if list(map(len, given)) != self._ranks:
             return None
-        numbers = tuple([shapes[name][dim] for name, dim in self._places])
-        for name, own in self._shapes.items():
-            for size, given in zip(own, shapes[name], strict=True):
-                if given != (size if size >= 0 else numbers[-1 - size]):
-                    return None
-        if not self._are_multiples:
-            return numbers
-        pairs = [divmod(n, by) for n, by in zip(numbers, self._multiples, strict=True)]
-        return None if any(rest for _, rest in pairs) else tuple(number for number, _ in pairs)
+        found: Numbers | None = self._found(given)
+        return found
 
 
 def _symbol(size: int | str) -> int:
@@ -82,10 +85,10 @@ def _named(size: int) -> int | str:
 
 
 class Expressions:
-    """Collects sizes, each at a place of its own, behind those that have ``places``."""
+    """Collects sizes, each at a place of its own."""
 
-    def __init__(self, places: Mapping[str, int] | None = None) -> None:
-        self._places = dict(places or {})
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
         self._forms: dict[MemoryDesc, Form] = {}
 
     @property

@@ -9,8 +9,7 @@ contents nobody changes either.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -252,34 +251,45 @@ def is_whole(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biu"
 
 
-@contextmanager
-def blamed_on(node: Node) -> Iterator[None]:
+class blamed_on:  # noqa: N801 - a context; as a generator it would take a microsecond more
     """Whatever goes wrong inside is an error of the library that names ``node``.
 
     What Python or NumPy raise means contents that no check foresaw: a ModelError.
     """
-    try:
-        yield
-    except Error as error:
-        if str(node) in str(error):
-            raise
-        if isinstance(error, Unimplemented):
-            raise Unimplemented(f"{node}: {error.message}", error.reasons) from error
-        if isinstance(error, InvalidArguments):
-            where = f"{node}, {error.argument}"
-            raise InvalidArguments(where, error.value, error.rule, error.hint) from error
-        if isinstance(error, ModelError | OutOfMemory):
-            raise type(error)(f"{node}: {error}") from error
-        raise
-    except MemoryError as error:
-        raise OutOfMemory(f"{node}: {error}") from error
-    except Exception as error:
-        what = f"{type(error).__name__}: {error}"
-        raise ModelError(f"{node} is damaged or has sources that do not fit: {what}") from error
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        node = self._node
+        if isinstance(error, Error):
+            if str(node) in str(error):
+                return
+            if isinstance(error, Unimplemented):
+                raise Unimplemented(f"{node}: {error.message}", error.reasons) from error
+            if isinstance(error, InvalidArguments):
+                where = f"{node}, {error.argument}"
+                raise InvalidArguments(where, error.value, error.rule, error.hint) from error
+            if isinstance(error, ModelError | OutOfMemory):
+                raise type(error)(f"{node}: {error}") from error
+        elif isinstance(error, MemoryError):
+            raise OutOfMemory(f"{node}: {error}") from error
+        elif isinstance(error, Exception):
+            what = f"{type(error).__name__}: {error}"
+            rule = f"{node} is damaged or has sources that do not fit"
+            raise ModelError(f"{rule}: {what}") from error
 
 
-def with_inputs(graph: Graph, names: Iterable[str]) -> Graph:
-    """The graph with some of its ``defaults`` as inputs."""
+def with_inputs(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with some of its ``defaults`` as inputs; itself without such, so that nothing is
+    read of constants in a file."""
+    if not names:
+        return graph
     opened = {name: graph.defaults[name] for name in names}
     constants = {name: array for name, array in graph.constants.items() if name not in opened}
     left = {name: kind for name, kind in graph.defaults.items() if name not in opened}

@@ -88,6 +88,8 @@ def computes(node: Node) -> bool:
     """Whether a node may compute with sizes, without knowing numbers."""
     if node.op == "Cast":
         return node.attrs.get("to") in _NUMBERS
+    if node.op == "CastLike":  # to a type that is not known yet
+        return not node.domain
     return not node.domain and node.op in _RULES
 
 

@@ -23,6 +23,18 @@ class Writer:
         self.constants: dict[str, Array] = {}
         self.dtype = graph.type_of(node.inputs[0]).dtype
 
+    def type_of(self, value: str) -> TensorType:
+        """The type of a value of the graph, or of one that was written."""
+        if value in self.types:
+            return self.types[value]
+        if value in self.constants:
+            return TensorType(self.constants[value].dtype, self.constants[value].shape)
+        return self.graph.type_of(value)
+
+    def shape_of(self, value: str) -> Shape:
+        """The shape of such a value."""
+        return self.type_of(value).sizes
+
     def add(
         self,
         op: str,
@@ -37,6 +49,16 @@ class Writer:
         self.nodes.append(Node(op, name, inputs, (name,), attrs or {}))
         self.types[name] = TensorType(dtype or self.dtype, shape)
         return name
+
+    def add_several(
+        self, op: str, inputs: tuple[str, ...], kinds: Sequence[TensorType]
+    ) -> tuple[str, ...]:
+        """Append a node with a result of each type, and return their names."""
+        name = f"{self.node.name}{JOINT}{len(self.nodes)}"
+        results = tuple(f"{name}{JOINT}result{place}" for place in range(len(kinds)))
+        self.nodes.append(Node(op, name, inputs, results))
+        self.types.update(zip(results, kinds, strict=True))
+        return results
 
     def constant(self, array: npt.ArrayLike, dtype: np.dtype | None = None) -> str:
         """The name of a new constant, of the node's data type if no other is asked for."""
@@ -57,9 +79,9 @@ class Writer:
         ends = tuple(self.sizes([n], ()) for n in (first, first + count, 1))
         return self.add("Range", ends, (count,), dtype=INT64)
 
-    def broadcast(self, value: str, shape: Shape) -> str:
+    def broadcast(self, value: str, shape: Shape, dtype: np.dtype | None = None) -> str:
         """``value`` copied to another shape."""
-        return self.add("Expand", (value, self.sizes(shape)), shape)
+        return self.add("Expand", (value, self.sizes(shape)), shape, dtype=dtype)
 
     def filled(self, number: npt.ArrayLike, shape: Shape) -> str:
         """One number everywhere: a constant if the shape is known."""
@@ -71,10 +93,11 @@ class Writer:
         """``value`` in another shape."""
         return self.add("Reshape", (value,), shape, {"shape": shape}, dtype)
 
-    def show(self, value: str, index: int) -> None:
-        """The last result, ``value``, is result ``index`` of the node."""
+    def show(self, value: str, index: int) -> str:
+        """The last result, ``value``, is result ``index`` of the node, whose name is returned."""
         self.nodes[-1] = replace(self.nodes[-1], outputs=(self.node.outputs[index],))
         del self.types[value]
+        return self.node.outputs[index]
 
     def finish(self) -> None:
         """The last result is that of the node itself; a single node has its name."""

@@ -7,17 +7,27 @@ the wanted layout once, before the first run. A `LayoutPolicy` says where layout
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-import numpy as np
-
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import Unimplemented
 from dnnl.graph.graph import Graph, Node, Shape
 from dnnl.graph.scope import Scope, transposition
 from dnnl.graph.sizes import is_open, same_shape
+from dnnl.lowering.facts import (
+    Counted,
+    Factors,
+    Operands,
+    Prepared,
+    Ref,
+    Source,
+    Step,
+    Tensor,
+    argument_name,
+    data_type,
+)
 from dnnl.lowering.policy import POLICIES, PROPAGATE, LayoutPolicy
 from dnnl.lowering.steps import Described, describe
 from dnnl.primitives.desc import Desc
@@ -30,100 +40,11 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpFunction
 from dnnl.types.shaped_layout import ShapedLayout, same_places
-from dnnl.types.size import Symbols, is_known, symbols_of, typical
+from dnnl.types.size import Symbols, is_known, symbols_of
 from dnnl.types.tag import FormatTag
 
 FORWARD = "forward_inference"
 LAYOUTS = tuple(POLICIES)
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """Where a value of the graph is stored: in an activation storage, or in a constant by name.
-
-    ``held`` is the data type in which it is stored there, if that is not the layout's: who
-    reads it converts it.
-    """
-
-    layout: ShapedLayout
-    storage: int = -1
-    constant: str = ""
-    held: DataType | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A tensor with the axes that an operation requires, and the data type that it asks for."""
-
-    desc: MemoryDesc
-    storage: int = -1
-    constant: str = ""
-    held: DataType | None = None
-
-    @property
-    def stored(self) -> MemoryDesc:
-        """The descriptor of what is in the storage."""
-        return self.desc if self.held is None else self.desc.with_data_type(self.held)
-
-
-Operands = Mapping[int, Sequence[Source]]
-"""The operands of the post-ops of a node, by their places."""
-
-
-@dataclass(frozen=True, slots=True)
-class Factors:
-    """Scales or zero points of an argument of a step: ``flag`` is Arg.SCALES or Arg.ZERO_POINTS,
-    ``mask`` says along which dimensions they vary."""
-
-    flag: Arg
-    argument: Arg
-    mask: int
-    values: Source
-
-    def set(self, attr: PrimitiveAttr) -> None:
-        """Ask for them."""
-        setter = attr.set_scales if self.flag is Arg.SCALES else attr.set_zero_points
-        setter(self.argument, self.mask, data_type=self.values.desc.data_type)
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A memory that a step uses: a descriptor on a storage."""
-
-    desc: MemoryDesc
-    storage: int
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A constant as its readers want it: the values seen as ``source``, stored as ``desc``."""
-
-    value: str
-    source: MemoryDesc
-    desc: MemoryDesc
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One execution of a primitive; ``flops`` counts the arithmetic that cannot be avoided, and
-    its indices must be within an axis of ``indexed`` elements."""
-
-    name: str
-    kind: str
-    pd: PrimitiveDesc
-    args: Mapping[int, Ref]
-    flops: float = 0.0
-    fused: tuple[str, ...] = ()
-    indexed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Numbers that a run writes before its first step."""
-
-    ref: Ref
-    first: int
-    step: int
 
 
 @dataclass
@@ -292,21 +213,25 @@ class Lowering:
         sources: Mapping[int, Source],
         flops: float = 0.0,
         factors: Sequence[Factors] = (),
+        fpmath_mode: str = "strict",
         further: Mapping[int, str] | None = None,
     ) -> Source:
         """Add the step of an operation with the post-ops of its node, and with scales and zero
-        points; return its dst. Its ``further`` results, by argument, are values of the graph."""
-        dst, rank = desc.outputs[0].desc, desc.outputs[0].desc.ndims
+        points; return its dst. ``fpmath_mode`` is to what it may round f32; ``further`` are values
+        of the graph that are its other results, by argument."""
+        dst = desc.outputs[0].desc
+        rank = dst.ndims
         operands = {
-            index: [self._operand(value, rank) for value in own.operands]
-            for index, own in enumerate(node.post_ops)
+            index: [self._operand(value, rank) for value in post_op.operands]
+            for index, post_op in enumerate(node.post_ops)
         }
         sum_index = self._sum_index(node, operands, sources, dst.dims)
-        made, dims = self._describe(node, desc, operands, sum_index, factors), dst.dims
+        describe = partial(self._describe, node, desc, operands)
+        made, dims = describe(sum_index, factors, fpmath_mode), dst.dims
         result = made.wanted(Arg.DST, dims)
         if sum_index is not None and not same_places(result, operands[sum_index][0].desc):
             sum_index = None
-            made = self._describe(node, desc, operands, None, factors)
+            made = describe(None, factors, fpmath_mode)
             result = made.wanted(Arg.DST, dims)
         wanted = {**sources, **{f.flag | f.argument: f.values for f in factors}}
         for index, values in operands.items():
@@ -332,6 +257,14 @@ class Lowering:
             self.define(value, Source(own, args[argument].storage))
         self.steps.append(Step(node.name, desc.kind, made.pd, args, flops, node.fused))
         return Source(result, storage)
+
+    def further(self, argument: int, dims: Sequence[int]) -> Source:
+        """Another result of the last step, of these dims."""
+        step = self.steps[-1]
+        desc = Described(step.pd).wanted(argument, dims)
+        storage = self._storage(desc)
+        self.steps[-1] = replace(step, args={**step.args, argument: Ref(desc, storage)})
+        return Source(desc, storage)
 
     def check_indices(self, extent: int) -> None:
         """A run refuses indices of the last step outside of ``extent`` elements."""
@@ -433,8 +366,10 @@ class Lowering:
         operands: Operands,
         sum_index: int | None,
         factors: Sequence[Factors] = (),
+        fpmath_mode: str = "strict",
     ) -> Described:
-        attr = PrimitiveAttr(scratchpad_mode="user")
+        attr = PrimitiveAttr(scratchpad_mode="user", fpmath_mode=fpmath_mode)
+        attr.fpmath_apply_to_int = any(each.groups for each in factors)
         for each in factors:
             each.set(attr)
         for index, post_op in enumerate(node.post_ops if node else ()):
@@ -471,30 +406,3 @@ def _seen(tensor: Tensor, permutation: Sequence[int] | None = None) -> Source:
     """A tensor with its axes permuted."""
     desc = tensor.layout.view(permutation)
     return Source(desc, tensor.storage, tensor.constant, tensor.held)
-
-
-def data_type(dtype: np.dtype, value: str) -> DataType:
-    """The library's data type of a NumPy one; raises Unimplemented where there is none."""
-    try:
-        return DataType.from_numpy(dtype)
-    except InvalidArguments as error:
-        rule = f"value {value!r} has data type {dtype}, which no primitive computes"
-        raise Unimplemented(rule) from error
-
-
-_ARGUMENTS = {Arg.SRC: "src", Arg.WEIGHTS: "weights", Arg.BIAS: "bias"}
-
-
-def argument_name(arg: int) -> str:
-    """A short name of an execution argument for the table of layers."""
-    return next((name for key, name in _ARGUMENTS.items() if key == arg), "src1")
-
-
-def amount(dims: Sequence[int]) -> int:
-    """The number of elements of typical sizes, for tables."""
-    return typical(math.prod(dims))
-
-
-def volume(dims: Sequence[int]) -> int:
-    """The number of elements."""
-    return math.prod(dims)

@@ -8,11 +8,20 @@ from math import prod
 import onnx
 from onnx import helper
 
+from dnnl.onnx.versions import OWN
+
 _LARGE = 1 << 14
 """Elements from which on a tensor's contents decide no shape."""
 
 _IR_VERSION = 4
 """Before it, initializers had to be inputs as well, and nobody holds a model to that."""
+
+_RUNTIMES_OWN = {"LayerNormalization": 17, "SimplifiedLayerNormalization": 1 << 30}
+"""Operators that ONNX Runtime has in ONNX's own domain before an operator set in which ONNX does:
+its optimizer and its exporters write them."""
+
+_FOREIGN = "com.microsoft"
+"""A domain whose operators the checker does not know, and so accepts."""
 
 _NOISE = re.compile(r"\[\w+Error\] |Inference error\(s\): |==> Context: ")
 
@@ -46,7 +55,7 @@ def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
     declared = {value.name for value in source.input}
     graph = onnx.GraphProto(
         name=source.name or "graph",
-        node=source.node,
+        node=[_foreign(node, proto) for node in source.node],
         input=source.input,
         initializer=[tensor for tensor in source.initializer if tensor.name not in names],
         sparse_initializer=source.sparse_initializer,
@@ -59,10 +68,29 @@ def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
     )
     return onnx.ModelProto(
         ir_version=max(proto.ir_version, _IR_VERSION),
-        opset_import=proto.opset_import,
+        opset_import=_imports(proto),
         functions=proto.functions,
         graph=graph,
     )
+
+
+def _foreign(node: onnx.NodeProto, proto: onnx.ModelProto) -> onnx.NodeProto:
+    """A node, in another domain if it is ONNX Runtime's in this operator set."""
+    since = _RUNTIMES_OWN.get(node.op_type, 0) if node.domain in OWN else 0
+    if max((o.version for o in proto.opset_import if o.domain in OWN), default=0) >= since:
+        return node
+    moved = onnx.NodeProto()
+    moved.CopyFrom(node)
+    moved.domain = _FOREIGN
+    return moved
+
+
+def _imports(proto: onnx.ModelProto) -> list[onnx.OperatorSetIdProto]:
+    """The operator sets of a model, and one of the foreign domain."""
+    found = list(proto.opset_import)
+    if all(own.domain != _FOREIGN for own in found):
+        found.append(helper.make_opsetid(_FOREIGN, 1))
+    return found
 
 
 def _ranked(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -16,11 +16,20 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, helper
 
 from dnnl.graph.graph import ModelError
 
-_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+_BITS = {
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
 """Elements smaller than a byte, which are packed."""
 
 _DIGITS = re.compile("[0-9]{1,40}")
@@ -43,6 +52,25 @@ def load_external_data(proto: onnx.ModelProto, path: Path) -> None:
             raise ModelError(f"{path}: {where}, which {refused}") from refused
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
+
+
+def external_files(path: Path) -> tuple[Path, ...]:
+    """The files besides itself that the model in ``path`` has tensors in.
+
+    Raises ModelError where the file is no model.
+    """
+    try:
+        proto = onnx.load(path, load_external_data=False)
+    except DecodeError as error:
+        raise ModelError(f"{path}: not an ONNX file, or truncated") from error
+    names = {
+        entry.value
+        for tensor in _tensors(proto.graph)
+        if tensor.data_location == TensorProto.EXTERNAL
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return tuple(path.parent / name for name in sorted(names))
 
 
 class _Refused(Exception):

@@ -44,7 +44,7 @@ _FLAGS = frozenset(
 )
 """The attributes that are 0 or 1: of other values each runtime makes something else."""
 
-_DATA_TYPES = frozenset({"output_dtype", "to"})
+_DATA_TYPES = frozenset({"dtype", "output_dtype", "precision", "to"})
 """The attributes that are codes of element types, which nodes have as NumPy's."""
 
 _LARGEST = 2**31
@@ -187,11 +187,20 @@ def _to_array(tensor: onnx.TensorProto) -> Array:
         raise ModelError(f"tensor {tensor.name!r} is damaged: {error}") from error
 
 
+def _tensor_of(value: onnx.ValueInfoProto) -> tuple[onnx.TypeProto.Tensor, bool]:
+    """The tensor that a value is, or that a list has, and whether it is a list. What is optional
+    has to be given."""
+    kind = value.type
+    if kind.HasField("optional_type"):
+        kind = kind.optional_type.elem_type
+    if kind.HasField("sequence_type"):
+        return kind.sequence_type.elem_type.tensor_type, True
+    return kind.tensor_type, False
+
+
 def _type(value: onnx.ValueInfoProto) -> TensorType:
-    kind, is_sequence = value.type.tensor_type, value.type.HasField("sequence_type")
-    if is_sequence:
-        kind = value.type.sequence_type.elem_type.tensor_type
-    if not (value.type.HasField("tensor_type") or is_sequence) or not kind.elem_type:
+    kind, is_sequence = _tensor_of(value)
+    if not kind.elem_type:
         raise ModelError(f"input {value.name!r} is not a tensor")
     shape: tuple[int | str, ...] = UNRANKED
     if is_sequence:
@@ -208,10 +217,10 @@ def _type(value: onnx.ValueInfoProto) -> TensorType:
 
 
 def _size(dim: onnx.TensorShapeProto.Dimension, unnamed: str) -> int | str:
-    """The size, or its name: ``unnamed`` where it is open without one, as a negative number and a
-    mark such as ? say, of which two need not be equal."""
+    """The size, or its name: ``unnamed`` where it is open without one, as 0, a negative number and
+    a mark such as ? say, of which two need not be equal."""
     if dim.HasField("dim_value"):
-        return int(dim.dim_value) if dim.dim_value >= 0 else unnamed
+        return int(dim.dim_value) if dim.dim_value > 0 else unnamed
     return str(dim.dim_param) if any(map(str.isalnum, dim.dim_param)) else unnamed
 
 
@@ -250,9 +259,7 @@ def _branch(proto: onnx.GraphProto) -> Branch:
 
 def _type_if_any(value: onnx.ValueInfoProto) -> TensorType | None:
     """The type that a graph inside a node declares, which it need not do."""
-    kind = value.type.tensor_type
-    if value.type.HasField("sequence_type"):
-        kind = value.type.sequence_type.elem_type.tensor_type
+    kind, _ = _tensor_of(value)
     return _type(value) if kind.elem_type else None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from dnnl.graph.graph import SEQUENCE, UNRANKED, Branch, Graph, ModelError, Node, TensorType
+from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Branch, Graph, ModelError, Node, TensorType
 from dnnl.onnx.versions import FIRST_WITH_DEFAULTS
 
 
@@ -22,6 +24,7 @@ def graph_to_proto(graph: Graph) -> onnx.ModelProto:
     ]
     initializers = [numpy_helper.from_array(a, name) for name, a in graph.constants.items()]
     body = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
+    _rename(body, _portable(set(_names(body))))
     domains = sorted({node.domain for node in graph.nodes} - {""})
     opsets = [helper.make_operatorsetid(domain, 1) for domain in domains]
     own = helper.make_operatorsetid("", graph.opset)
@@ -47,6 +50,45 @@ def node_to_proto(node: Node) -> onnx.NodeProto:
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{node}: attribute {name!r} is damaged: {error}") from error
     return proto
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names of values and nodes, those of graphs inside included."""
+    for tensor in (*graph.input, *graph.output, *graph.initializer):
+        yield tensor.name
+    for node in graph.node:
+        yield from (node.name, *node.input, *node.output)
+        for inside in _inside(node):
+            yield from _names(inside)
+
+
+def _inside(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    return [own.g for own in node.attribute if own.HasField("g")]
+
+
+def _portable(names: set[str]) -> dict[str, str]:
+    """Other names for those that passes made, which no file may have."""
+    found: dict[str, str] = {}
+    for name in sorted(own for own in names if JOINT in own):
+        other = name.replace(JOINT, ".")
+        while other in names:
+            other += "_"
+        names.add(other)
+        found[name] = other
+    return found
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    if not names:
+        return
+    for tensor in (*graph.input, *graph.output, *graph.initializer):
+        tensor.name = names.get(tensor.name, tensor.name)
+    for node in graph.node:
+        node.name = names.get(node.name, node.name)
+        for values in (node.input, node.output):
+            values[:] = [names.get(value, value) for value in values]
+        for inside in _inside(node):
+            _rename(inside, names)
 
 
 def _branch_to_proto(name: str, branch: Branch) -> onnx.GraphProto:

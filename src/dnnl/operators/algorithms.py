@@ -57,6 +57,7 @@ ELTWISE: dict[str, Callable[[Scope], Parameters]] = {
     "Sigmoid": _fixed("eltwise_logistic"),
     "Softplus": _fixed("eltwise_soft_relu", 1.0),
     "Sqrt": _fixed("eltwise_sqrt"),
+    "Swish": _from_attrs("eltwise_swish", 1.0),
     "Tanh": _fixed("eltwise_tanh"),
 }
 """Operators of one source."""

@@ -9,27 +9,42 @@ import numpy as np
 from dnnl.graph.graph import Attributes, ModelError
 
 _INTEGER = (
-    *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
+    *("accuracy_level", "activation_axis", "align_corners", "allowzero", "antialias", "axis"),
+    *("batch_axis", "batch_dims", "bits", "block_size", "blocksize", "ceil_mode"),
     *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
-    *("exclude_outside", "fmod"),
-    *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
-    *("saturate", "size", "spatial"),
-    *("stash_type", "storage_order", "training_mode", "transA", "transB", "upper"),
+    *("exclude_outside", "exclusive", "fmod", "group", "groups", "ignore_index"),
+    *("interleaved", "inverse", "is_causal", "is_inner_broadcast", "K", "keepdims"),
+    *("kv_num_heads", "left_window_size", "mask_index_type", "N", "noop_with_empty_axes"),
+    *("num_groups", "num_heads", "num_outputs", "offset_group", "onesided", "opset"),
+    *("output_height", "output_width", "p", "periodic", "q_num_heads"),
+    *("qk_matmul_output_mode", "reverse", "right_window_size", "rotary_embedding_dim"),
+    *("round_activation", "sampling_ratio", "saturate", "select_last_index", "size"),
+    *("spatial", "stash_type", "storage_order", "time_axis", "training_mode", "transA"),
+    *("transB", "transBatchA", "transBatchB", "unidirectional", "upper"),
 )
 _NUMBER = (
-    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
-    *("min", "momentum", "ratio", "value"),
+    *("activation_alpha", "activation_beta", "activation_gamma", "alpha", "beta", "bias"),
+    *("cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "lambd", "limit"),
+    *("mask_filter_value", "max", "min", "momentum", "ratio", "scale", "softcap"),
+    *("spatial_scale", "value"),
 )
 _TEXT = (
-    *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),
-    *("keep_aspect_ratio_policy", "mode", "nearest_mode", "round_mode"),
+    *("approximate", "auto_pad", "coordinate_transformation_mode", "direction", "equation"),
+    *(
+        "keep_aspect_ratio_policy",
+        "mode",
+        "nearest_mode",
+        "padding_mode",
+        "reduction",
+        "round_mode",
+    ),
 )
 _INTEGERS = (
     *("axes", "dilations", "ends", "kernel_shape", "output_padding", "output_shape", "paddings"),
-    *("pads", "perm", "shape", "split", "starts", "strides"),
+    *("pads", "perm", "qkv_hidden_sizes", "shape", "split", "starts", "strides"),
 )
-_NUMBERS = ("scales",)
-_DATA_TYPES = ("output_dtype", "to")
+_NUMBERS = ("activation_params", "scales")
+_DATA_TYPES = ("dtype", "output_dtype", "precision", "to")
 
 _ATTRIBUTES: dict[str, str] = {
     **dict.fromkeys(_INTEGER, "an integer"),

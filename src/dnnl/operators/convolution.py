@@ -7,7 +7,8 @@ from functools import partial
 
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
-from dnnl.lowering.graphs import FORWARD, Lowering, Source, amount
+from dnnl.lowering.facts import Source, amount
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.factors import quantization_of
 from dnnl.operators.operator import ANY_POST_OPS, Operator, product
 from dnnl.operators.quantization import CONV, CONV_TRANSPOSE

@@ -183,6 +183,32 @@ def _expand_triangle(writer: Writer) -> bool:
     return True
 
 
+def _infer_eye(scope: Scope) -> list[TensorType]:
+    """A matrix of the sizes of the source, in its data type if ``dtype`` names no other."""
+    if len(scope.shape()) != 2:
+        raise ModelError(f"{scope.shape()} is no matrix")
+    dtype = scope.data_type("dtype") if "dtype" in scope.node.attrs else scope.type().dtype
+    return [TensorType(dtype, scope.shape())]
+
+
+def _expand_eye(writer: Writer) -> bool:
+    """Ones where the column is k more than the row: a constant, or a comparison of the places of
+    rows and columns where only a run knows how many there are."""
+    node, graph = writer.node, writer.graph
+    kind, offset = graph.type_of(node.output), node.attrs.get("k", 0)
+    shape = rows, columns = kind.sizes
+    if is_known(rows) and is_known(columns):
+        check_capacity(rows * columns * kind.dtype.itemsize)
+        ones = writer.constant(np.eye(rows, columns, offset), kind.dtype)
+        writer.add("Identity", (ones,), shape, dtype=kind.dtype)
+        return True
+    first = writer.reshape(writer.numbers(offset, rows), (rows, 1), _INDEX)
+    sources = (writer.numbers(0, columns), first)
+    found = writer.add("Equal", sources, shape, dtype=_TRUTH)
+    writer.add("Cast", (found,), shape, {"to": kind.dtype}, kind.dtype)
+    return True
+
+
 def _lower_expand(lowering: Lowering, node: Node) -> None:
     """A copy, broadcast."""
     shape, out = lowering.graph.shape_of(node.inputs[0]), lowering.graph.shape_of(node.output)
@@ -199,6 +225,7 @@ def _lower_range(lowering: Lowering, node: Node) -> None:
 
 
 OPERATORS: Mapping[str, Operator] = {
+    "EyeLike": Operator(_infer_eye, expand=_expand_eye, role=Role.EXACT),
     "Expand": moved(_infer_expand, _lower_expand, (2, 2)),
     "Pad": Operator(_infer_pad, expand=_expand_pad, inputs=(1, 4)),
     "Range": Operator(_infer_range, _lower_range, inputs=(3, 3), role=Role.EXACT),

@@ -8,34 +8,80 @@ from dataclasses import replace
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.graph.graph import FUNCTION, REAL, Array, ModelError, Node, PostOp, TensorType, is_whole
+from dnnl.graph.graph import (
+    EXACT,
+    FUNCTION,
+    REAL,
+    Array,
+    ModelError,
+    Node,
+    PostOp,
+    TensorType,
+    is_whole,
+)
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import FORWARD, Lowering, Source
+from dnnl.lowering.facts import Source
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.algorithms import BINARY, ELTWISE, source_of, unary_parameters
 from dnnl.operators.exact import aligned, lower_exact
 from dnnl.operators.inference import elementwise, same
 from dnnl.operators.operator import ANY_POST_OPS, BINARY_POST_OPS, Expand, Operator
-from dnnl.operators.traced import ALONE
+from dnnl.operators.traced import ALONE, ONLY_F32
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
-from dnnl.types.scalar import Scalar
+from dnnl.types.scalar import Scalar, apply, traced
+
+_F64 = np.dtype(np.float64)
 
 
 def _infer_floats(scope: Scope) -> list[TensorType]:
     """Elementwise operators of one source of floats.
 
-    Raises Unimplemented for others than f32, bf16 and f16.
+    Raises Unimplemented for others than f32, bf16 and f16, and for f64 where there is no function
+    of it.
     """
-    if scope.type().dtype not in REAL:
+    in_f64 = scope.node.op not in ONLY_F32 and scope.type().dtype == _F64
+    if scope.type().dtype not in REAL and not in_f64:
         rule = f"{scope.type().dtype} is not computed; Cast makes f32 of it"
         raise Unimplemented(f"{scope.node}: {rule}")
     return scope.result(scope.shape())
+
+
+def _expand_f64(writer: Writer) -> bool:
+    """Of f64 a function in its type; what makes functions of others knows f32 alone."""
+    node, scope = writer.node, Scope(writer.node, writer.graph)
+    if writer.dtype != _F64:
+        return False
+
+    def computed(x: Scalar) -> Scalar:
+        return ALONE[node.op](scope, x)
+
+    function = traced(computed, 1, [DataType.f64])
+    writer.add(EXACT, node.inputs, scope.shape(), {"function": function})
+    return True
+
+
+def _infer_gated(scope: Scope) -> list[TensorType]:
+    """Two sources of one shape and type."""
+    if scope.type() != scope.type(1):
+        raise ModelError(f"sources {scope.type()} and {scope.type(1)} differ")
+    return _infer_floats(scope)
+
+
+def _expand_gated(writer: Writer) -> bool:
+    """The first source through a swish, times the second."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    attrs = {"alpha": node.attrs.get("alpha", 1.0)}
+    gate = writer.add("Swish", (node.inputs[0],), shape, attrs)
+    writer.add("Mul", (gate, node.inputs[1]), shape)
+    return True
 
 
 def _infer_prelu(scope: Scope) -> list[TensorType]:
@@ -75,9 +121,29 @@ def _expand_slopes(writer: Writer) -> bool:
     return True
 
 
+def _infer_mean(scope: Scope) -> list[TensorType]:
+    """The mean of floats, broadcast."""
+    if is_whole(scope.type().dtype):
+        rule = f"Mean of {scope.type().dtype} is not computed; Cast makes floats of it"
+        raise Unimplemented(f"{scope.node}: {rule}")
+    return elementwise(scope)
+
+
+def _expand_mean(writer: Writer) -> bool:
+    """The sum of all sources by their number."""
+    node, graph = writer.node, writer.graph
+    total, shape = node.inputs[0], graph.shape_of(node.inputs[0])
+    for value in node.inputs[1:]:
+        shape = broadcast([shape, graph.shape_of(value)])
+        total = writer.add("Add", (total, value), shape)
+    writer.add("Div", (total, writer.constant(len(node.inputs))), shape)
+    return True
+
+
 def _expand_power(writer: Writer) -> bool:
-    """An integer to the power of constant floats that are whole: the power of integers. A float to
-    the power of many integers: that of floats, one of which has the shape of the result."""
+    """An integer to the power of constant floats that are whole: the power of integers, and of
+    other floats that of floats. A float to the power of many integers: that of floats, one of which
+    has the shape of the result."""
     node, graph = writer.node, writer.graph
     exponent = graph.constants.get(node.inputs[1])
     if not is_whole(writer.dtype):
@@ -85,10 +151,33 @@ def _expand_power(writer: Writer) -> bool:
     if is_whole(graph.type_of(node.inputs[1]).dtype):
         return False
     if exponent is None or not _whole_numbers(exponent):
-        rule = "an integer to the power of floats, which are no constant integers"
-        raise Unimplemented(f"{node}: {rule}: Cast makes a float of it")
+        return _power_in_floats(writer)
     name = writer.constant(exponent, np.dtype(np.int64))
     writer.add("Pow", (node.inputs[0], name), graph.shape_of(node.output))
+    return True
+
+
+def _power_in_floats(writer: Writer) -> bool:
+    """An integer to the power of a float, in f64; of the result the integer before the point."""
+    node, graph = writer.node, writer.graph
+    shape, kinds = graph.shape_of(node.output), [graph.type_of(v) for v in node.inputs]
+    sources = list(node.inputs)
+    turned = not same_shape(kinds[0].sizes, shape) and same_shape(kinds[1].sizes, shape)
+    if not turned and not same_shape(kinds[0].sizes, shape):
+        sources[0] = writer.broadcast(sources[0], shape)
+    base = DataType.from_numpy(kinds[0].dtype)
+
+    def power(first: Scalar, second: Scalar) -> Scalar:
+        x, exponent = (second, first) if turned else (first, second)
+        found = x.astype(DataType.f64) ** exponent.astype(DataType.f64)
+        near = round(found)
+        is_near = abs(found - near) <= abs(near) * 2.0**-50  # the error of a power
+        return apply("where", is_near, near, found).astype(base)
+
+    order = slice(None, None, -1 if turned else 1)
+    types = [DataType.from_numpy(kind.dtype) for kind in kinds[order]]
+    function = traced(power, 2, types)
+    writer.add(EXACT, tuple(sources[order]), shape, {"function": function})
     return True
 
 
@@ -203,13 +292,15 @@ def _unary(inputs: tuple[int, int] = (1, 1), expand: Expand | None = None) -> Op
 OPERATORS: Mapping[str, Operator] = {
     **{op: _binary() for op in ("Add", "Div", "Mul", "Sub")},
     **{op: _variadic() for op in ("Max", "Min")},
+    "Mean": Operator(_infer_mean, expand=_expand_mean, inputs=(1, None)),
     "PRelu": Operator(_infer_prelu, _lower_prelu, _expand_slopes, inputs=(2, 2)),
     "Pow": _binary(BINARY_POST_OPS, _expand_power),
+    "SwiGLU": Operator(_infer_gated, expand=_expand_gated, inputs=(2, 2)),
     "Sum": Operator(elementwise, _lower_sum, inputs=(1, None)),
     **{op: _unary() for op in ELTWISE},
     "Clip": _unary((1, 3), _expand_pieces),
     "Relu": _unary(expand=_expand_pieces),
-    **{op: Operator(_infer_floats) for op in ALONE},
+    **{op: Operator(_infer_floats, expand=_expand_f64) for op in ALONE},
 }
 MADE: Mapping[str, Operator] = {
     FUNCTION: Operator(same, _lower_function, post_ops=BINARY_POST_OPS),

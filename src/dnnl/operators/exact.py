@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.graph.graph import EXACT, REAL, Graph, Node, TensorType, is_whole
+from dnnl.graph.graph import EXACT, Graph, Node, TensorType, is_whole
 from dnnl.graph.scope import Infer, Scope
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import Lowering, Source
+from dnnl.lowering.facts import Source
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.inference import elementwise, same
 from dnnl.operators.operator import Expand, Operator, Role
+from dnnl.operators.small_types import widened
 from dnnl.primitives.exact import ExactDesc
 from dnnl.types.arg import Arg
 
@@ -47,6 +49,7 @@ _ALWAYS: dict[str, str | Choose] = {
     **COMPARISONS,
     **TWO_OF_A_TYPE,
     **ONE,
+    "BitCast": "bitcast",
     "Cast": "cast",
     "Where": "where",
 }
@@ -60,11 +63,6 @@ def exact_function(node: Node, graph: Graph) -> str | None:
         of_integers = {1: _ONE_INTEGER, 2: _TWO_INTEGERS}.get(len(node.inputs), {})
         function = of_integers.get(node.op)
     return function(Scope(node, graph)) if callable(function) else function
-
-
-def _infer_cast(scope: Scope) -> list[TensorType]:
-    """The shape of the source, in the data type that ``to`` names."""
-    return [TensorType(scope.data_type("to"), scope.shape())]
 
 
 def _infer_comparison(scope: Scope) -> list[TensorType]:
@@ -99,7 +97,7 @@ def _expand_sign(writer: Writer) -> bool:
 
 def _expand_is_nan(writer: Writer) -> bool:
     """What does not equal itself."""
-    value, shape = writer.node.inputs[0], writer.graph.shape_of(writer.node.output)
+    value, shape = widened(writer, writer.node.inputs[0]), writer.graph.shape_of(writer.node.output)
     number = writer.add("Equal", (value, value), shape, dtype=_TRUTH)
     writer.add("Not", (number,), shape, dtype=_TRUTH)
     return True
@@ -118,8 +116,10 @@ def _expand_is_inf(writer: Writer) -> bool:
         never = writer.constant(np.zeros(shape), _TRUTH)
         writer.add("Identity", (never,), shape, dtype=_TRUTH)
         return True
+    value = widened(writer, node.inputs[0])
+    kind = writer.dtype if value == node.inputs[0] else np.dtype(np.float32)
     found = [
-        writer.add("Equal", (node.inputs[0], writer.constant(number)), shape, dtype=_TRUTH)
+        writer.add("Equal", (value, writer.constant(number, kind)), shape, dtype=_TRUTH)
         for number in wanted
     ]
     if len(found) > 1:
@@ -139,15 +139,6 @@ def lower_exact(lowering: Lowering, node: Node) -> None:
     desc = ExactDesc(function, [source.desc for source in sources], dst)
     args: dict[int, Source] = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
     lowering.define(node.output, lowering.emit(node, desc, args))
-
-
-def _lower_cast(lowering: Lowering, node: Node) -> None:
-    """Another data type; between floats who reads the result converts it."""
-    kinds = {lowering.graph.type_of(value).dtype for value in (node.inputs[0], node.output)}
-    if kinds <= REAL:
-        lowering.convert(node.output, node.inputs[0])
-    else:
-        lower_exact(lowering, node)
 
 
 def aligned(lowering: Lowering, node: Node) -> list[Source]:
@@ -172,7 +163,6 @@ def _exact(
 
 OPERATORS: Mapping[str, Operator] = {
     "BitShift": _exact(elementwise, 2, "direction"),
-    "Cast": Operator(_infer_cast, _lower_cast, required=("to",), role=Role.EXACT),
     "IsInf": Operator(_infer_truth, expand=_expand_is_inf),
     "IsNaN": Operator(_infer_truth, expand=_expand_is_nan),
     "Sign": _exact(same, 1, expand=_expand_sign),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dnnl.graph.graph import Node
-from dnnl.lowering.graphs import Factors, Lowering, Source, volume
+from dnnl.lowering.facts import Factors, Source, volume
+from dnnl.lowering.graphs import Lowering
 from dnnl.types.arg import Arg
 
 _SCALES, _SRC_ZERO_POINTS, _WEIGHTS_ZERO_POINTS = 3, 4, 5

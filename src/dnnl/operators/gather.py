@@ -11,12 +11,14 @@ import numpy as np
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import Lowering, Source, volume
+from dnnl.lowering.facts import Source, volume
+from dnnl.lowering.graphs import Lowering
 from dnnl.operators.operator import Operator, moved
-from dnnl.operators.writing import Places
+from dnnl.operators.writing import counted
 from dnnl.primitives.gather import GatherDesc
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known
 
 _INDEX = np.dtype(np.int64)
 _TRUTH = np.dtype(np.bool_)
@@ -29,7 +31,7 @@ def _infer_gather(scope: Scope) -> list[TensorType]:
     shape, indices, axis = scope.shape(), scope.shape(1), scope.axis(0)
     if not shape:
         raise ModelError("there is no axis to gather along")
-    _check_indices(scope, axis)
+    check_indices(scope, axis)
     return scope.result((*shape[:axis], *indices, *shape[axis + 1 :]))
 
 
@@ -40,7 +42,7 @@ def _infer_elements(scope: Scope) -> list[TensorType]:
         raise ModelError(f"indices {indices} have not as many dimensions as the source {shape}")
     if any(n > shape[d] for d, n in enumerate(indices) if d != axis):
         raise ModelError(f"indices {indices} exceed the source {shape} off axis {axis}")
-    _check_indices(scope, axis)
+    check_indices(scope, axis)
     return scope.result(indices)
 
 
@@ -61,7 +63,7 @@ def _infer_nd(scope: Scope) -> list[TensorType]:
     return scope.result((*indices[:-1], *shape[batch + indices[-1] :]))
 
 
-def _check_indices(scope: Scope, axis: int) -> None:
+def check_indices(scope: Scope, axis: int) -> None:
     """Raise ModelError where constant indices are outside of an axis or it is empty."""
     known, extent = scope.graph.constants.get(scope.node.inputs[1]), scope.shape()[axis]
     outside = [] if known is None else known[(known < -extent) | (known >= extent)].tolist()
@@ -78,37 +80,41 @@ def _expand_nd(writer: Writer) -> bool:
     shape, rows = graph.shape_of(node.inputs[0]), graph.shape_of(node.inputs[1])
     batch = Scope(node, graph).attr("batch_dims", 0)
     axes, rest = shape[batch : batch + rows[-1]], shape[batch + rows[-1] :]
-    first = prod(axes) * np.arange(prod(shape[:batch]))
-    first = first.reshape((*shape[:batch], *[1] * (len(rows) - 1 - batch)))
-    strides = np.cumprod((1, *axes[:0:-1]))[::-1]
-    known = graph.constants.get(node.inputs[1])
-    if known is None:
-        places = _places(writer, axes, strides)
-        if batch:
-            base = writer.constant(first, _INDEX)
-            places = writer.add("Add", (places, base), rows[:-1], dtype=_INDEX)
-    else:
-        wrapped = np.where(known < 0, known + axes, known)
-        places = writer.constant((wrapped * strides).sum(-1) + first, _INDEX)
+    places = flat_places(writer, axes)
+    if batch:
+        before = prod(shape[:batch])
+        first = writer.add(
+            "Mul", (counted(writer, before), writer.sizes([prod(axes)])), (before,), dtype=_INDEX
+        )
+        column = (*shape[:batch], *[1] * (len(rows) - 1 - batch))
+        first = writer.reshape(first, column, _INDEX)
+        places = writer.add("Add", (places, first), rows[:-1], dtype=_INDEX)
     seen = writer.reshape(node.inputs[0], (prod(shape[:batch]) * prod(axes), *rest))
     writer.add("Gather", (seen, places), (*rows[:-1], *rest), {"axis": 0})
     return True
 
 
-def _places(writer: Writer, axes: Shape, strides: Places) -> str:
-    """The flat offsets of rows of indices among ``axes`` seen as one; where one of a row is
-    outside, a place far behind the end, which a run refuses."""
+def flat_places(writer: Writer, axes: Shape) -> str:
+    """The places that rows of indices, the second source, mean among ``axes`` seen as one; where
+    one of a row is outside, a place far behind the end, which a run refuses."""
+    strides = [prod(axes[dim + 1 :]) for dim in range(len(axes))]
+    known = writer.graph.constants.get(writer.node.inputs[1])
+    if known is not None and all(map(is_known, axes)):
+        from_front = np.where(known < 0, known + axes, known)
+        return writer.constant((from_front * strides).sum(-1), _INDEX)
     indices, rows = writer.node.inputs[1], writer.graph.shape_of(writer.node.inputs[1])
 
     def add(op: str, *inputs: str, dtype: np.dtype = _INDEX) -> str:
         return writer.add(op, inputs, rows, dtype=dtype)
 
-    zero, extents = writer.constant(0, _INDEX), writer.constant(axes, _INDEX)
+    if writer.graph.type_of(indices).dtype != _INDEX:
+        indices = writer.add("Cast", (indices,), rows, {"to": _INDEX}, _INDEX)
+    zero, extents = writer.constant(0, _INDEX), writer.sizes(axes)
     negative = add("Less", indices, zero, dtype=_TRUTH)
     wrapped = add("Where", negative, add("Add", indices, extents), indices)
     low = add("GreaterOrEqual", wrapped, zero, dtype=_TRUTH)
     inside = add("And", low, add("Less", wrapped, extents, dtype=_TRUTH), dtype=_TRUTH)
-    parts = add("Mul", wrapped, writer.constant(strides, _INDEX))
+    parts = add("Mul", wrapped, writer.sizes(strides))
     parts = add("Where", inside, parts, writer.constant(_OUTSIDE, _INDEX))
     attrs = {"axes": (-1,), "keepdims": 0}
     return writer.add("ReduceSum", (parts,), rows[:-1], attrs, _INDEX)

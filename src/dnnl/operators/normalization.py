@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
 
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import ModelError, Node, Shape, TensorType
-from dnnl.graph.scope import Scope
+from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import FORWARD, Lowering, Source
+from dnnl.lowering.facts import Source
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.operator import ANY_POST_OPS, ELTWISE_POST_OPS, Operator
+from dnnl.operators.writing import powers, reduced, root
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
@@ -22,19 +24,18 @@ from dnnl.types.kinds import NormFlags
 
 
 def _infer_batch(scope: Scope) -> list[TensorType]:
-    """The source's own type; scale, shift, mean and variance have one value per channel.
-
-    Raises Unimplemented in training mode, where the statistics are those of the batch.
-    """
+    """The source's own type; scale, shift, mean and variance have one value per channel, and so do
+    the statistics that are results in training mode."""
     node, shape = scope.node, scope.shape()
+    training = scope.attr("training_mode", 0)
     # Before operator set 14 it is the results after the first that ask for training.
-    training = scope.attr("training_mode", 0) or any(node.outputs[1:])
-    if training or not scope.attr("spatial", 1):
-        raise Unimplemented(f"{node}: only inference with one value per channel is computed")
+    if (any(node.outputs[1:]) and not training) or not scope.attr("spatial", 1):
+        raise Unimplemented(f"{node}: only one value per channel, and of later sets, is computed")
     for index in range(1, 5):
         if scope.shape(index) != shape[1:2]:
             raise ModelError(f"input {index} has shape {scope.shape(index)}, not {shape[1:2]}")
-    return scope.result(shape)
+    statistics = [TensorType(scope.type(place).dtype, shape[1:2]) for place in (3, 4)]
+    return [*scope.result(shape), *statistics][: len(node.outputs)]
 
 
 def _infer_layer(scope: Scope) -> list[TensorType]:
@@ -92,6 +93,74 @@ def _floats(scope: Scope) -> tuple[int, ...]:
 
 _MOST_DIMENSIONS = 5
 _F32 = np.dtype(np.float32)
+
+
+def _expand_batch(writer: Writer) -> bool:
+    """In training mode the statistics are those of the batch, and what is given moves a little
+    towards them."""
+    node, graph = writer.node, writer.graph
+    if not node.attrs.get("training_mode", 0):
+        return False
+    shape = graph.shape_of(node.output)
+    axes = [dim for dim in range(len(shape)) if dim != 1]
+    mean, variance = _moments(writer, node.inputs[0], shape, axes)
+    own = [writer.reshape(value, shape[1:2]) for value in (mean, variance)]
+    share = node.attrs.get("momentum", 0.9)
+    for place, value in enumerate(own, 1):
+        if place >= len(node.outputs) or not node.outputs[place]:
+            continue
+        before = (node.inputs[2 + place], writer.constant(share))
+        old = writer.add("Mul", before, shape[1:2])
+        new = writer.add("Mul", (value, writer.constant(1 - share)), shape[1:2])
+        writer.show(writer.add("Add", (old, new), shape[1:2]), place)
+    attrs = {"epsilon": node.attrs.get("epsilon", 1e-5)}
+    writer.add("BatchNormalization", (*node.inputs[:3], *own), shape, attrs)
+    return True
+
+
+def _moments(writer: Writer, value: str, shape: Shape, axes: Sequence[int]) -> tuple[str, str]:
+    """The mean and the variance along axes, which stay with size 1."""
+    mean = reduced(writer, "ReduceMean", value, shape, axes)
+    distance = writer.add("Sub", (value, mean), shape)
+    squares = writer.add("Mul", (distance, distance), shape)
+    variance = reduced(writer, "ReduceMean", squares, shape, axes)
+    return mean, variance
+
+
+def _infer_whole(scope: Scope) -> list[TensorType]:
+    """Floats of the shape of the source."""
+    return scope.result(_floats(scope))
+
+
+def _expand_mean_variance(writer: Writer) -> bool:
+    """The distance from the mean, divided by the deviation and a little more."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes", (0, 2, 3))]
+    left = tuple(1 if dim in axes else size for dim, size in enumerate(shape))
+    mean, variance = _moments(writer, node.inputs[0], shape, axes)
+    distance = writer.add("Sub", (node.inputs[0], mean), shape)
+    deviation = writer.add("Sqrt", (variance,), left)
+    deviation = writer.add("Add", (deviation, writer.constant(_LITTLE)), left)
+    writer.add("Div", (distance, deviation), shape)
+    return True
+
+
+_LITTLE = 1e-9
+
+
+def _expand_norm(writer: Writer) -> bool:
+    """Divided by the p-norm along the axis; zeros where that is 0."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    axis, power = Scope(node, writer.graph).axis(-1), node.attrs.get("p", 2)
+    if power not in (1, 2):
+        raise ModelError(f"attribute 'p' = {power} is neither 1 nor 2")
+    left = (*shape[:axis], 1, *shape[axis + 1 :])
+    value = powers(writer, node.inputs[0], shape, power)
+    norm = root(writer, reduced(writer, "ReduceSum", value, shape, (axis,)), left, power)
+    nothing = writer.add("Equal", (norm, writer.constant(0)), left, dtype=np.dtype(np.bool_))
+    norm = writer.add("Where", (nothing, writer.constant(1), norm), left)
+    writer.add("Div", (node.inputs[0], norm), shape)
+    return True
 
 
 def _expand_layer(writer: Writer) -> bool:
@@ -184,8 +253,10 @@ def _expand_group(writer: Writer) -> bool:
 
 
 def _per_channel(writer: Writer, value: str, channels: int) -> str:
-    """``value``, which may have a number for each group, with one for each channel."""
-    if writer.node.op != "GroupNormalization" or writer.graph.opset >= _PER_CHANNEL:
+    """``value``, which may have a number for each group, with one for each channel, as
+    ``per_channel`` says of a node that an expansion wrote."""
+    whole = writer.graph.opset >= _PER_CHANNEL or writer.node.attrs.get("per_channel", 0)
+    if writer.node.op != "GroupNormalization" or whole:
         return value
     groups = writer.node.attrs["num_groups"]
     array = writer.graph.constants.get(value)
@@ -251,6 +322,7 @@ OPERATORS: Mapping[str, Operator] = {
     "BatchNormalization": Operator(
         _infer_batch,
         _lower_batch,
+        _expand_batch,
         post_ops=ELTWISE_POST_OPS,
         inputs=(5, 5),
         stores_bytes=False,
@@ -267,6 +339,8 @@ OPERATORS: Mapping[str, Operator] = {
     "LayerNormalization": Operator(
         _infer_layer, _lower_layer, _expand_layer, post_ops=ANY_POST_OPS, inputs=(2, 3)
     ),
+    "LpNormalization": Operator(_infer_whole, expand=_expand_norm),
+    "MeanVarianceNormalization": Operator(_infer_whole, expand=_expand_mean_variance),
     "RMSNormalization": Operator(
         _infer_layer, _lower_layer, _expand_layer, post_ops=ANY_POST_OPS, inputs=(2, 2)
     ),

@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dnnl.graph.graph import Node
+from dnnl.operators.microsoft import MICROSOFT
 from dnnl.operators.reduction import REDUCTIONS
 
 NUMBERS: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
     "Clip": (1, 2),
+    "Col2Im": (1, 2),
     "ConstantOfShape": (0,),
+    "CumProd": (1,),
     "CumSum": (1,),
+    "DFT": (1, 2),
     "Dropout": (2,),
     "Expand": (1,),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
     "If": (0,),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
     "OneHot": (1,),
     "Pad": (1, 2, 3),
     "Range": (0, 1, 2),
     "Reshape": (1,),
     "Resize": (1, 2, 3),
+    "STFT": (1, 3),
     "Slice": (1, 2, 3, 4),
     "Split": (1,),
     "Squeeze": (1,),
@@ -27,20 +39,33 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
     "Unsqueeze": (1,),
     "Upsample": (1,),
     **dict.fromkeys(REDUCTIONS, (1,)),
+    f"{MICROSOFT}.GroupQueryAttention": (6,),
 }
 """The places of sources that decide what an operator does: sizes, places, axes."""
 
-FOLDED = frozenset({"ConstantOfShape"})
+FOLDED = frozenset(
+    {"BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix"}
+)
 """Operators that a plan computes before anything runs, or not at all."""
 
-SIZES = frozenset({"Shape", "Size"})
-"""Operators that read the shape of their source alone."""
+HAS_ELEMENT = "OptionalHasElement"
+SIZES = frozenset({HAS_ELEMENT, "Shape", "Size"})
+"""Operators that read the shape of their source alone, or that there is one."""
+
+UNCHANGED = frozenset({"Identity", "Optional", "OptionalGetElement"})
+"""Operators whose result is their source, a tensor or a list of them: optional values are given."""
+
+LIKE = "CastLike"
+"""The operator that reads the type of its second source alone."""
 
 CONTROL = frozenset({"Loop", "Scan", "SequenceMap"})
 """Operators that run a graph of their own, any number of times."""
 
 SELECTIONS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
 """Operators whose results have sizes that contents decide."""
+
+ON_MATRICES = frozenset({"Det"})
+"""Operators on small matrices."""
 
 SEQUENCES = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"}
@@ -56,12 +81,19 @@ _MAKE_SEQUENCES = frozenset(
 
 def number_places(node: Node) -> tuple[int, ...]:
     """The places of the sources that a plan has to know as numbers."""
-    return () if node.domain else NUMBERS.get(node.op, ())
+    return NUMBERS.get(f"{node.domain}.{node.op}" if node.domain else node.op, ())
+
+
+def deciding(node: Node) -> tuple[str, ...]:
+    """The sources whose contents the results depend on."""
+    if node.op in SIZES:
+        return ()
+    return node.inputs[:1] if node.op == LIKE and not node.domain else node.reads
 
 
 def runs_between(node: Node) -> bool:
     """Whether an operator is computed between plans, unless it needs no contents of inputs."""
-    return not node.domain and node.op in (CONTROL | SELECTIONS | SEQUENCES)
+    return not node.domain and node.op in (CONTROL | ON_MATRICES | SELECTIONS | SEQUENCES)
 
 
 def is_folded(node: Node) -> bool:

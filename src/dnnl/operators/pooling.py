@@ -5,26 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from dnnl.errors import Unimplemented
-from dnnl.graph.graph import ModelError, Node, TensorType
+import numpy as np
+
+from dnnl.graph.graph import JOINT, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
 from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.inference import same
 from dnnl.operators.operator import ANY_POST_OPS, Expand, Operator, Role
 from dnnl.operators.window import Window
+from dnnl.operators.writing import counted, ended, powers, reduced, root
 from dnnl.primitives.overhang import padded_shares
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.types.arg import Arg
 from dnnl.types.size import is_known
 
+_INDEX = np.dtype(np.int64)
+_TAPS = "dnnl.MaxPoolTaps"
+"""MaxPool whose second result numbers the taps that won. No file can hold one."""
+_NUMBERED_BY_BYTES = 255
+
 
 def infer_pooling(scope: Scope) -> list[TensorType]:
     """[N, C, ...] stays, with the spatial sizes of the window's positions."""
-    if len(scope.node.outputs) > 1 and scope.node.outputs[1]:
-        raise Unimplemented(f"{scope.node}: the indices of the maxima are not computed")
     return scope.result((*scope.shape()[:2], *pooling_window(scope).out))
+
+
+def _infer_maximum(scope: Scope) -> list[TensorType]:
+    """The maxima, and where in the whole tensor they are."""
+    (maxima,) = infer_pooling(scope)
+    return [maxima, TensorType(_INDEX, maxima.shape)][: len(scope.node.outputs)]
+
+
+def _infer_taps(scope: Scope) -> list[TensorType]:
+    """The maxima, and the number of the tap that each is."""
+    (maxima,) = infer_pooling(scope)
+    return [maxima, TensorType(_number_type(scope), maxima.shape)]
+
+
+def _number_type(scope: Scope) -> np.dtype:
+    few = prod(scope.attr("kernel_shape")) <= _NUMBERED_BY_BYTES
+    return np.dtype(np.uint8 if few else np.int32)
 
 
 def pooling_window(scope: Scope) -> Window:
@@ -39,6 +61,62 @@ def pooling_window(scope: Scope) -> Window:
     if any(pad >= size for pad, size in zip(pads, (*kernel, *kernel), strict=False)):
         raise ModelError(f"attribute 'pads' = {pads} must be smaller than the kernel {kernel}")
     return window
+
+
+def _expand_maximum(writer: Writer) -> bool:
+    """Where maxima are, from the numbers of their taps and the places of the windows."""
+    node, graph = writer.node, writer.graph
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return False
+    scope = Scope(node, graph)
+    shape, source, window = graph.shape_of(node.output), scope.shape(), pooling_window(scope)
+    maxima, taps = (f"{node.name}{JOINT}{what}" for what in ("maxima", "taps"))
+    writer.nodes.append(Node(_TAPS, maxima, node.inputs, (maxima, taps), node.attrs))
+    writer.types[maxima] = TensorType(writer.dtype, shape)
+    writer.types[taps] = TensorType(_number_type(scope), shape)
+
+    def add(op: str, *inputs: str, dims: Shape = shape) -> str:
+        return writer.add(op, inputs, dims, dtype=_INDEX)
+
+    def number(value: int) -> str:
+        return writer.sizes([value], ())
+
+    rest = writer.add("Cast", (taps,), shape, {"to": _INDEX}, _INDEX)
+    images = shape[0] * shape[1]
+    begin = writer.reshape(counted(writer, images), (*shape[:2], *[1] * len(window.out)), _INDEX)
+    total = add("Mul", begin, number(prod(source[2:])), dims=(*shape[:2], *[1] * len(window.out)))
+    order = list(range(len(window.out)))
+    order = order if node.attrs.get("storage_order", 0) else order[::-1]
+    strides = {dim: prod(source[2 + d] for d in order[:place]) for place, dim in enumerate(order)}
+    for dim in reversed(range(len(window.out))):
+        tap = add("Mod", rest, number(window.kernel[dim]))
+        rest = add("Div", rest, number(window.kernel[dim]))
+        own = tuple(size if d == dim + 2 else 1 for d, size in enumerate(shape))
+        first = writer.reshape(counted(writer, window.out[dim]), own, _INDEX)
+        first = add("Mul", first, number(window.strides[dim]), dims=own)
+        first = add("Sub", first, number(window.padding_l[dim]), dims=own)
+        place = add("Add", add("Mul", tap, number(window.dilations[dim])), first)
+        total = add("Add", total, add("Mul", place, number(strides[dim])))
+    writer.show(writer.reshape(total, shape, _INDEX), 1)
+    writer.reshape(maxima, shape)
+    return True
+
+
+def _expand_norm(writer: Writer) -> bool:
+    """The p-th root of the sum of magnitudes to the power of p: the mean that counts all taps,
+    times their number."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    source = writer.graph.shape_of(node.inputs[0])
+    power = node.attrs.get("p", 2)
+    value = powers(writer, node.inputs[0], source, power)
+    if node.op == "GlobalLpPool":
+        value = reduced(writer, "ReduceSum", value, source, range(2, len(source)))
+    else:
+        attrs = {name: own for name, own in node.attrs.items() if name != "p"}
+        value = writer.add("AveragePool", (value,), shape, {**attrs, "count_include_pad": 1})
+        taps = writer.constant(prod(node.attrs["kernel_shape"]))
+        value = writer.add("Mul", (value, taps), shape)
+    return ended(writer, root(writer, value, shape, power))
 
 
 def _expand_average(writer: Writer) -> bool:
@@ -116,6 +194,26 @@ def _lower_pooling(lowering: Lowering, node: Node) -> None:
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
 
+def _lower_taps(lowering: Lowering, node: Node) -> None:
+    """A maximum as in training, which numbers the taps."""
+    window = pooling_window(Scope(node, lowering.graph))
+    source = lowering.source(node.inputs[0])
+    out = (*source.desc.dims[:2], *window.out)
+    desc = PoolingDesc.forward(
+        "forward_training",
+        "pooling_max",
+        source.desc,
+        lowering.result(node, out),
+        window.strides,
+        window.kernel,
+        window.padding_l,
+        window.padding_r,
+        window.gaps,
+    )
+    lowering.define(node.outputs[0], lowering.emit(node, desc, {Arg.SRC: source}))
+    lowering.define(node.outputs[1], lowering.further(Arg.WORKSPACE, out))
+
+
 def _reduced(lowering: Lowering, node: Node) -> None:
     """A pooling of whole images of which only a run knows the size: no primitive has such a
     window."""
@@ -147,6 +245,18 @@ OPERATORS: Mapping[str, Operator] = {
     "AveragePool": _pooling("kernel_shape", expand=_expand_average),
     "GlobalAveragePool": _pooling(role=Role.STATISTIC),
     "GlobalMaxPool": _pooling(role=Role.STATISTIC, stores_bytes=False),
+    "GlobalLpPool": Operator(infer_pooling, expand=_expand_norm),
     "LRN": Operator(same, expand=_expand_lrn, required=("size",)),
-    "MaxPool": _pooling("kernel_shape", stores_bytes=False),
+    "LpPool": Operator(infer_pooling, expand=_expand_norm, required=("kernel_shape",)),
+    "MaxPool": Operator(
+        _infer_maximum,
+        _lower_pooling,
+        _expand_maximum,
+        post_ops=ANY_POST_OPS,
+        required=("kernel_shape",),
+        stores_bytes=False,
+    ),
+}
+MADE: Mapping[str, Operator] = {
+    _TAPS: Operator(_infer_taps, _lower_taps, role=Role.EXACT),
 }

@@ -13,7 +13,8 @@ from dnnl.graph.graph import ModelError, Node, Shape, TensorType, is_whole
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import FORWARD, Lowering, Source, amount
+from dnnl.lowering.facts import Source, amount
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.factors import quantization_of
 from dnnl.operators.operator import ANY_POST_OPS, Operator, product
 from dnnl.operators.quantization import MATMUL

@@ -84,15 +84,14 @@ def aligned_shape(shape: tuple[int, ...], rank: int, axis: int) -> tuple[int, ..
     return (*(1,) * place, *shape, *(1,) * (rank - 1 - place))
 
 
-def converted(node: Node, graph: Graph) -> dict[str, Array] | None:
-    """The result of a QuantizeLinear or DequantizeLinear of constants; None for any other, and for
-    one of bytes, which whoever multiplies by it wants as they are."""
+def converted(node: Node, graph: Graph, dtype: np.dtype) -> dict[str, Array] | None:
+    """The result, of type ``dtype``, of a QuantizeLinear or DequantizeLinear of constants; None for
+    any other, and for one of bytes, which whoever multiplies by it wants as they are."""
     array, known = graph.constants.get(node.inputs[0]), parameters(node, graph)
     if array is None or known is None:
         return None
     if node.op == DEQUANTIZE:
         return None if array.dtype in BYTES else {node.output: known.dequantized(array)}
-    dtype = graph.type_of(node.input(2)).dtype if node.input(2) else np.dtype(np.uint8)
     scaled = np.rint(array.astype(np.float32) / known.scale.astype(np.float32))
     limits = np.iinfo(dtype)
     return {node.output: np.clip(scaled + known.zero_point, limits.min, limits.max).astype(dtype)}

@@ -19,6 +19,7 @@ from dnnl.graph.scope import Infer, Scope
 from dnnl.graph.writer import Writer
 from dnnl.operators.convolution import infer_convolution
 from dnnl.operators.inference import elementwise, same
+from dnnl.operators.microsoft import MICROSOFT
 from dnnl.operators.operator import Operator
 from dnnl.operators.parts import infer_concat
 from dnnl.operators.pooling import infer_pooling
@@ -27,7 +28,6 @@ from dnnl.operators.quantization import BYTES, DEQUANTIZE, DYNAMIC, QUANTIZE, al
 from dnnl.types.expression import Function
 from dnnl.types.scalar import Scalar, apply, trace
 
-MICROSOFT = "com.microsoft"
 _FLOAT = np.dtype(np.float32)
 _SUM = np.dtype(np.int32)
 _TINY = np.finfo(np.float32).tiny
@@ -120,18 +120,18 @@ def _infer_form(name: str) -> Infer:
             value, scale, zero = places
             stored = scope.type(value)
             _check_bytes(node, stored.dtype)
-            _check_scale(scope, scale)
-            _check_zero_point(scope, zero, stored.dtype)
+            check_scale(scope, scale)
+            check_zero_point(scope, zero, stored.dtype)
             for place in (scale, zero):
-                _check_fits(scope, place, stored.sizes, axis)
+                check_fits(scope, place, stored.sizes, axis)
         (kind,) = form.infer(Scope(core(form, node), graph))
         zero_point = node.input(form.dst[1])
         dtype = graph.type_of(zero_point).dtype if zero_point else kind.dtype
         if node.input(form.dst[0]):
             _check_bytes(node, dtype)
-            _check_scale(scope, form.dst[0], divides=True)
+            check_scale(scope, form.dst[0], divides=True)
             for place in form.dst:
-                _check_fits(scope, place, (), 0)
+                check_fits(scope, place, (), 0)
         elif form.op == "Gemm":
             dtype = _FLOAT
         return [replace(kind, dtype=dtype)]
@@ -147,35 +147,12 @@ def _infer_sums(of: Infer, axes: tuple[int, int]) -> Infer:
         for place in (0, 1):
             stored = scope.type(place)
             _check_bytes(node, stored.dtype)
-            _check_zero_point(scope, place + 2, stored.dtype)
-            _check_fits(scope, place + 2, stored.sizes, axes[place])
+            check_zero_point(scope, place + 2, stored.dtype)
+            check_fits(scope, place + 2, stored.sizes, axes[place])
         (kind,) = of(Scope(replace(node, inputs=node.inputs[:2]), scope.graph))
         return [replace(kind, dtype=_SUM)]
 
     return infer
-
-
-def _infer_quantize(scope: Scope) -> list[TensorType]:
-    """Bytes of the zero point's type, u8 where there is none and nothing else is said."""
-    node = scope.node
-    if scope.type().dtype != _FLOAT:
-        raise Unimplemented(f"{node}: {scope.type().dtype} is not quantized; Cast makes f32 of it")
-    dtype = np.dtype(np.uint8)
-    if node.input(2):
-        dtype = scope.type(2).dtype
-    elif node.attrs.get("output_dtype", 0) != 0:
-        dtype = scope.data_type("output_dtype")
-    _check_bytes(node, dtype)
-    check_parameters(scope)
-    return [TensorType(dtype, scope.shape())]
-
-
-def _infer_dequantize(scope: Scope) -> list[TensorType]:
-    """f32 out of bytes or s32."""
-    if scope.type().dtype != _SUM:
-        _check_bytes(scope.node, scope.type().dtype)
-    check_parameters(scope)
-    return [TensorType(_FLOAT, scope.shape())]
 
 
 def _infer_dynamic(scope: Scope) -> list[TensorType]:
@@ -192,23 +169,7 @@ def _check_bytes(node: Node, dtype: np.dtype) -> None:
         raise Unimplemented(f"{node}: {rule}")
 
 
-def check_parameters(scope: Scope) -> None:
-    """Raise for scales and zero points of a conversion that are not those of the whole tensor or
-    of the elements along an axis."""
-    node, shape = scope.node, scope.shape()
-    if node.attrs.get("block_size", 0):
-        rule = f"block_size = {node.attrs['block_size']}: scales are of the tensor or along an axis"
-        raise Unimplemented(f"{node}: {rule}")
-    if scope.type(1).dtype != _FLOAT:
-        raise Unimplemented(f"{node}: scales of {scope.type(1).dtype}; they are float32 here")
-    _check_scale(scope, 1, divides=node.op == QUANTIZE)
-    if node.op == DEQUANTIZE:
-        _check_zero_point(scope, 2, scope.type().dtype)
-    for place in (1, 2):
-        _check_fits(scope, place, shape, node.attrs.get("axis", 1))
-
-
-def _check_scale(scope: Scope, place: int, *, divides: bool = False) -> None:
+def check_scale(scope: Scope, place: int, *, divides: bool = False) -> None:
     """Scales are floats. Those that the model holds are finite and not negative; what is divided
     by one needs a normal number."""
     node = scope.node
@@ -223,14 +184,14 @@ def _check_scale(scope: Scope, place: int, *, divides: bool = False) -> None:
         raise ModelError(f"input {place} has a scale of {known[~fits][0]}; it must be {rule}")
 
 
-def _check_zero_point(scope: Scope, place: int, stored: np.dtype) -> None:
+def check_zero_point(scope: Scope, place: int, stored: np.dtype) -> None:
     """A zero point has the type of the integers that it belongs to."""
     if scope.node.input(place) and scope.type(place).dtype != stored:
         given = scope.type(place).dtype
         raise ModelError(f"input {place} is a zero point of {given}; the integers are {stored}")
 
 
-def _check_fits(scope: Scope, place: int, shape: Shape, axis: int) -> None:
+def check_fits(scope: Scope, place: int, shape: Shape, axis: int) -> None:
     """Parameters of a tensor of a ``shape`` are one, or one for each element along an axis."""
     if not scope.node.input(place):
         return
@@ -346,26 +307,11 @@ def _function(
     return writer.add(FUNCTION, sources, shape, {"function": traced}, dtype)
 
 
-def _expand_own(op: str, writer: Writer) -> bool:
-    """The conversions of ONNX Runtime's domain are those of ONNX."""
-    node = writer.node
-    writer.add(op, node.inputs, writer.graph.shape_of(node.output), node.attrs)
-    return True
-
-
 OPERATORS: Mapping[str, Operator] = {
     **{
         name: Operator(_infer_form(name), expand=partial(_expand_form, form), inputs=form.inputs)
         for name, form in FORMS.items()
     },
-    QUANTIZE: Operator(_infer_quantize, inputs=(2, 3)),
-    DEQUANTIZE: Operator(_infer_dequantize, inputs=(2, 3)),
-    f"{MICROSOFT}.{QUANTIZE}": Operator(
-        _infer_quantize, expand=partial(_expand_own, QUANTIZE), inputs=(2, 3)
-    ),
-    f"{MICROSOFT}.{DEQUANTIZE}": Operator(
-        _infer_dequantize, expand=partial(_expand_own, DEQUANTIZE), inputs=(2, 3)
-    ),
     DYNAMIC: Operator(_infer_dynamic, expand=_expand_dynamic),
     "ConvInteger": Operator(_infer_sums(infer_convolution, (0, 0)), inputs=(2, 4)),
     "MatMulInteger": Operator(_infer_sums(infer_matmul, (-2, -1)), inputs=(2, 4)),

@@ -13,7 +13,8 @@ from dnnl.graph.graph import Array, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import FORWARD, Lowering, Source, amount
+from dnnl.lowering.facts import Source, amount
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.operator import Operator, Role
 from dnnl.operators.writing import gathered
 from dnnl.primitives.rnn import RnnDesc

@@ -13,7 +13,8 @@ from dnnl.graph.graph import ModelError, Node, Shape, TensorType, is_whole
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
-from dnnl.lowering.graphs import FORWARD, Lowering, Source, volume
+from dnnl.lowering.facts import Source, volume
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.operator import ANY_POST_OPS, Operator, Role
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.pooling import PoolingDesc
@@ -143,7 +144,25 @@ def _composed(writer: Writer, shape: Shape, axes: Shape, left: Shape) -> str:
         return reduced("ReduceSum", writer.add("Mul", (source, source), shape))
     if is_whole(writer.dtype) and op == "ReduceL1":
         return reduced("ReduceSum", _magnitudes(writer, shape))
+    if op == "ReduceSum" and writer.dtype in _LONG and axes == (len(shape) - 1,):
+        return _by_product(writer, shape, left)
     return reduced(op, source)
+
+
+_LONG = (np.dtype(np.int64), np.dtype(np.uint64))
+
+
+def _by_product(writer: Writer, shape: Shape, left: Shape) -> str:
+    """Sums of rows of long integers. Those of which only a run knows the size are products with a
+    column of ones: halves of a row would be another plan for each size."""
+    source, size = writer.node.inputs[0], shape[-1]
+    if is_known(size):
+        return writer.add("ReduceSum", (source,), left, {"axes": (len(shape) - 1,)})
+    one = writer.constant(np.ones((1, 1), np.int64))
+    rows = (volume(shape[:-1]), size)
+    column = writer.broadcast(one, (size, 1))
+    found = writer.add("MatMul", (writer.reshape(source, rows), column), (rows[0], 1))
+    return writer.reshape(found, left)
 
 
 _ALGORITHMS = {

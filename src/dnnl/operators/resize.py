@@ -220,6 +220,8 @@ _PASS = 8  # an element that is stored and read again takes as long as so many t
 def _expand_resize(writer: Writer) -> bool:
     """Nothing where each element is itself, else resamplings, or some nodes for each axis."""
     scope = Scope(writer.node, writer.graph)
+    if "taps" in writer.node.attrs:  # what this has written for an Upsample
+        return False
     rule = _rule_of(scope)
     if _enlarged(writer, rule):
         return True

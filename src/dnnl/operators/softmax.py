@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import Node, is_whole
 from dnnl.graph.scope import normal_axis
-from dnnl.lowering.graphs import FORWARD, Factors, Lowering, volume
+from dnnl.lowering.facts import Factors, volume
+from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.inference import same
 from dnnl.operators.operator import ELTWISE_POST_OPS, Operator
 from dnnl.operators.quantization import SOFTMAX
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.types.arg import Arg
+
+MASKED_SOFTMAX = "dnnl.MaskedSoftmax"
+"""The operator, which no file can hold, that makes 0 of a row of -inf."""
 
 
 def _lower_softmax(lowering: Lowering, node: Node) -> None:
@@ -29,6 +33,15 @@ def _lower_softmax(lowering: Lowering, node: Node) -> None:
     alg = "softmax_log" if node.op == "LogSoftmax" else "softmax_accurate"
     dst = lowering.result(node, seen)
     desc = SoftmaxDesc.forward(FORWARD, alg, source.desc, dst, axis, masked_rows="nan")
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
+
+
+def _lower_masked_softmax(lowering: Lowering, node: Node) -> None:
+    """Along an axis; a row of -inf, in which nothing takes part, becomes 0."""
+    source = lowering.source(node.inputs[0])
+    dst = lowering.result(node, source.desc.dims)
+    alg, axis = "softmax_accurate", node.attrs["axis"]
+    desc = SoftmaxDesc.forward(FORWARD, alg, source.desc, dst, axis, masked_rows="zero")
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
 
@@ -52,5 +65,6 @@ OPERATORS: Mapping[str, Operator] = {
     for op in ("LogSoftmax", "Softmax")
 }
 MADE: Mapping[str, Operator] = {
+    MASKED_SOFTMAX: Operator(same, _lower_masked_softmax, post_ops=ELTWISE_POST_OPS),
     SOFTMAX: Operator(same, _lower_quantized_softmax, post_ops=ELTWISE_POST_OPS, inputs=(2, 2)),
 }

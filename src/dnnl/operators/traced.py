@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dnnl.graph.scope import Scope
+from dnnl.operators.trigonometry import FUNCTIONS
 from dnnl.types.algorithms import ELTWISE as ELTWISE_ALGORITHMS
 from dnnl.types.kinds import Alg
 from dnnl.types.scalar import Scalar, apply
@@ -32,16 +33,29 @@ def _celu(scope: Scope, x: Scalar) -> Scalar:
     return apply("where", x > 0, x, alpha * apply("expm1_of_negative", x / alpha))
 
 
+def _shrink(scope: Scope, x: Scalar) -> Scalar:
+    limit, bias = scope.attr("lambd", 0.5), scope.attr("bias", 0.0)
+    return apply("where", x < -limit, x + bias, apply("where", x > limit, x - bias, 0.0))
+
+
+def _alone(function: Callable[[Scalar], Scalar]) -> Traced:
+    return lambda scope, x: function(x)
+
+
 ALONE: Mapping[str, Traced] = {
+    **{op: _alone(function) for op, function in FUNCTIONS.items()},
     "Ceil": named_function("ceil"),
     "Celu": _celu,
     "Cos": named_function("cos"),
     "Erf": named_function("erf"),
     "Floor": named_function("floor"),
     "Selu": _selu,
+    "Shrink": _shrink,
     "Sin": named_function("sin"),
     "Softsign": lambda scope, x: x / (1 + apply("abs", x)),
     "Tan": lambda scope, x: apply("sin", x) / apply("cos", x),
     "ThresholdedRelu": lambda scope, x: apply("where", x > scope.attr("alpha", 1.0), x, 0.0),
 }
 """Operators of one source for which there is no algorithm."""
+ONLY_F32 = frozenset({"Cos", "Sin", "Tan"})
+"""Those of them that are not computed in f64."""

@@ -10,8 +10,10 @@ import numpy as np
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import ModelError, Node, TensorType
 from dnnl.graph.scope import Scope, normal_axis, transposition
+from dnnl.graph.writer import Writer
 from dnnl.lowering.graphs import Lowering
 from dnnl.operators.inference import same
+from dnnl.operators.numbers import UNCHANGED
 from dnnl.operators.operator import Operator, moved
 
 
@@ -79,7 +81,7 @@ def _infer_transpose(scope: Scope) -> list[TensorType]:
 
 
 def _infer_dropout(scope: Scope) -> list[TensorType]:
-    """In inference the source itself, and a mask that nothing may read.
+    """In inference the source itself, and a mask of truths.
 
     Raises Unimplemented in training mode.
     """
@@ -87,6 +89,19 @@ def _infer_dropout(scope: Scope) -> list[TensorType]:
     if training is not None and training.any():
         raise Unimplemented(f"{scope.node}: only inference is computed")
     return [scope.type(), TensorType(np.dtype(np.bool_), scope.shape())][: len(scope.node.outputs)]
+
+
+def _expand_dropout(writer: Writer) -> bool:
+    """Everything stays, as a mask says that somebody reads."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return False
+    truth = np.dtype(np.bool_)
+    one = writer.constant(np.ones(()), truth)
+    everything = writer.add("Expand", (one, writer.sizes(shape)), shape, dtype=truth)
+    writer.show(everything, 1)
+    writer.reshape(node.inputs[0], shape)
+    return True
 
 
 def _lower_reshape(lowering: Lowering, node: Node) -> None:
@@ -102,9 +117,9 @@ def _lower_transpose(lowering: Lowering, node: Node) -> None:
 
 
 OPERATORS: Mapping[str, Operator] = {
-    "Dropout": Operator(_infer_dropout, inputs=(1, 3)),
+    "Dropout": Operator(_infer_dropout, expand=_expand_dropout, inputs=(1, 3)),
     "Flatten": moved(_infer_flatten, _lower_reshape),
-    "Identity": Operator(same),
+    **{op: Operator(same) for op in UNCHANGED},
     "Reshape": moved(_infer_reshape, _lower_reshape, (1, 2)),
     "Squeeze": moved(_infer_squeeze, _lower_reshape, (1, 2)),
     "Transpose": moved(_infer_transpose, _lower_transpose),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -9,17 +10,26 @@ import numpy.typing as npt
 
 from dnnl.graph.graph import Shape
 from dnnl.graph.writer import Writer
+from dnnl.types.size import is_known, surely_equal
 
 _INDEX = np.dtype(np.int64)
-Places = npt.NDArray[np.integer]
 
 
-def gathered(writer: Writer, value: str, shape: Shape, axis: int, places: Places) -> str:
+def gathered(
+    writer: Writer, value: str, shape: Shape, axis: int, places: npt.NDArray[np.integer]
+) -> str:
     """The slices of ``value`` along an axis at ``places``, which have the ``shape``."""
     if not prod(shape):
         return writer.add("Identity", (writer.constant(np.zeros(shape)),), shape)
     indices = writer.constant(places, _INDEX)
     return writer.add("Gather", (value, indices), shape, {"axis": axis})
+
+
+def counted(writer: Writer, count: int) -> str:
+    """The integers below ``count``: a constant if that is known."""
+    if is_known(count):
+        return writer.constant(np.arange(count), _INDEX)
+    return writer.numbers(0, count)
 
 
 def with_size(shape: Shape, axis: int, size: int) -> Shape:
@@ -32,3 +42,43 @@ def ended(writer: Writer, value: str) -> bool:
     if not writer.nodes:
         writer.add("Identity", (value,), writer.graph.shape_of(writer.node.output))
     return True
+
+
+def transposed(writer: Writer, value: str, shape: Shape, order: Sequence[int]) -> str:
+    """The dimensions of ``value``, which have ``shape``, in another order."""
+    if tuple(order) == tuple(range(len(shape))):
+        return value
+    attrs = {"perm": tuple(order)}
+    return writer.add("Transpose", (value,), tuple(shape[dim] for dim in order), attrs)
+
+
+def reduced(writer: Writer, op: str, value: str, shape: Shape, axes: Sequence[int]) -> str:
+    """A reduction of ``value``, which has ``shape``, along ``axes``, which stay with size 1."""
+    left = tuple(1 if dim in axes else size for dim, size in enumerate(shape))
+    if op == "ReduceSum" and any(surely_equal(shape[dim], 0) for dim in axes):
+        return writer.add("Identity", (writer.filled(0, left),), left)
+    open_axes = tuple(dim for dim in axes if not surely_equal(shape[dim], 1))
+    return writer.add(op, (value,), left, {"axes": open_axes}) if open_axes else value
+
+
+def summed(writer: Writer, value: str, shape: Shape, axes: Sequence[int]) -> str:
+    """The sum of ``value``, which has ``shape``, along ``axes``, which are gone."""
+    value = reduced(writer, "ReduceSum", value, shape, axes)
+    return writer.reshape(value, tuple(n for dim, n in enumerate(shape) if dim not in axes))
+
+
+def powers(writer: Writer, value: str, shape: Shape, power: int) -> str:
+    """The magnitudes of ``value``, which has ``shape``, to a power."""
+    if power == 2:
+        return writer.add("Mul", (value, value), shape)
+    value = writer.add("Abs", (value,), shape)
+    return value if power == 1 else writer.add("Pow", (value, writer.constant(power)), shape)
+
+
+def root(writer: Writer, value: str, shape: Shape, power: int) -> str:
+    """The root that undoes a power."""
+    if power == 1:
+        return value
+    if power == 2:
+        return writer.add("Sqrt", (value,), shape)
+    return writer.add("Pow", (value, writer.constant(1 / power)), shape)

@@ -120,14 +120,8 @@ def _folded(
         alpha, beta = attrs.pop("alpha", 1.0), attrs.pop("beta", 1.0)
         factor = alpha * _along(affine.scale, node, weights.shape)
         shift = beta * addend * affine.scale + affine.shift
-    exact = weights * factor
-    scaled, shifted = exact.astype(dtype), shift.astype(dtype)
-    # They may lose what rounding the largest weight of the channel may.
-    along = tuple(d - factor.ndim for d, n in enumerate(factor.shape) if n == 1)
-    others = (*range(weights.ndim - factor.ndim), *along)
-    largest = np.max(np.abs(exact), axis=others, keepdims=True, initial=0.0)
-    holds = np.abs(scaled - exact) <= DataType.from_numpy(dtype).eps * largest
-    if not holds.all() or (np.isinf(shifted) & np.isfinite(shift)).any():
+    scaled, shifted = _rounded_once(weights, factor), shift.astype(dtype)
+    if scaled is None or (np.isinf(shifted) & np.isfinite(shift)).any():
         return None
     for index, array in ((1, scaled), (2, shifted)):
         names[index] = f"{absorbed.name}{JOINT}{index}"
@@ -139,6 +133,27 @@ def _folded(
         attrs=attrs,
         fused=(*node.fused, absorbed.name),
     )
+
+
+def _rounded_once(weights: Array, factor: Float64) -> Array | None:
+    """``weights * factor`` in the type of the weights; None where it does not hold the products.
+
+    They may lose what rounding the largest weight of the channel may.
+    """
+    kind = DataType.from_numpy(weights.dtype)
+    # NumPy multiplies small pieces in double precision: the array of all is larger than caches.
+    scaled = np.empty(np.broadcast_shapes(weights.shape, factor.shape), weights.dtype)
+    np.multiply(weights, factor, out=scaled, dtype=np.float64, casting="unsafe")
+    along = tuple(d - factor.ndim for d, n in enumerate(factor.shape) if n == 1)
+    others = (*range(weights.ndim - factor.ndim), *along)
+    ends = (end(weights, axis=others, keepdims=True, initial=0) for end in (np.max, np.min))
+    largest = np.maximum(*(np.abs(end * factor) for end in ends))
+    if kind.is_float:
+        normal = np.nextafter(kind.numpy.type(0), kind.numpy.type(1)) / np.float64(kind.eps)
+        if ((largest == 0) | ((normal <= largest) & (largest <= kind.max))).all():
+            return scaled
+    exact = weights * factor
+    return scaled if (np.abs(scaled - exact) <= kind.eps * largest).all() else None
 
 
 def _along(scale: Float64, node: Node, shape: Shape) -> Float64:

@@ -14,10 +14,10 @@ from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
-from dnnl.operators.numbers import is_folded
+from dnnl.operators.linear import WITH_ALL_TYPES, is_plain
+from dnnl.operators.numbers import HAS_ELEMENT, SIZES, is_folded
 from dnnl.operators.parts import slices_of
 from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, converted
-from dnnl.operators.quantized import check_parameters
 from dnnl.operators.table import OPERATORS
 from dnnl.reference.expression import exact
 from dnnl.types.dtype import DataType
@@ -28,7 +28,11 @@ _AS_FILES_HAVE_THEM = frozenset(
 """Operators that passes write with the attributes and sources that files give them."""
 
 OPEN_SOURCES: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "CenterCropPad": (1,),
     "Expand": (1,),
+    "GroupQueryAttention": (6,),
+    "OneHot": (1,),
     "Pad": (1,),
     "Range": (0, 1, 2),
     "Reshape": (1,),
@@ -67,12 +71,9 @@ def fold_constants(graph: Graph) -> Graph:
 
 def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     """The results of a node that needs no input of the model; None for any other."""
-    if node.op == "Shape" and node.inputs[0] not in graph.constants:
-        rank = len(graph.shape_of(node.inputs[0]))
-        part = slice(node.attrs.get("start", 0), node.attrs.get("end", rank))
-        return {node.output: array_of(graph.shape_of(node.inputs[0])[part])}
-    if node.op == "Size" and node.inputs[0] not in graph.constants:
-        return {node.output: array_of([prod(graph.shape_of(node.inputs[0]))]).reshape(())}
+    sizes = _sizes(node, graph)
+    if sizes is not None:
+        return {node.output: sizes}
     if node.op in RANDOM or any(value not in graph.constants for value in node.reads):
         return None
     if node.domain or not is_folded(node):
@@ -90,8 +91,10 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         }
         graph = replace(graph, constants=known)
     if node.op in (QUANTIZE, DEQUANTIZE):
-        check_parameters(Scope(node, graph))
-        return converted(node, graph)
+        (kind,) = OPERATORS[node.op].infer(Scope(node, graph))
+        if is_plain(node, graph, kind.dtype):
+            return converted(node, graph, kind.dtype)
+        graph = replace(graph, opset=max(graph.opset, WITH_ALL_TYPES))
     function = exact_function(node, graph) if node.op in OPERATORS else None
     if function is not None:
         (kind,) = OPERATORS[node.op].infer(Scope(node, graph))
@@ -104,9 +107,24 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
 
 
+def _sizes(node: Node, graph: Graph) -> Array | None:
+    """What Shape, Size and OptionalHasElement give of a value that is no constant."""
+    if node.op not in SIZES or node.input(0) in graph.constants:
+        return None
+    if node.op == HAS_ELEMENT:
+        return np.array(True) if node.input(0) else None
+    shape = graph.shape_of(node.inputs[0])
+    if node.op == "Size":
+        return array_of([prod(shape)]).reshape(())
+    return array_of(shape[node.attrs.get("start", 0) : node.attrs.get("end", len(shape))])
+
+
 def _moved(node: Node, graph: Graph) -> Array | None:
     """The elements of constants in other places, where ONNX's own implementation is wrong."""
     scope = Scope(node, graph)
+    if node.op == "BitCast":  # which older operator sets do not have
+        (kind,) = OPERATORS[node.op].infer(scope)
+        return graph.constants[node.inputs[0]].view(kind.dtype)
     if node.op == "Flatten":  # which it cannot do of nothing
         (kind,) = OPERATORS[node.op].infer(scope)
         return graph.constants[node.inputs[0]].reshape(kind.sizes)

@@ -7,25 +7,45 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dnnl.graph.graph import Graph, Node, blamed_on
+from dnnl.graph.graph import Array, Graph, Node, TensorType, blamed_on
 from dnnl.graph.writer import Writer
 from dnnl.operators.table import OPERATORS, row_name
 
 
 def expand(graph: Graph) -> Graph:
-    """The graph with such operators replaced."""
-    nodes: list[Node] = []
+    """The graph with such operators replaced, those that replacements consist of as well.
+
+    An operator that is written as nodes of its own name has what its primitive takes there.
+    """
     types, constants = dict(graph.types), dict(graph.constants)
-    for node in graph.nodes:
-        row = OPERATORS.get(row_name(node))
-        writer = Writer(node, graph)
-        with blamed_on(node):
-            written = row is not None and row.expand is not None and row.expand(writer)
+    known = replace(graph, types=types, constants=constants)
+    nodes: list[Node] = []
+    pending = list(reversed(graph.nodes))
+    final: set[str] = set()
+    while pending:
+        node = pending.pop()
+        written = [] if node.name in final else _written(node, known, types, constants)
         if not written:
             nodes.append(node)
             continue
-        writer.finish()
-        nodes.extend(writer.nodes)
-        types.update(writer.types)
-        constants.update(writer.constants)
-    return replace(graph, nodes=tuple(nodes), types=types, constants=constants).pruned()
+        final.update(made.name for made in written if row_name(made) == row_name(node))
+        pending += reversed(written)
+    return replace(known, nodes=tuple(nodes)).pruned()
+
+
+def _written(
+    node: Node, graph: Graph, types: dict[str, TensorType], constants: dict[str, Array]
+) -> list[Node]:
+    """The nodes that replace a node, none where it stays; ``types`` and ``constants``, which the
+    graph has, get theirs."""
+    row = OPERATORS.get(row_name(node))
+    if row is None or row.expand is None:
+        return []
+    writer = Writer(node, graph)
+    with blamed_on(node):
+        if not row.expand(writer):
+            return []
+    writer.finish()
+    types.update(writer.types)
+    constants.update(writer.constants)
+    return writer.nodes

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from dnnl.graph.graph import JOINT, Graph, Node, is_whole
 from dnnl.graph.sizes import broadcast
+from dnnl.operators.numbers import UNCHANGED
 
-_NO_CHANGE = frozenset({"Identity", "Dropout"})
+_NO_CHANGE = UNCHANGED | {"Dropout"}
 _SAME_IF_SHAPE = frozenset({"Expand", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _VARIADIC = frozenset({"Sum", "Max", "Min"})
 

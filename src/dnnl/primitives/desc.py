@@ -7,7 +7,7 @@ all descriptions of a kind stands in the operation's record (`dnnl.primitives.op
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -57,6 +57,9 @@ class Desc:
     shortest_row: ClassVar[int] = LEAST
     """Where only executions know sizes, contiguous rows of fewer elements have kernels of their
     own."""
+    single: ClassVar[Collection[str]] = ()
+    """The names of sizes for which 1 is a number like others. Elsewhere it is a constant, since it
+    decides what is broadcast."""
 
     @classmethod
     def made(cls, **given: Any) -> Self:
@@ -106,6 +109,11 @@ class Desc:
         """The name of a dimension of a tensor of the record, whose role gives it a ``letter``.
         Where only the execution knows sizes, those of one name are expected to be equal."""
         return letter
+
+    def other_sizes(self) -> Sequence[Mapping[str, int]]:
+        """Sizes by name for which there are kernels from the beginning, besides typical ones: where
+        only the execution knows sizes, and those of a class need code of their own."""
+        return ()
 
     def size_promise(self, argument: int, dim: int) -> int:
         """What is known of the size of a dimension of a tensor that only the execution knows."""

@@ -42,17 +42,18 @@ from dnnl.types.typed import FUNCTIONS, STEPS, expression_of
 class ExactDesc(Desc):
     """dst = function(srcs), element by element, each step in the type of its elements.
 
-    Integers of 8 to 64 bits wrap, ``div`` goes towards zero and is 0 by zero, ``mod`` has the sign
-    of the divisor and ``remainder`` that of the dividend; comparisons give a boolean, ``where``
-    chooses by one, and ``cast`` makes any type of any other one: integers keep their lower bits,
-    floats lose what stands behind the point and become the nearest integer that there is. Steps of
-    f32, bf16 and f16 are computed in f32, those of f64 in f64, and each is rounded to its type.
+    Integers of 8 to 64 bits wrap, ``div`` goes towards zero and is 0 by zero. ``mod`` has the sign
+    of the divisor and ``remainder`` that of the dividend, of floats as well. Comparisons give a
+    boolean, ``where`` chooses by one, and ``cast`` makes any type of any other one: integers keep
+    their lower bits, floats lose what stands behind the point and become the nearest integer that
+    there is. ``bitcast`` makes the same bits another type of as many. Steps of f32, bf16 and f16
+    are computed in f32, those of f64 in f64, and each is rounded to its type.
 
     ``function`` is one of these names, or a Python function of a traced scalar for each source: its
     operators are these functions (``/`` is ``div``, ``%`` is ``mod``), its numbers take the type of
-    what they meet, ``x.astype("s64")`` is ``cast``, and the functions of `dnnl.math` take scalars
-    of floats. It is called once, when it is described; descriptions are equal if theirs compute the
-    same.
+    what they meet, ``x.astype("s64")`` is ``cast``, ``x.view("s32")`` is ``bitcast``, and the
+    functions of `dnnl.math` take scalars of floats. It is called once, when it is described;
+    descriptions are equal if theirs compute the same.
 
     >>> import dnnl.math
     >>> md = MemoryDesc((2, 3), "s32")
@@ -176,6 +177,7 @@ ExactDesc.operation = Operation(
         "--sdt=u16 --ddt=boolean --alg=less 3x19:3x19",
         "--sdt=boolean:s16:s16 --ddt=s16 --alg=where 3x1:3x19:1x19",
         "--sdt=f32 --ddt=u64,s32,s8,boolean --alg=cast 3x19",
+        "--sdt=s16 --ddt=bf16,u16 --alg=bitcast 3x19",
     ),
     implementations=(Implementation("nest", _nest),),
 )  # fmt: skip

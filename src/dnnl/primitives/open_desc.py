@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from string import ascii_uppercase
+from types import MappingProxyType
 
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.sizes import fields_of
@@ -192,11 +193,12 @@ class _Making:
         where = self._begin + place
         known = self._sizes.get((name, given)) if name else None
         least = self._desc.shortest_row if name in self._rows else LEAST
+        least = 1 if name in self._desc.single else least
         promise = self._promises.get(name, wanted)
         promised: tuple[int, float, int] | None = None
         if isinstance(promise, RuntimeDim) and promise.allows(given):
             promised = promise.promise
-        low, high, multiple = promised or (LEAST, inf, 1)
+        low, high, multiple = promised or (least, inf, 1)
         source = f"n[{where}]//{multiple}" if multiple > 1 else f"n[{where}]"
         if wanted != RUNTIME_DIM or given < least:
             known = given
@@ -296,9 +298,13 @@ def dimension_letters(letters: str, ndims: int) -> Iterator[str]:
 
 
 def typical_tensors(
-    desc: Desc, attr: PrimitiveAttr, patterns: Mapping[int, MemoryDesc]
+    desc: Desc,
+    attr: PrimitiveAttr,
+    patterns: Mapping[int, MemoryDesc],
+    given: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[int, MemoryDesc]:
-    """Tensors of typical sizes for a description that leaves some open."""
+    """Tensors of typical sizes for a description that leaves some open; ``given`` are those of some
+    names."""
     names = dimension_names(desc, patterns)
     dims: dict[int, list[int]] = {}
     promises = _promises(desc, attr, names, patterns)
@@ -307,7 +313,7 @@ def typical_tensors(
         name = names[argument][dim]
         derived = desc.derived_size(argument, dim, dims)
         ndims = max(len(own) for own in names.values() if name in own)
-        return _typical(name, ndims, promises[name]) if derived is None else derived
+        return _typical(name, ndims, promises[name], given) if derived is None else derived
 
     for argument, pattern in patterns.items():
         dims[argument] = [
@@ -318,9 +324,10 @@ def typical_tensors(
     return {arg: laid_out(patterns[arg], own) for arg, own in dims.items()}
 
 
-def _typical(name: str, ndims: int, promise: int) -> int:
+def _typical(name: str, ndims: int, promise: int, given: Mapping[str, int]) -> int:
     others = _IMAGES if ndims == len(_IMAGES) else _OTHERS
     size = _TYPICAL.get(name, others[ascii_uppercase.index(name[-1].upper()) % len(others)])
+    size = given.get(name, size)
     return promise.near(size) if isinstance(promise, RuntimeDim) else size
 
 

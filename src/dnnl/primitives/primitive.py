@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -143,7 +143,8 @@ class Primitive(Value):
         if variants is None:
             return (self._code(self.pd.plan.recipe, self.pd.scratchpad_desc.size),)
         settled = [own for own in variants.every if own.settled]
-        return tuple(self._code(own.plan.recipe, 0, own.size_class) for own in settled)
+        made = [self._code(own.plan.recipe, 0, own.size_class) for own in settled]
+        return (*made, *self._of_nothing())
 
     def _code(
         self, recipe: Recipe, scratchpad: int, size_class: SizeClass | None = None
@@ -152,6 +153,21 @@ class Primitive(Value):
         order = tuple(argument for argument in image.arguments if argument != SIZES)
         fields = self.pd.verbose_fields()
         return KernelCode(image, order, self._kind, fields, scratchpad, size_class)
+
+    def _of_nothing(self) -> list[KernelCode]:
+        """What serves executions all of whose outputs are empty, if only these know that."""
+        places, begin = dict[int, range](), 0
+        for argument, desc in self.pd.patterns.items():
+            places[argument] = range(begin, begin + desc.ndims)
+            begin += len(desc.layout_numbers)
+        dims = [places.get(own.argument, range(0)) for own in self.pd.desc.outputs]
+        if not all(dims):
+            return []
+        empty = tuple(f"{'*'.join(f'n[{place}]' for place in own)}==0" for own in dims)
+        order = tuple(int(tensor.argument) for tensor in self.pd.desc.tensors)
+        image = Image(self.pd.isa.target, b"", (), (*order, SIZES))
+        fields = self.pd.verbose_fields()
+        return [KernelCode(image, order, self._kind, fields, 0, SizeClass((), empty, (), "0"))]
 
     def _submit(
         self, stream: Stream, slots: Slots, arguments: list[Any], after: Sequence[Event]
@@ -288,8 +304,9 @@ def build_ahead(
     """
     new: dict[Recipe, list[PrimitiveDesc]] = {}
     for pd in pds:
-        if pd.key not in _cache and not pd.desc.writes_nothing:
-            new.setdefault(pd.plan.recipe, []).append(pd)
+        for key, recipe in _recipes(pd):
+            if key not in _cache and not pd.desc.writes_nothing:
+                new.setdefault(recipe, []).append(pd)
 
     def built(recipe: Recipe) -> None:
         for pd in new[recipe]:
@@ -298,33 +315,38 @@ def build_ahead(
     return parallel.images(new, get_num_threads(), built)
 
 
+def _recipes(pd: PrimitiveDesc) -> Iterator[tuple[object, Recipe]]:
+    """The kernels that a description has from the beginning, and what the cache knows them by."""
+    if pd.variants is None:
+        yield pd.key, pd.plan.recipe
+        return
+    for variant in pd.variants.typical:
+        yield (pd.key, variant), variant.plan.recipe
+
+
 def _compiled(pd: PrimitiveDesc, images: Mapping[Recipe, parallel.Built]) -> tuple[_Compiled, bool]:
-    """The code of a description, and whether this process had it."""
-    if pd.variants is not None:
-        return _code_of(pd, pd.variants.every[0], images)
-    return _cache.get(pd.key, lambda: _compile(pd, pd.plan.recipe, images))
+    """The code of a description, the first one where sizes are open, and whether this process had
+    it."""
+    made = [_cache.get(key, partial(_compile, pd, recipe, images)) for key, recipe in _recipes(pd)]
+    return made[0][0], all(hit for _, hit in made)
 
 
-def _code_of(
-    pd: PrimitiveDesc,
-    variant: Variant,
-    images: Mapping[Recipe, parallel.Built] = MappingProxyType({}),
-) -> tuple[_Compiled, bool]:
-    """The code of one of the kernels of a description, and whether this process had it."""
-    key = pd.key, variant
-    return _cache.get(key, lambda: _compile(pd, variant.plan.recipe, images))
+def _code_of(pd: PrimitiveDesc, variant: Variant) -> _Compiled:
+    """The code of one of the kernels of a description."""
+    made, _ = _cache.get((pd.key, variant), lambda: _compile(pd, variant.plan.recipe, {}))
+    return made
 
 
 def _slots_of_sizes(pd: PrimitiveDesc, variants: Variants) -> SizedSlots:
     """What gives the slots for the sizes of an execution."""
 
     def build(variant: Variant) -> Unknowns:
-        unknowns = _code_of(pd, variant)[0].unknowns
+        unknowns = _code_of(pd, variant).unknowns
         assert unknowns is not None
         return unknowns
 
     def code(variant: Variant) -> tuple[Executable, Sequence[int]]:
-        compiled, _ = _code_of(pd, variant)
+        compiled = _code_of(pd, variant)
         return compiled.executable, compiled.arguments
 
     def nothing(sized: PrimitiveDesc) -> Slots:

@@ -152,8 +152,8 @@ class _Model:
             (place, places[arg]) for place, (arg, _) in enumerate(first.expected) if arg in places
         ]
         in_place = pd.desc.operation.in_place
-        ids = [arg for arg, _ in first.expected]
-        self._pairs = [(a, b, (ids[a], ids[b]) in in_place) for a, b, *_ in first.apart]
+        self._order = order = tuple(arg for arg, _ in first.expected)
+        self._pairs = [(a, b, (order[a], order[b]) in in_place) for a, b, *_ in first.apart]
 
     @staticmethod
     def suits(pd: PrimitiveDesc, slots: Slots) -> bool:
@@ -200,12 +200,11 @@ class _Model:
         symbols, counts, scratchpad = found
         engine = self._pd.engine
         executable, sizes = engine.sized(self._executable, counts), numbers_at(engine, symbols)
-        order = tuple(arg for arg, _ in self._first.expected)
-        kind = self._pd.desc.kind
-        return Launch(executable, order, sizes, scratchpad, kind, lambda: self._fields(descs()))
+        fields, kind = partial(self._fields_of, descs), self._pd.desc.kind
+        return Launch(executable, self._order, sizes, scratchpad, kind, fields)
 
-    def _fields(self, descs: Mapping[int, MemoryDesc]) -> str:
-        return self._pd.with_sizes(dict(descs)).verbose_fields()
+    def _fields_of(self, descs: Callable[[], Mapping[int, MemoryDesc]]) -> str:
+        return self._pd.with_sizes(dict(descs())).verbose_fields()
 
     def _sized(self, descs: Descs) -> PrimitiveDesc:
         given: dict[int, Any] = dict(zip(self._ids, descs, strict=True))

@@ -27,6 +27,8 @@ from dnnl.types.arg import GRADIENT, Arg
 from dnnl.types.kinds import RUNTIME_DIM, Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
+_FEW, _MANY = 4, 150
+
 
 @dataclass(frozen=True)
 class SlidingDesc(WeightedDesc):
@@ -47,6 +49,8 @@ class SlidingDesc(WeightedDesc):
     diff_weights_desc: MemoryDesc
     diff_bias_desc: MemoryDesc
     diff_dst_desc: MemoryDesc
+
+    single = ("n", "d", "h", "w")
 
     @classmethod
     def forward(
@@ -197,6 +201,15 @@ class SlidingDesc(WeightedDesc):
         size = dims[self._argument("src")][dim]
         kernel = dims[self._argument("weights")][-len(self.strides) :]
         return self.places_of(space, size, kernel[space])
+
+    def other_sizes(self) -> Sequence[Mapping[str, int]]:
+        """Rows of few places of the kernel, and of many."""
+        taps, space = self.weights.dims[-1], len(self.strides) - 1
+        reach = 1 if taps == RUNTIME_DIM else (taps - 1) * (self.dilations[space] + 1) + 1
+        padding = self.padding_l[space] + self.padding_r[space]
+        return tuple(
+            {"w": max(2, reach + count * self.strides[space] - padding)} for count in (_FEW, _MANY)
+        )
 
     def complete_typical(self, dims: dict[int, list[int]]) -> None:
         """Channels that are open are as many as the weights have, or else weights have as many as

@@ -1,8 +1,9 @@
 """The kernels of a description whose sizes only an execution knows.
 
 A kernel is planned and generated for symbols in the place of sizes (`dnnl.types.size`), and serves
-all executions that satisfy the conditions that were found on the way. Most descriptions have one;
-another one is made for the first execution that none of those there are serves.
+all executions that satisfy the conditions that were found on the way. Most descriptions have one,
+some another one for each class of sizes (`Desc.other_sizes`). A further one is made for the first
+execution that none of those there are serves.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ T = TypeVar("T")
 _MOST = 32
 
 
-def recent(every: tuple[T, ...], latest: T) -> tuple[T, ...]:
-    """``every`` and the ``latest``, without the oldest but the first if they are too many: that one
-    was made for typical sizes."""
-    first, others = (*every, latest)[:1], (*every, latest)[1:]
-    return first + others[-_MOST + 1 :]
+def recent(every: tuple[T, ...], latest: T, typical: int = 1) -> tuple[T, ...]:
+    """``every`` and the ``latest``, without the oldest if they are too many, but for the first ones
+    that were made for ``typical`` sizes."""
+    first, others = (*every, latest)[:typical], (*every, latest)[typical:]
+    return first + others[-_MOST + typical :]
 
 
 class Variant:
@@ -52,14 +53,20 @@ class Variant:
 
     def settle(self, unknowns: Unknowns) -> None:
         """Take over what the kernel found out about sizes while it was generated."""
+        self._class = self._of_conditions(unknowns.conditions, unknowns.counts)
+        self._serve = self._class.serve()
+
+    def _of_conditions(self, found: Sequence[str], counts: tuple[str, ...]) -> SizeClass:
         made = self._made
         same = f"n==({''.join(f'{number},' for number in made.numbers)})"
         # Those of this plan, and those of its code, which may come from the disk.
-        guards = dict.fromkeys((*map(str, made.symbols.guards), *unknowns.conditions))
+        guards = dict.fromkeys((*map(str, made.symbols.guards), *found))
         conditions = (same, *made.ranges, *guards)
-        scratchpad = text(self.plan.scratchpad)
-        self._class = SizeClass(made.sources, conditions, unknowns.counts, scratchpad)
-        self._serve = self._class.serve()
+        return SizeClass(made.sources, conditions, counts, text(self.plan.scratchpad))
+
+    def may_serve(self, numbers: tuple[int, ...]) -> bool:
+        """Whether the plan allows an execution on tensors of these numbers; the code may not."""
+        return self._of_conditions((), ()).serve()(numbers) is not None
 
     @property
     def settled(self) -> bool:
@@ -99,6 +106,7 @@ class Variants:
         self._implementation, self._configure = implementation, configure
         self._instead, self._lock = instead, forks.Lock()
         self._every: tuple[Variant, ...] = ()
+        self._typical = 0
 
     def first(self) -> Plan | Refusal:
         """The plan for typical sizes, or why there is none."""
@@ -115,7 +123,23 @@ class Variants:
             }
             return self.first()
         self._every = (found,)
+        for sizes in desc.other_sizes():
+            self._every += self._of_class(sizes)
+        self._typical = len(self._every)
         return replace(found.plan, desc=desc)
+
+    def _of_class(self, sizes: Mapping[str, int]) -> tuple[Variant, ...]:
+        """The kernel for other typical sizes, if it needs one and serves more than these."""
+        descs = typical_tensors(self._desc, self._attr, self._patterns, sizes)
+        if any(own.may_serve(numbers_of(tuple(descs.values()))) for own in self._every):
+            return ()
+        made, plan = self._planned(descs, ())
+        return () if isinstance(plan, Refusal) or made.settled else (Variant(made, plan),)
+
+    @property
+    def typical(self) -> Sequence[Variant]:
+        """Those that are made with the description."""
+        return self._every[: self._typical]
 
     @property
     def every(self) -> Sequence[Variant]:
@@ -142,7 +166,7 @@ class Variants:
             made.settle(build(made))
             found = made.serve(numbers)
             assert found is not None, "a kernel serves the sizes that it was made for"
-            self._every = recent(self._every, made)
+            self._every = recent(self._every, made, self._typical)
             return made, found
 
     def _made(self, descs: Mapping[int, MemoryDesc]) -> Variant | Refusal:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64
 from dnnl.types import typed
 from dnnl.types.dtype import DataType
-from dnnl.types.expression import CAST, CONSTANT, FUNCTIONS, PARAMETER, Expression, Step
+from dnnl.types.expression import BITCAST, CAST, CONSTANT, FUNCTIONS, PARAMETER, Expression, Step
 
 Typed = np.ndarray
 
@@ -60,6 +60,9 @@ _IN_TYPES: Mapping[str, Callable[..., Any]] = {
 }
 
 
+_REMAINDERS = frozenset({"mod", "remainder"})
+
+
 def exact(function: str, sources: Sequence[Typed], dst: DataType) -> Typed:
     """The function of arrays that have the NumPy types of their data types, as one of ``dst``.
 
@@ -74,10 +77,15 @@ def exact(function: str, sources: Sequence[Typed], dst: DataType) -> Typed:
 def _in_types(step: str, sources: Sequence[Typed], dst: DataType, nudge: float = 0.0) -> Typed:
     if step == CAST:
         return _cast(sources[0], dst)
+    if step == BITCAST:
+        return _bits(sources[0], dst)
     if step == "where" or not dst.is_float:
         return np.asarray(_IN_TYPES[step](*sources))
-    number = FUNCTIONS[step](*map(f64, sources)) * (1 + nudge)
     core = DataType.f64 if dst is DataType.f64 else DataType.f32
+    if step in _REMAINDERS:  # whose last step is a sum in the type
+        wide = (np.asarray(source).astype(core.numpy) for source in sources)
+        return np.asarray(_IN_TYPES[step](*wide)).astype(dst.numpy)
+    number = FUNCTIONS[step](*map(f64, sources)) * (1 + nudge)
     return np.asarray(number, core.numpy).astype(dst.numpy)
 
 
@@ -90,6 +98,12 @@ def _cast(source: Typed, dst: DataType) -> Typed:
     limits = np.where(wide > 0, *(np.array(n, dst.numpy) for n in (dst.max, dst.min)))
     found = np.where(inside, np.where(inside, wide, 0).astype(dst.numpy), limits)
     return np.where(np.isnan(wide), np.array(0, dst.numpy), found)
+
+
+def _bits(source: Typed, dst: DataType) -> Typed:
+    """A truth value is a byte: 1 is written, and any but 0 is true."""
+    bits = np.asarray(source)
+    return bits.view(np.uint8) != 0 if dst is DataType.boolean else bits.view(dst.numpy)
 
 
 @np.errstate(all="ignore")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -51,8 +51,7 @@ def numbers_at(engine: Engine, numbers: Sequence[int]) -> HostNumbers | Memory:
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """An execution whose memories nobody checks.
 
     ``executable`` takes the addresses of the arguments in ``order``, then that of ``sizes`` if

@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from functools import cache, wraps
+from math import prod
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -47,6 +48,15 @@ def allocate(nbytes: int) -> NDArray[np.uint8]:
         raise OutOfMemory(f"cannot allocate {size_text(nbytes)}") from None
     start = -address_of(raw) % ALIGNMENT
     return raw[start : start + nbytes]
+
+
+def allocate_array(dtype: np.dtype, dims: tuple[int, ...]) -> tuple[np.ndarray, int]:
+    """An uninitialised array, its first element aligned to `ALIGNMENT`, and the address of that;
+    whoever asks has checked the capacity."""
+    raw = np.empty(prod(dims) * dtype.itemsize + ALIGNMENT, np.uint8)
+    address = raw.__array_interface__["data"][0]
+    start = -address % ALIGNMENT
+    return np.ndarray(dims, dtype, raw, start), address + start
 
 
 def check_capacity(nbytes: float) -> None:

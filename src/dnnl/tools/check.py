@@ -21,6 +21,7 @@ from dnnl.lowering.graphs import LAYOUTS
 from dnnl.onnx.check import refusal
 from dnnl.onnx.read import graph_from_proto, read_model
 from dnnl.tools.engines import named
+from dnnl.tools.files import check_place, writing
 from dnnl.tools.run_inputs import read_sizes, shapes_of
 from dnnl.tools.run_report import console_for_output
 from dnnl.types.dtype import DataType
@@ -56,6 +57,8 @@ def check(
 
     Nothing is compiled. The exit status is 1 where something is refused.
     """
+    if file is not None:
+        check_place("--json", file)
     proto = read_model(model)
     graph = graph_from_proto(proto, str(model))
     taken = _shapes(graph, read_sizes(shapes))
@@ -63,7 +66,8 @@ def check(
     invalid = refusal(proto)
     if file is not None:
         document = {"model": str(model), "runs": found.runs, "shapes": taken, **asdict(found)}
-        file.write_text(json.dumps({**document, "invalid": invalid}, indent=2) + "\n")
+        with writing("--json", file):
+            file.write_text(json.dumps({**document, "invalid": invalid}, indent=2) + "\n")
     _print(console_for_output(), found, taken, invalid)
     return 0 if found.runs and not invalid else REFUSED
 

@@ -22,9 +22,13 @@ COMMANDS = {
     "bench": "Check and measure primitives in the language of benchdnn.",
     "explain": "Explain what a verbose line or a case of bench says.",
     "quantcheck": "Tell what integers do to a model or a case, and which scales would mend it.",
+    "score": "Run a model over a data set of files, on several workers.",
     "layout": "Draw where each element of a tensor lives.",
 }
 """Modules of this package, each with a click command of its own name, and what they do."""
+
+_EXTRAS = {"ray": "score", "pyarrow": "score", "PIL": "score"}
+"""Which extra brings a package, beside the one for models."""
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -75,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package == "dnnl":
             raise
-        return _fail(f"this command needs {package}: pip install 'dnnl[onnx]'")
+        extra = _EXTRAS.get(package, "onnx")
+        return _fail(f"this command needs {package}: pip install 'dnnl[{extra}]'")
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     return status if isinstance(status, int) else 0

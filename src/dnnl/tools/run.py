@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,17 +23,21 @@ from dnnl.framework import Model, Session, load
 from dnnl.framework.indices import index_extents
 from dnnl.framework.model import PRECISIONS
 from dnnl.framework.session import Span
-from dnnl.graph.graph import Array, ModelError
+from dnnl.graph.graph import Array, Graph, ModelError
 from dnnl.lowering.graphs import LAYOUTS
 from dnnl.onnx.read import read_tensor
 from dnnl.runtime.threads import limit_text, limited_num_threads
 from dnnl.tools import peer_onnxruntime
 from dnnl.tools.difference import Difference, Tolerance, compare, is_constant
 from dnnl.tools.engines import named
+from dnnl.tools.files import check_place, writing
 from dnnl.tools.measure import Contender, Effort, measure
+from dnnl.tools.page import check_packages
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.quantized_difference import compare_layers, quantized_values
+from dnnl.tools.run_graph import graph_of
 from dnnl.tools.run_inputs import INPUT_SEED, filled, read_inputs, read_sizes, shapes_of
+from dnnl.tools.run_page import write_page
 from dnnl.tools.run_report import Comparison, Report, console_for_output, print_report
 from dnnl.tools.trace import write_trace
 
@@ -67,6 +70,7 @@ class Options:
     profile: Path | None
     compare: str | None
     json: Path | None
+    html: Path | None
 
 
 @click.command()
@@ -139,6 +143,12 @@ class Options:
 @click.option(
     "--json", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures as JSON."
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page with the graph as it was run, the time of each step and a roofline.",
+)
 def run(**options: Any) -> int:
     """Run an ONNX MODEL on generated kernels."""
     return execute(Options(**options))
@@ -154,7 +164,7 @@ def execute(options: Options) -> int:
     threads = None if options.threads is None else limited_num_threads(options.threads)
     console = console_for_output()
     started = perf_counter_ns()
-    model, given, notes = _prepared_model(options)
+    model, opened, given, notes = _prepared_model(options)
     loaded = perf_counter_ns()
     with _progress(Console(stderr=True)) as progress:
         session = model.compile(
@@ -198,6 +208,10 @@ def execute(options: Options) -> int:
         tolerance,
     )
     _write(options, session, report, outputs, timed)
+    if options.html:
+        graph = graph_of(session, timed[-1], opened, feeds, outputs)
+        with writing("--html", options.html):
+            write_page(options.html, report, session, graph)
     print_report(console, report)
     return 0 if report.agrees else DIFFERENT
 
@@ -231,28 +245,21 @@ def _check(options: Options) -> None:
         ("--output", options.output),
         ("--profile", options.profile),
         ("--json", options.json),
+        ("--html", options.html),
     ):
         if path is not None:
-            _check_place(name, path)
+            check_place(name, path)
+    if options.html is not None:
+        check_packages("--html")
 
 
-def _check_place(option: str, path: Path) -> None:
-    """Raise InvalidArguments where no file can be written, before anything takes time."""
-    rule = ""
-    if path.is_dir():
-        rule = "is a folder"
-    elif not path.parent.is_dir():
-        rule = f"there is no folder {path.parent}"
-    elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        rule = "cannot be written"
-    if rule:
-        raise InvalidArguments(option, str(path), rule)
-
-
-def _prepared_model(options: Options) -> tuple[Model, dict[str, Array], list[str]]:
-    """The model with the sizes and parameters that were asked for, the inputs that were given, and
-    what was taken for sizes that nobody gave."""
+def _prepared_model(
+    options: Options,
+) -> tuple[Model, Graph, dict[str, Array], list[str]]:
+    """The model with the sizes and parameters that were asked for, its graph as the file has it,
+    the inputs that were given, and what was taken for sizes that nobody gave."""
     model = load(options.model)
+    opened = model.graph
     if options.batch is not None:
         model = model.with_batch(options.batch)
     given = read_inputs(options.inputs, {**model.inputs, **model.defaults})
@@ -261,7 +268,7 @@ def _prepared_model(options: Options) -> tuple[Model, dict[str, Array], list[str
     model = model.with_shapes(shapes)
     if options.random_weights is not None:
         model = model.with_random_weights(options.random_weights)
-    return model, given, notes
+    return model, opened, given, notes
 
 
 def _telling(
@@ -368,14 +375,14 @@ def _write(
 ) -> None:
     """Write the files that were asked for."""
     if options.output:
-        with _writing("--output", options.output), options.output.open("wb") as file:
+        with writing("--output", options.output), options.output.open("wb") as file:
             _save(file, outputs)
     if options.profile:
-        with _writing("--profile", options.profile):
+        with writing("--profile", options.profile):
             write_trace(options.profile, session.layers, timed)
     if options.json:
         text = json.dumps(report.as_json(), indent=2, allow_nan=False)
-        with _writing("--json", options.json):
+        with writing("--json", options.json):
             options.json.write_text(text + "\n", encoding="utf-8")
 
 
@@ -385,12 +392,3 @@ def _save(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
-
-
-@contextmanager
-def _writing(option: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        rule = f"cannot be written: {error.strerror}"
-        raise InvalidArguments(option, str(path), rule) from error

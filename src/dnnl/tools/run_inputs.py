@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from dnnl.errors import InvalidArguments
@@ -113,7 +114,9 @@ def read_inputs(texts: Sequence[str], inputs: Mapping[str, TensorType]) -> dict[
 
 def _random(rng: np.random.Generator, kind: TensorType, count: int, scale: float) -> Array:
     """Normal floats, or integers below ``count``."""
-    if np.issubdtype(kind.dtype, np.floating):
-        return (scale * rng.standard_normal(kind.sizes)).astype(kind.dtype)
-    most = 1 if kind.dtype == np.bool_ else int(np.iinfo(kind.dtype).max)
+    if not kind.dtype.name.startswith(("bool", "int", "uint")):
+        return np.asarray(scale * rng.standard_normal(kind.sizes)).astype(kind.dtype)
+    most = 1
+    if kind.dtype != np.bool_:
+        most = int(ml_dtypes.iinfo(kind.dtype).max)  # type: ignore[no-untyped-call]
     return rng.integers(0, min(count - 1, most), kind.sizes, endpoint=True).astype(kind.dtype)

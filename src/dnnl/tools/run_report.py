@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
@@ -156,17 +156,14 @@ def console_for_output() -> Console:
 def print_report(console: Console, report: Report) -> None:
     """Print the table of layers, the totals and the comparisons."""
     console.print(_layer_table(report, narrow=console.width < NARROW))
-    console.print(_totals(report))
-    for note in report.notes:
-        console.print(note, markup=False)
-    for difference in report.expected:
-        state = "as expected" if difference.is_equal else "differs from what is expected"
-        text = f"output {state}: largest relative error {_errors(difference)}"
-        console.print(
-            text if difference.is_equal else f"output {state}: {difference}", markup=False
-        )
-    if report.comparison:
-        _print_comparison(console, report, report.comparison)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, min_width=len("preparation"))
+    table.add_column(overflow="fold")
+    for name, text in totals(report).items():
+        table.add_row(name, Text(text))
+    console.print(table)
+    for remark in remarks(report):
+        console.print(remark, markup=False)
 
 
 def _layer_table(report: Report, *, narrow: bool) -> Table:
@@ -199,23 +196,34 @@ def _timed(report: Report) -> list[tuple[Layer, float]]:
     return list(zip(report.layers, report.layer_times_ms, strict=True))
 
 
-def _totals(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True, min_width=len("preparation"))
-    table.add_column(overflow="fold")
+def totals(report: Report) -> dict[str, str]:
+    """What holds of the whole run, by name."""
     time = median(report.times_ms)
-    settings = ", ".join(f"{name} {value}" for name, value in report.settings.items())
     runs = f"median of {len(report.times_ms)}, best {min(report.times_ms):.3f} ms"
-    rate = gflop_per_s(report.gflop, time)
-    table.add_row("model", Text(report.model))
-    table.add_row("settings", settings)
-    table.add_row("load", f"{report.load_ms:.1f} ms")
-    table.add_row("preparation", f"{report.prepare_ms:.1f} ms")
     memory = f"{report.activation_nbytes / 1e6:.1f} MB of activations"
-    table.add_row("memory", f"{memory}, {report.nbytes / 1e6:.1f} MB with constants")
-    table.add_row("tolerance", str(report.tolerance))
-    table.add_row("inference", f"{time:.3f} ms ({runs}), {rate:.1f} GFLOP/s")
-    return table
+    return {
+        "model": report.model,
+        "settings": ", ".join(f"{name} {value}" for name, value in report.settings.items()),
+        "load": f"{report.load_ms:.1f} ms",
+        "preparation": f"{report.prepare_ms:.1f} ms",
+        "memory": f"{memory}, {report.nbytes / 1e6:.1f} MB with constants",
+        "tolerance": str(report.tolerance),
+        "inference": f"{time:.3f} ms ({runs}), {gflop_per_s(report.gflop, time):.1f} GFLOP/s",
+    }
+
+
+def remarks(report: Report) -> list[str]:
+    """The notes, and how the outputs compare with what is expected and with a peer."""
+    lines = list(report.notes)
+    for difference in report.expected:
+        lines.append(
+            f"output as expected: largest relative error {_errors(difference)}"
+            if difference.is_equal
+            else f"output differs from what is expected: {difference}"
+        )
+    if report.comparison:
+        lines += _compared(report, report.comparison)
+    return lines
 
 
 def _errors(difference: Difference) -> str:
@@ -226,21 +234,20 @@ def _errors(difference: Difference) -> str:
     return found
 
 
-def _print_comparison(console: Console, report: Report, comparison: Comparison) -> None:
+def _compared(report: Report, comparison: Comparison) -> Iterator[str]:
     ours, theirs = median(report.times_ms), median(comparison.times_ms)
     worst = max(comparison.differences, key=lambda difference: difference.relative)
-    console.print(
+    yield (
         f"{comparison.peer}: {theirs:.3f} ms, {theirs / ours:.2f} times our time; "
-        f"largest relative error {_errors(worst)}",
-        markup=False,
+        f"largest relative error {_errors(worst)}"
     )
     if comparison.steps is not None:
         differs = "" if comparison.steps.is_equal else f"differs from {comparison.peer}: "
-        console.print(f"{differs}{comparison.steps}", markup=False)
+        yield f"{differs}{comparison.steps}"
     for difference in comparison.differences:
         if not difference.is_equal:
-            console.print(f"differs from {comparison.peer}: {difference}", markup=False)
+            yield f"differs from {comparison.peer}: {difference}"
     if comparison.constant:
         names = ", ".join(comparison.constant)
         what = f"{names} has one value everywhere on both sides, whatever the inputs"
-        console.print(f"the comparison proves nothing: {what}", markup=False)
+        yield f"the comparison proves nothing: {what}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from dnnl.types.dtype import DataType
 
-PARAMETER, CONSTANT, CAST = "parameter", "constant", "cast"
+PARAMETER, CONSTANT, CAST, BITCAST = "parameter", "constant", "cast", "bitcast"
 
 COMPARISONS: Mapping[str, str] = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
@@ -91,7 +91,8 @@ class Expression:
                 whole = step.data_type is not None and step.data_type.is_integer
                 texts.append(step.detail if whole else f"{step.constant:g}")
             else:
-                texts.append(f"{step.data_type if step.name == CAST else step.name}({sources})")
+                own = {CAST: str(step.data_type), BITCAST: f"{step.data_type}_bits"}
+                texts.append(f"{own.get(step.name, step.name)}({sources})")
         return texts[-1]
 
 

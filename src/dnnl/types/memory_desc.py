@@ -200,8 +200,8 @@ class MemoryDesc(EncodedDesc, DescText):
     @classmethod
     def of_layout(cls, model: MemoryDesc, places: Layout) -> MemoryDesc:
         """Return the descriptor of a tensor like ``model``, whose numbers are those of ``places``,
-        which are known to be sound."""
-        kind, tag = model.format_kind, model._tag
+        which are known to be sound. No tag spells the layout if there are other dimensions."""
+        kind, tag = model.format_kind, model._tag if len(places.dims) == model.ndims else UNDEF
         return cls._of(model.data_type, kind, places, tag, model.compensation)
 
     @classmethod

@@ -17,6 +17,7 @@ from dnnl.errors import Error, InvalidArguments
 from dnnl.types import typed
 from dnnl.types.dtype import DataType, DataTypeLike, any_of
 from dnnl.types.expression import (
+    BITCAST,
     CAST,
     CONSTANT,
     FUNCTIONS,
@@ -168,12 +169,12 @@ class Scalar:
     def __ne__(self, other: object) -> Scalar:  # type: ignore[override]
         return apply("ne", self, other)
 
-    def __and__(self, other: Scalar | bool) -> Scalar:
+    def __and__(self, other: Scalar | int) -> Scalar:
         return apply("and", self, other)
 
     __rand__ = __and__
 
-    def __or__(self, other: Scalar | bool) -> Scalar:
+    def __or__(self, other: Scalar | int) -> Scalar:
         return apply("or", self, other)
 
     __ror__ = __or__
@@ -207,14 +208,24 @@ class Scalar:
     def astype(self, data_type: DataTypeLike) -> Scalar:
         """The number as another type, in a typed function: integers keep their lower bits, floats
         lose what stands behind the point and become the nearest integer that there is."""
-        if self.step.data_type is None:
+        return self._as(CAST, data_type)
+
+    def view(self, data_type: DataTypeLike) -> Scalar:
+        """The bits of the number as another type of as many bits, in a typed function."""
+        return self._as(BITCAST, data_type)
+
+    def _as(self, step: str, data_type: DataTypeLike) -> Scalar:
+        own = self.step.data_type
+        if own is None:
             _refuse("its type is that of the kernel", "scalars of ExactDesc have types")
         kind = coerce(DataType, data_type, "data_type")
-        if kind not in typed.TYPES:
-            _refuse(f"astype makes no {kind}", f"it makes {any_of(typed.TYPES)}")
-        if kind is self.step.data_type:
-            return self
-        return self.trace.add(Step(CAST, (self.index,), data_type=kind))
+        row = typed.STEPS[step]
+        if kind not in row.allowed:
+            name = "astype" if step == CAST else "view"
+            _refuse(f"{name} makes no {kind}", f"it makes {any_of(row.allowed)}")
+        if not row.signature.fits(kind, own):
+            _refuse(f"{own} as {kind}: {row.signature.rule}", "x.astype(kind) converts")
+        return self if kind is own else self.trace.add(Step(step, (self.index,), data_type=kind))
 
     def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
         hint = "dnnl.math.where(condition, a, b) chooses; &, | and ~ join conditions"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dnnl.types.dtype import DataType
-from dnnl.types.expression import CAST, COMPARISONS, PARAMETER, Expression, Step
+from dnnl.types.expression import BITCAST, CAST, COMPARISONS, PARAMETER, Expression, Step
 
 BOOLEAN = frozenset({DataType.boolean})
 INTEGERS = frozenset(t for t in DataType if t.is_integer and t.bits >= 8) - BOOLEAN
@@ -47,6 +47,9 @@ _CHOICE = Signature(
     lambda dst, c, a, b: c is DataType.boolean and dst is a is b,
 )
 _ANY = Signature(1, "any data types", lambda dst, src: True)
+_AS_WIDE = Signature(
+    1, "both data types have the same number of bits", lambda dst, src: dst.bits == src.bits
+)
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,8 @@ _PARTS = ("exp_of_negative", "expm1_of_negative", "normal_cdf", "softplus_tail")
 """The steps that only algorithms are made of."""
 STEPS: Mapping[str, TypedFunction] = {
     **_rows(_ONE, NUMBERS, "abs", "neg"),
-    **_rows(_TWO, NUMBERS, "add", "div", "maximum", "minimum", "mul", "sub"),
-    **_rows(_TWO, INTEGERS, "mod", "remainder", "shift_left", "shift_right"),
+    **_rows(_TWO, NUMBERS, "add", "div", "maximum", "minimum", "mod", "mul", "remainder", "sub"),
+    **_rows(_TWO, INTEGERS, "shift_left", "shift_right"),
     **_rows(_ONE, INTEGERS, "sign"),
     **_rows(_POWER, NUMBERS, "pow"),
     **_rows(_TWO, _BITS, "and", "or", "xor"),
@@ -81,6 +84,7 @@ STEPS: Mapping[str, TypedFunction] = {
     **_rows(_TRUTH_OF_TWO, TYPES, "eq", "ne"),
     **_rows(_TRUTH_OF_TWO, NUMBERS, "ge", "gt", "le", "lt"),
     **_rows(_ANY, TYPES, CAST),
+    **_rows(_AS_WIDE, TYPES, BITCAST),
     **_rows(_CHOICE, TYPES, "where"),
     **_rows(_ONE, FLOATS, "ceil", "floor", "round", "rsqrt", "sqrt"),
     **_rows(_ONE, FLOATS, "erf", "exp", "log", "sigmoid", "softplus", "tanh", *_PARTS),
@@ -99,7 +103,7 @@ FUNCTIONS: Mapping[str, str] = {
 
 
 def result_of(step: str, sources: Sequence[DataType]) -> DataType:
-    """The type that a step gives of such sources; that of a conversion is free."""
+    """The type that a step gives of such sources; that of a conversion is given with it."""
     return DataType.boolean if step in COMPARISONS else sources[step == "where"]
 
 

@@ -31,14 +31,17 @@ COUNTS = {
 }
 
 OWN = {
+    ("arg_reduction", "test_arg_reduction_ci"): 1856,
     ("conv", "test_conv_backward_ci"): 1177,
     ("conv", "test_conv_winograd_ci"): 380,
+    ("cumulative", "test_cumulative_ci"): 2904,
     ("deconv", "test_deconv_backward_ci"): 1070,
     ("deconv", "test_deconv_forward_ci"): 1450,
     ("deconv", "test_deconv_winograd_ci"): 170,
     ("exact", "test_exact_ci"): 891,
     ("gather", "test_gather_ci"): 642,
     ("gnorm", "test_gnorm_ci"): 952,
+    ("grid_sample", "test_grid_sample_ci"): 294,
     ("ip", "test_ip_backward_ci"): 816,
     ("ip", "test_ip_forward_ci"): 810,
     ("matmul", "test_matmul_forward_ci"): 754,
@@ -46,6 +49,7 @@ OWN = {
     ("reduction", "test_reduction_ci"): 993,
     ("resampling", "test_resampling_ci"): 960,
     ("rnn", "test_rnn_ci"): 664,
+    ("scatter", "test_scatter_ci"): 2036,
 }
 """Lists of this library's own."""
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from dnnl.tools import plots
 from dnnl.tools.bench import page as pages
-from dnnl.tools.bench import plots
 from dnnl.tools.bench.command import run
-from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
-from dnnl.tools.bench.roofs import Roofs
+from dnnl.tools.plots import Point, Roof, inline, limits_plot, ratio_plot
+from dnnl.tools.roofs import Roofs
 from tests.device import FAR
 
 pytest.importorskip("matplotlib", reason="needs dnnl[report]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
@@ -18,10 +18,11 @@ from dnnl import config, forks, log
 from dnnl.codegen.compile import emit_apart, spirv_text
 from dnnl.codegen.compile.disk_cache import DiskCache
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel, Recipe
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa
+from dnnl.garbage import Pause
 from dnnl.interrupts import Deferred
-from dnnl.runtime.image import Image, Unknowns
+from dnnl.runtime.image import Image, Phase, Repeat, Unknowns
 from dnnl.types.size import text, typical
 
 # Over all that happens within LLVM: a fork waits for it.
@@ -68,32 +69,31 @@ def _builder(isa: Isa) -> llvm.PassBuilder:
 
 @cache
 def _passes(device: bool) -> llvm.ModulePassManager:
-    # Kernels come as vectors in tight loops without memory variables: these few passes do nearly
-    # all that LLVM's full pipeline would, in a quarter of its time.
+    # Kernels come as vectors in tight loops without memory variables or repeated addresses: on
+    # processors these three passes do all of LLVM's full pipeline that makes code faster.
     passes = llvm.create_new_module_pass_manager()
-    passes.add_new_gvn_pass()
+    if device:
+        passes.add_new_gvn_pass()
     passes.add_instruction_combine_pass()
     passes.add_loop_unroll_pass()
     passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
     if device:
+        passes.add_instruction_combine_pass()
         passes.add_lower_switch_pass()  # LLVM switches by single bits, SPIR-V does not
     return passes
 
 
 def assembly(module: Module) -> str:
     """The optimised machine code as text."""
-    return _emit(module, as_text=True).decode()
+    return _emit(module.isa, str(module), as_text=True).decode()
 
 
-def _code(module: Module) -> bytes:
+def _code(isa: Isa, ir: str) -> bytes:
     """What an image holds: an object, or the text of a device's assembler."""
-    device = module.isa.device
-    return _emit(module, as_text=device is not None and device.text)
+    return _emit(isa, ir, as_text=isa.device is not None and isa.device.text)
 
 
-def _emit(module: Module, *, as_text: bool) -> bytes:
-    isa, ir = module.isa, str(module)
+def _emit(isa: Isa, ir: str, *, as_text: bool) -> bytes:
     # A context of its own is freed with all that LLVM remembers of the module. Everything is
     # closed here and not by the garbage collector, which would do it without the lock.
     with (
@@ -127,10 +127,7 @@ def _generator_version() -> str:
 
 def key(recipe: Recipe) -> str:
     """The name under which a recipe's image is kept on disk."""
-    build = f"{recipe.build.__module__}.{recipe.build.__qualname__}"
-    target = f"{recipe.isa!r} {_triple(recipe.isa)}"
-    known = [] if recipe.symbols is None else [repr(recipe.symbols.ranges)]
-    parts = [_generator_version(), build, repr(recipe.conf), target, *known]
+    parts = _generator_version(), recipe.spelled, _triple(recipe.isa)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -160,11 +157,34 @@ def store(recipe: Recipe, image: Image) -> None:
         disk.store(key(recipe), image)
 
 
+@dataclass(frozen=True)
+class Written:
+    """A kernel as text, without the objects that it was written from."""
+
+    phases: tuple[Phase, ...]
+    arguments: tuple[int, ...]
+    repeats: tuple[Repeat, ...]
+    ir: str
+
+
 def built(recipe: Recipe) -> Image:
     """The recipe's machine code, made anew."""
-    kernel = recipe.kernel()
+    return compiled(recipe, written(recipe))
+
+
+def written(recipe: Recipe) -> Written:
+    """The recipe's kernel in LLVM's IR, which is the part of Python."""
+    with Deferred(), Pause():
+        kernel = recipe.kernel()
+        made = Written(kernel.phases, kernel.arguments, kernel.repeats, str(kernel.module))
+        kernel.module.discard()
+        return made
+
+
+def compiled(recipe: Recipe, kernel: Written) -> Image:
+    """The machine code of what was written, which is the part of LLVM."""
     started = perf_counter()
-    code = _code(kernel.module)
+    code = _code(recipe.isa, kernel.ir)
     phases, unknowns = kernel.phases, None
     if recipe.symbols is not None:
         counts = tuple(text(phase.count) for phase in phases)
@@ -176,7 +196,7 @@ def built(recipe: Recipe) -> Image:
         log.line("common", "profile_externals", "llvm", kernel.phases[-1].symbol, ms=ms)
     _report(recipe, made, "generated")
     if config.get("jit_dump"):
-        _dump(kernel, made.code)
+        _dump(recipe.isa, kernel, made.code)
     return made
 
 
@@ -202,14 +222,14 @@ def _disk_cache() -> DiskCache | None:
     return DiskCache(folder, limit * 2**20) if folder is not None and limit else None
 
 
-def _dump(kernel: Kernel, code: bytes) -> None:
+def _dump(isa: Isa, kernel: Written, code: bytes) -> None:
     """Write IR, assembly and object of a kernel to the current folder, if it can be written."""
     name = kernel.phases[-1].symbol
     number = next(_dumped)
-    stem = f"dnnl_dump_{kernel.module.isa.target}_{name}.{number}"
+    stem = f"dnnl_dump_{isa.target}_{name}.{number}"
     try:
-        Path(f"{stem}.ll").write_text(str(kernel.module))
-        Path(f"{stem}.s").write_text(assembly(kernel.module))
+        Path(f"{stem}.ll").write_text(kernel.ir)
+        Path(f"{stem}.s").write_bytes(_emit(isa, kernel.ir, as_text=True))
         Path(f"{stem}.o").write_bytes(code)
     except OSError as error:
         if log.enabled("warn"):

@@ -1,4 +1,5 @@
-"""Many kernels at once: built by several processes, since building one keeps Python busy.
+"""Many kernels at once: LLVM compiles one in a thread while Python writes the next, and beyond two
+processors other processes help, since a process writes and compiles one at a time.
 
 This file is also the program of such a process: it reads recipes and answers with their images.
 """
@@ -10,8 +11,8 @@ import pickle
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from dnnl.runtime.image import Image
 
 _FEWEST = 16  # kernels for each process: it takes as long to start one as to build some of them
 _MOST = 16  # processes, of 100 MB each
+_AHEAD = 3  # kernels that are written before LLVM is there
 
 Built = tuple[Image, bool]
 """An image, and whether it comes from the disk cache."""
@@ -30,18 +32,19 @@ Built = tuple[Image, bool]
 def images(
     recipes: Iterable[Recipe], processes: int, ready: Callable[[Recipe], object] = lambda _: None
 ) -> dict[Recipe, Built]:
-    """The images of recipes, as far as they are on disk or are many enough to be built here: by up
-    to so many processes, this one included. The others are built when they are needed.
+    """The images of recipes, as far as they are on disk or are built here: by up to so many threads
+    and processes, where there are several. Otherwise they are built when they are needed.
 
     ``ready`` is called with each whose image is there, in this thread; what it raises ends the
     building. A process that does not work is no error: what it should have built is left out.
     """
-    if jit.watched() or not _has_python():
+    if jit.watched():
         return {}
     wanted = dict.fromkeys(recipes)
     found = {recipe: image for recipe in wanted if (image := jit.stored(recipe)) is not None}
     missing = deque(recipe for recipe in wanted if recipe not in found)
-    helpers = [_Helper() for _ in range(min(processes, len(missing) // _FEWEST, _MOST) - 1)]
+    count = min(processes, len(missing) // _FEWEST, _MOST) - 2  # without the two threads here
+    helpers = [_Helper() for _ in range(count if _has_python() else 0)]
     built: dict[Recipe, Image] = {}
     told: set[Recipe] = set()
 
@@ -52,13 +55,13 @@ def images(
                 ready(recipe)
 
     tell(found)
-    if helpers:
-        with ThreadPoolExecutor(len(helpers)) as threads:
+    if processes > 1 and len(missing) > 1:
+        with ThreadPoolExecutor(len(helpers) + 1) as threads:
             for helper in helpers:
                 threads.submit(helper.build, missing, built)
             try:
-                while (recipe := _next(missing)) is not None:
-                    built[recipe] = jit.built(recipe)
+                for recipe, image in _built(missing, threads):
+                    built[recipe] = image
                     tell(tuple(built))  # those of the helpers as well
             finally:
                 missing.clear()  # also where this is interrupted
@@ -70,6 +73,18 @@ def images(
     return {r: (image, True) for r, image in found.items()} | {
         r: (image, False) for r, image in built.items()
     }
+
+
+def _built(left: deque[Recipe], threads: ThreadPoolExecutor) -> Iterator[tuple[Recipe, Image]]:
+    """Recipes and their images, written in this thread and compiled in another one."""
+    pending: deque[tuple[Recipe, Future[Image]]] = deque()
+    while (recipe := _next(left)) is not None:
+        pending.append((recipe, threads.submit(jit.compiled, recipe, jit.written(recipe))))
+        if len(pending) > _AHEAD or pending[0][1].done():
+            first, image = pending.popleft()
+            yield first, image.result()
+    for recipe, image in pending:
+        yield recipe, image.result()
 
 
 def _next(left: deque[Recipe]) -> Recipe | None:

@@ -82,7 +82,9 @@ class Epilogue:
                 given = ((int(Arg.WEIGHTS), prelu_weights(entry.mask, dst.desc)),)
             self._operands[number] = [
                 Operand(
-                    arguments.slot(Arg.post_op(number) | argument), desc, broadcast(desc, dst.index)
+                    arguments.slot(Arg.post_op(number) | argument),
+                    desc,
+                    broadcast(desc, dst.index, dst.desc.dims),
                 )
                 for argument, desc in given
             ]

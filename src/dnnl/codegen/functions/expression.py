@@ -13,9 +13,9 @@ from llvmlite import ir
 from dnnl.codegen.functions.cast import cast, loaded, real, rounded, stored
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter
-from dnnl.codegen.math import arithmetic, f32, integers, trigonometry
+from dnnl.codegen.math import arithmetic, f32, integers, remainders, trigonometry
 from dnnl.types.dtype import DataType
-from dnnl.types.expression import CAST, COMPARISONS, CONSTANT, PARAMETER, Expression, Step
+from dnnl.types.expression import BITCAST, CAST, COMPARISONS, CONSTANT, PARAMETER, Expression, Step
 from dnnl.types.typed import FLOATS, STEPS
 
 Function = Callable[..., ir.Value]
@@ -53,8 +53,8 @@ _ROWS: Mapping[str, _Row] = {
     "sub": _Row(lambda e, a, b: e.b.fsub(a, b), lambda e, _, a, b: e.b.sub(a, b)),
     "mul": _Row(lambda e, a, b: e.b.fmul(a, b), lambda e, _, a, b: e.b.mul(a, b)),
     "div": _Row(lambda e, a, b: e.b.fdiv(a, b), integers.quotient),
-    "mod": _Row(integers=integers.modulo),
-    "remainder": _Row(integers=integers.remainder),
+    "mod": _Row(remainders.modulo, integers.modulo, instructions=_LONG),
+    "remainder": _Row(remainders.remainder, integers.remainder, instructions=_LONG),
     "minimum": _Row(lambda e, a, b: vector.or_nan(e, a, b, vector.minimum), integers.extreme("<")),
     "maximum": _Row(lambda e, a, b: vector.or_nan(e, a, b, vector.maximum), integers.extreme(">")),
     "neg": _Row(lambda e, a: e.b.fneg(a), integers.negative),
@@ -213,6 +213,8 @@ def _step(
     types = [data_type for data_type in of if data_type is not None]
     if step.name == CAST:
         return cast(e, types[0], types[1], sources[0], lanes)
+    if step.name == BITCAST:
+        return loaded(e, types[0], stored(e, types[1], sources[0], lanes))
     row = _ROWS[step.name]
     if row.bits is not None:
         return row.bits(e, *sources)

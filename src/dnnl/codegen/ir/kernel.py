@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache, cached_property
 from typing import Any
 
 from dnnl.codegen.ir.builder import Module
@@ -80,6 +81,11 @@ class Kernel:
     repeats: tuple[Repeat, ...] = ()
 
 
+@cache
+def _spelled(isa: Isa) -> str:
+    return repr(isa)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Everything needed to build a kernel, in this process or in another.
@@ -93,6 +99,13 @@ class Recipe:
     build: Callable[[Any, Isa], Kernel]
     symbols: Symbols | None = None
     """Those of the sizes in ``conf`` that only an execution knows, if there are any."""
+
+    @cached_property
+    def spelled(self) -> str:
+        """All that the code depends on but the generator's source."""
+        build = f"{self.build.__module__}.{self.build.__qualname__}"
+        known = [] if self.symbols is None else [repr(self.symbols.ranges)]
+        return "\n".join([build, repr(self.conf), _spelled(self.isa), *known])
 
     def kernel(self) -> Kernel:
         """Generate the IR."""

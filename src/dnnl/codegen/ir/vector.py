@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
+from dnnl.codegen.ir.alike import of_lanes, zeros
 from dnnl.codegen.ir.builder import F32, F64, I1, I32, I64, PTR, Emitter, Values, i64
 
 Mask: TypeAlias = ir.Value | None
@@ -83,19 +84,19 @@ def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
 def _splat(kind: ir.VectorType, value: float | int, spelled: str) -> ir.Constant:
     """The same; numbers that are equal may be spelled differently, as 0 and -0 are."""
     if value == 0 and spelled[0] != "-":
-        return ir.Constant(kind, None)  # printed as zeroinitializer, which parses fast
-    return ir.Constant(kind, [value] * kind.count)
+        return zeros(kind)
+    return of_lanes(kind, [value] * kind.count)
 
 
 @lru_cache(maxsize=512)
 def numbers(element: ir.Type, lanes: tuple[int, ...]) -> ir.Constant:
     """The vector of these integers."""
-    return ir.Constant(vector_type(element, len(lanes)), list(lanes))
+    return of_lanes(vector_type(element, len(lanes)), lanes)
 
 
 @lru_cache(maxsize=512)
 def _repeated(scalar: ir.Constant, lanes: int) -> ir.Constant:
-    return ir.Constant(vector_type(scalar.type, lanes), [scalar.constant] * lanes)
+    return of_lanes(vector_type(scalar.type, lanes), [scalar.constant] * lanes)
 
 
 def splat(e: Emitter, scalar: ir.Value, lanes: int) -> ir.Value:
@@ -161,7 +162,7 @@ def known_lanes(known: Sequence[bool]) -> Mask:
     if all(known):
         return None
     if not any(known):
-        return ir.Constant(vector_type(I1, len(known)), None)
+        return zeros(vector_type(I1, len(known)))
     return numbers(I1, tuple(map(int, known)))
 
 
@@ -365,8 +366,7 @@ def prefetch(e: Emitter, pointer: ir.Value, *, second_level: bool = False) -> No
     or the second-level one."""
     if not e.isa.caches.prefetches:
         return
-    near = 2 if second_level else 3
-    reading, where, data = (ir.Constant(I32, number) for number in (0, near, 1))
+    reading, where, data = (ir.Constant(I32, n) for n in (0, 2 if second_level else 3, 1))
     e.intrinsic("llvm.prefetch.p0", ir.VoidType(), [pointer, reading, where, data])
 
 

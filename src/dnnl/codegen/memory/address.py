@@ -16,7 +16,14 @@ from llvmlite import ir
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I64, Emitter, i64
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import surely_at_most, surely_below, surely_divides, surely_equal, typical
+from dnnl.types.size import (
+    is_known,
+    surely_at_most,
+    surely_below,
+    surely_divides,
+    surely_equal,
+    typical,
+)
 
 
 class Axis:
@@ -209,8 +216,17 @@ def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
     return tuple(Axis(extent, chr(ord("a") + dim)) for dim, extent in enumerate(dims))
 
 
-def broadcast(desc: MemoryDesc, index: Sequence[Affine]) -> tuple[Affine, ...]:
-    """The index of an operand that is broadcast along its dimensions of size 1."""
+def broadcast(
+    desc: MemoryDesc, index: Sequence[Affine], extents: Sequence[int] = ()
+) -> tuple[Affine, ...]:
+    """The index of an operand that is broadcast along its dimensions of size 1; not along those of
+    the same open size as the ``extents`` of the index."""
+    same = map(_is_same_open, desc.dims, extents) if extents else [False] * desc.ndims
     return tuple(
-        form if extent != 1 else ZERO for extent, form in zip(desc.dims, index, strict=True)
+        form if known or extent != 1 else ZERO
+        for extent, form, known in zip(desc.dims, index, same, strict=True)
     )
+
+
+def _is_same_open(size: int, extent: int) -> bool:
+    return not is_known(size) and surely_equal(size, extent)

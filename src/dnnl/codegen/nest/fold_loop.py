@@ -34,11 +34,13 @@ def added(e: Emitter, a: Values, b: Values) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Folding:
-    """A reduction: a step, the merge of two results, and the initial values."""
+    """A reduction: a step, the merge of two results, and the initial values. An ``ordered`` one is
+    computed from the first term to the last, and is never merged."""
 
     step: Step
     merge: Merge
     init: Values
+    ordered: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class FoldLoop:
         """Run ``one(index, *values) -> values`` for begin <= index < end."""
         piece = max(1, TERMS // self.terms) * self.accumulators
         few = self.most is not None and self.most < 2 * piece
-        if few or self.unrolled or not carried:
+        if few or self.unrolled or self.fold.ordered or not carried:
             return self._piece(e, begin, end, one, carried)
         if is_fixed(begin, end):
             return self._known_pieces(e, (begin.constant, end.constant), piece, one, carried)

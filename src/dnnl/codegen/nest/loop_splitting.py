@@ -47,13 +47,16 @@ def cut(
     bodies: int = 1,
     taps: int = 1,
     lane: Axis | None = None,
+    *,
+    any_length: bool = False,
 ) -> Variants:
     """Cut ``axes``, the loops around a point, so that few ``bounds`` are tested at run time.
 
     ``bodies`` is how often the body is emitted for a point, ``taps`` the iterations of its folds,
     which are unrolled at the edges of a window. Bounds that differ between lanes come first: as
     ranges they become constant masks, while bounds of whole vectors limit the loops of a fold
-    anyway. Bounds that no loop controls stay masked.
+    anyway. Bounds that no loop controls stay masked. With ``any_length`` axes whose length only an
+    execution knows have one form, at the cost of more tests outside of their interiors.
     """
     assigned: dict[Axis, list[Bound]] = {}
     tested, masked = [], False
@@ -68,7 +71,8 @@ def cut(
     ranges: dict[Axis, tuple[Range, ...]] = {}
     combinations = 1
     for axis, own in assigned.items():
-        pieces = tuple(_ranges(axis, own) if _are_known(axis, own) else _interior(axis, own))
+        known = _are_known(axis, own)
+        pieces = tuple(_ranges(axis, own) if known else _interior(axis, own, any_length))
         code = combinations * len(pieces) * bodies * len(bounds) * (2 if tested or masked else 1)
         if any(bound.below_zero for bound in own):
             code *= min(taps, MOST_WRITTEN) if any(_differs(bound, lane) for bound in own) else taps
@@ -91,17 +95,18 @@ def _are_known(axis: Axis, bounds: Sequence[Bound]) -> bool:
     return not any(isinstance(end, Size) for end in (axis.extent, *ends))
 
 
-def _interior(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:
+def _interior(axis: Axis, bounds: Sequence[Bound], any_length: bool) -> Iterator[Range]:
     """The range in which all bounds hold, and those around it. Only the execution knows the ends.
     Where there is an interior, the range in front of it violates only lower halves of bounds, and
-    the one behind it upper ones; there are other kernels for axes that are too short for one."""
+    the one behind it upper ones. Unless they may have ``any_length``, axes that are too short for
+    one have other kernels."""
     begin, end = 0, axis.extent
     for bound in bounds:
         first, last = _whole(axis, bound)
         begin, end = larger(begin, first), smaller(end, last)
     begin = smaller(begin, axis.extent)
     starts = surely_equal(begin, 0)
-    long = starts or begin <= end
+    long = starts or (not any_length and begin <= end)
     end = end if long and not starts else larger(begin, end)
     if not starts:
         yield Range(0, begin, _halves(bounds, upper=True) if long else {})

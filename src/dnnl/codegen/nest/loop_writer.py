@@ -27,9 +27,12 @@ class Writer:
     """Emits the loops around ``body``.
 
     ``copied`` is an operand that the body stores to dst unchanged, if it does nothing else.
+    ``any_length`` is that of a nest.
     """
 
-    def __init__(self, site: Site, body: Body, copied: Operand | None) -> None:
+    def __init__(
+        self, site: Site, body: Body, copied: Operand | None, *, any_length: bool = False
+    ) -> None:
         plan = site.plan
         self.e, self._site, self._loops, self._body = site.e, site, plan.loops, body
         self._squares: SquareWriter | SharedSquareWriter | None = None
@@ -40,7 +43,8 @@ class Writer:
         self._bounds = plan.bounds
         taps = prod(axis.extent for axis in plan.space.inner)
         axes = [loop.axis for loop in plan.loops]
-        self._variants = cut(axes, plan.bounds, plan.columns, taps, plan.vectors.lane)
+        bounds, lane = plan.bounds, plan.vectors.lane
+        self._variants = cut(axes, bounds, plan.columns, taps, lane, any_length=any_length)
 
     def item(self, item: ir.Value, items: Items) -> None:
         """Emit one work item: decode its number into the outer loops, run the inner ones."""

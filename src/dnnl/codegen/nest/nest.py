@@ -60,7 +60,8 @@ class Nest:
 
     ``copied`` is an input that the body stores to dst unchanged, if it does nothing else. ``steps``
     scales the estimate of the work of a point. Nothing is done if all elements of ``skip_if_zero``,
-    a dense s32 tensor, are zero.
+    a dense s32 tensor, are zero. With ``any_length`` no bound asks whether axes of open sizes reach
+    from one end of a window to the other.
     """
 
     parallel: tuple[Axis, ...]
@@ -81,6 +82,7 @@ class Nest:
     uses_row_buffer: bool = False
     steps: int = 1
     skip_if_zero: Operand | None = None
+    any_length: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -177,7 +179,7 @@ def _emit(
 
     def run(sites: Sequence[Site]) -> Values:
         writers = [
-            Writer(site, nest.body, nest.copied)
+            Writer(site, nest.body, nest.copied, any_length=nest.any_length)
             for site, (nest, _) in zip(sites, plans, strict=True)
         ]
 

@@ -141,6 +141,22 @@ class Point(PredicatedPlace):
         group = self._site.group
         return reduce_lanes(self.e, result, merge) if group is None else group.reduce(result, merge)
 
+    def scan(self, init: Sequence[float], step: Step, element: ir.Type | None = None) -> Values:
+        """Run ``step(point, *values) -> values`` over the reduced axes in order; it may store.
+
+        Values are vectors as those of :meth:`fold`. Where the lanes themselves are reduced, a step
+        has as many neighbouring iterations as lanes: it gives the values behind the last of them.
+        """
+        kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
+        carried = tuple(vector.splat_constant(kind, value) for value in init)
+        fold = Folding(step, lambda _e, values, _others: values, carried, ordered=True)
+        return self._first()._loops(self._open, fold, carried)
+
+    @property
+    def along_lanes(self) -> bool:
+        """Whether the lanes of a vector are reduced."""
+        return self._site.plan.vectors.reduced
+
     def row_buffer(self) -> ir.Value | None:
         """A buffer with one vector for each iteration of the reduced axes, for `buffer_store`. None
         if it would exceed `ROW_BUFFER_BYTES`, or where each of many work items would need one."""
@@ -263,7 +279,8 @@ class Point(PredicatedPlace):
         span = self._span(axis, extent) if carried else Span(i64(0), self.e.number(extent), {})
         inside = self._with({}, known=span.known)
         accumulators = self._accumulators
-        if rest or typical(extent) < 2 * (ACCUMULATORS if span.known else accumulators):
+        short = typical(extent) < 2 * (ACCUMULATORS if span.known else accumulators)
+        if rest or short or fold.ordered:
             accumulators = 1
 
         def one(index: ir.Value, *values: ir.Value) -> Values:

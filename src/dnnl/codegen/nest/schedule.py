@@ -268,7 +268,9 @@ def _reduction_unroll(space: Space, lanes: int, count: int) -> int:
     """The registers that a vector spans across the rows of a reduction, at most ``count``: as many
     as leave enough work items and few empty lanes."""
     points = prod(axis.typical for axis in space.axes)
-    line = next((axis.typical for axis in space.axes if stride(space.dst, axis) == 1), 1)
+    steps = ((axis, stride(space.dst, axis)) for axis in space.axes)
+    known = ((axis, step) for axis, step in steps if step is not None and is_known(step))
+    line = next((axis.typical for axis, step in known if step == 1), 1)
 
     def walked(width: int) -> int:
         return -(-line // width) * width

@@ -129,7 +129,7 @@ def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: 
     found = space.indirect_strides(access)
     if step == 0 and found and 1 not in found:
         return _GATHER * lanes  # the indirect axis moves the operand, and not to neighbours
-    if step in (0, 1):
+    if step is not None and is_known(step) and step in (0, 1):
         return 1.0
     if written and interleave_factor(space, access, axis) > 1:
         return 2.0

@@ -31,6 +31,7 @@ from dnnl.codegen.ir.transpose import transpose_registers
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.product.multiply import Multiply
+from dnnl.types.size import surely_equal
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,8 @@ class Level:
         steps = inner.count
         if steps is None or not (self.from_zero and inner.from_zero):
             return False
-        return (self.a_step, self.b_step) == (inner.a_step * steps, inner.b_step * steps)
+        same = surely_equal(self.a_step, inner.a_step * steps)
+        return same and self.b_step == inner.b_step * steps
 
     @staticmethod
     def over(extent: int, a_step: int, b_step: int) -> Level:

@@ -18,6 +18,7 @@ from dnnl.kernels.convolution.chain_bands import Bands, emit_bands, open_weights
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
+from dnnl.kernels.convolution.direct.lines import flatten
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_quantization
 from dnnl.kernels.product.loops import phases as product_phases
 from dnnl.kernels.product.plan.plan import plan
@@ -113,7 +114,7 @@ def configure(chain: Chain, isa: Isa) -> ChainConf | Refusal:
     bands = plan_bands(chain.first, chain.second, isa)
     if bands is not None:
         return ChainConf(chain, bands, None, 0)
-    first = plan(convolution.flatten(chain.first), isa)
+    first = plan(flatten(chain.first), isa)
     scratchpad = Scratchpad(first.scratchpad)
     between = scratchpad.take(chain.first.dst)
     _, last = first.dst if first.copy_out is None else first.copy_out[1]

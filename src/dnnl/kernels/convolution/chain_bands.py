@@ -45,6 +45,7 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
+from dnnl.kernels.convolution.direct.lines import flatten
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.pixel_tiles import Spatial, runs_by_key
 from dnnl.kernels.product.loops.loops import emit_product
@@ -122,7 +123,7 @@ def plan_bands(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) 
     most = max(run.above for run in runs)
     part = _part(first, channels, most)
     if len(runs) == 1:  # the pixels of an image form one line
-        part = convolution.flatten(part)
+        part = flatten(part)
     conf = plan(part, isa, whole=False)
     if conf.scratchpad or conf.copy_out is not None:
         return None

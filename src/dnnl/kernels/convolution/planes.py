@@ -15,7 +15,7 @@ from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import max_rows
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.convolution.direct.convolution import flatten
+from dnnl.kernels.convolution.direct.lines import flatten
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.matmul import matmul
 from dnnl.kernels.matmul.matmul import MatmulConf

@@ -32,6 +32,7 @@ from dnnl.operators.quantization import (
     parameters,
 )
 
+_SOFTMAX = frozenset({"LogSoftmax", "Softmax"})
 _PRODUCTS = {"Conv": CONV, "ConvTranspose": CONV_TRANSPOSE, "Gemm": MATMUL, "MatMul": MATMUL}
 _LARGEST_BYTE = 255
 _BORDERED = 2
@@ -88,7 +89,7 @@ class _Fuser:
         if node.op in INTEGER_PRODUCTS:
             self._integers(node)
         elif not (node.op in _PRODUCTS and self._floats(node)):
-            self.nodes.append(self._softmax(node) if node.op.endswith("Softmax") else node)
+            self.nodes.append(self._softmax(node) if node.op in _SOFTMAX else node)
 
     def _softmax(self, node: Node) -> Node:
         """Along one axis of bytes that have one scale."""

@@ -110,7 +110,10 @@ class LoadedProgram(Executable):
     each thread, and outlives every block of it.
     """
 
-    __slots__ = ("_functions", "_items", "_keep", "_repeats", "pack", "program", "run", "scratch")
+    __slots__ = (
+        *("_functions", "_items", "_keep", "_latest", "_repeats", "pack", "program", "run"),
+        "scratch",
+    )
 
     def __init__(
         self,
@@ -128,16 +131,24 @@ class LoadedProgram(Executable):
         self._functions, self._repeats = functions, repeats
         self._items = max((count for _, count in functions), default=0)
         self._keep = memory, code
+        self._latest: tuple[Sequence[int], LoadedProgram] | None = None
 
     def sized(self, items: Sequence[int]) -> LoadedProgram:
-        """The program with so many items of each phase."""
+        """The program with so many items of each phase: the latest one, where sizes in a loop do
+        not change them."""
+        latest = self._latest
+        if latest is None or latest[0] != items:
+            self._latest = latest = items, self._with(items)
+        return latest[1]
+
+    def _with(self, items: Sequence[int]) -> LoadedProgram:
         made = object.__new__(LoadedProgram)
         addresses = [address for address, _ in self._functions]
         memory = _words(list(zip(addresses, items, strict=True)), self._repeats)
         made._repeats = self._repeats
         made.program, made.run, made.pack = ctypes.addressof(memory), self.run, self.pack
         made.scratch, made._functions, made._items = self.scratch, self._functions, max(items)
-        made._keep = memory, self._keep[1]
+        made._keep, made._latest = (memory, self._keep[1]), None
         return made
 
     @property

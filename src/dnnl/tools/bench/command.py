@@ -16,10 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dnnl.language.errors import BadValue
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.execute import Executor
-from dnnl.tools.bench.page import check_packages, write_page
+from dnnl.tools.bench.page import write_page
 from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.result import Result, State
 from dnnl.tools.bench.verbose_line import case_tokens
+from dnnl.tools.page import check_packages
 
 FAILED = 1
 SKIPPED_START = "Skip-start option hit"
@@ -82,7 +83,7 @@ def run(
             if path is not None and path.is_dir():
                 raise BadValue(f"--{option}={path}: this is a folder; give the name of a file")
         if page is not None:
-            check_packages()
+            check_packages("--report")
         if verbose_line is not None:
             tokens = [*tokens, *case_tokens(verbose_line)]
         with _progress(tokens) as (echo, advance):

@@ -2,61 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from dnnl import __version__
-from dnnl.language.errors import BadValue
-from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import first_cpu
 from dnnl.runtime.threads import get_num_threads
-from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
 from dnnl.tools.bench.report import Record, Report
 from dnnl.tools.bench.result import State
-from dnnl.tools.bench.roofs import Roofs, measure_roofs
 from dnnl.tools.bench.settings import PEERS
 from dnnl.tools.engines import named
+from dnnl.tools.limits_plots import Plot, bandwidth, limits_text, roofline
+from dnnl.tools.page import machine, rendered
+from dnnl.tools.plots import Point, inline, ratio_plot
+from dnnl.tools.roofs import Roofs, measure_roofs
 
-_PACKAGES = ("matplotlib", "jinja2")
-_TEMPLATE = Path(__file__).parent / "page.html.jinja"
 _BAD = ("FAILED", "UNTESTED_FAILED", "UNIMPLEMENTED", "INVALID_ARGUMENTS")
-_MEMORY, _CACHE = "copy in memory, {:.3g} GB/s", "copy in caches, {:.3g} GB/s"
 _EVEN = 0.05
 """Ratios that are as near to 1 as this are shown as neither better nor worse."""
 
 
-@dataclass(frozen=True)
-class Plot:
-    """A drawing with what it says above and below."""
-
-    title: str
-    drawing: str
-    note: str
-
-
-def check_packages() -> None:
-    """Raise BadValue if a package that writes the page is missing."""
-    for name in _PACKAGES:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError:
-            raise BadValue(f"--report needs {name}: pip install 'dnnl[report]'") from None
-
-
 def write_page(path: Path, report: Report, tokens: Sequence[str], seconds: float) -> None:
     """Write the page; where something was measured, measure the machine's limits as well."""
-    jinja = importlib.import_module("jinja2")
     measured = [record for record in report.records if record.get("min_ms")]
     limited = [record for record in measured if named(record["engine"]) == first_cpu()]
     roofs = measure_roofs(get_num_threads()) if limited else None
-    environment = jinja.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
-    )
-    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    page: str = template.render(
+    page = rendered(
+        "bench/page.html.jinja",
         command=shlex.join(["dnnl", "bench", *tokens]),
         version=__version__,
         machine=_machine(report.records),
@@ -64,7 +37,7 @@ def write_page(path: Path, report: Report, tokens: Sequence[str], seconds: float
         tests=report.tests,
         counts=report.counts,
         peers=[peer for peer in report.peers if peer.cases or peer.alone or peer.differing],
-        roofs=roofs,
+        limits=limits_text(roofs) if roofs else "",
         plots=_plots(limited, roofs) + _beside_the_peers(measured),
         rows=[_row(record) for record in report.records],
         timed=bool(measured),
@@ -79,12 +52,7 @@ def write_page(path: Path, report: Report, tokens: Sequence[str], seconds: float
 def _machine(records: Sequence[Record]) -> str:
     """The engines of the cases, and the threads of the processor."""
     names = dict.fromkeys(r["engine"] for r in records if r["state"] != State.LISTED.name)
-    engines = [named(name) for name in names] or [first_cpu()]
-    texts = [
-        f"{engine.backend.description or engine.features.cpu}, {select_isa(engine).name}"
-        for engine in engines
-    ]
-    return "; ".join([*texts, f"{get_num_threads()} threads"])
+    return machine([named(name) for name in names] or [first_cpu()], get_num_threads())
 
 
 def _peer_names(records: Sequence[Record]) -> list[str]:
@@ -120,9 +88,9 @@ def _plots(records: Sequence[Record], roofs: Roofs | None) -> list[Plot]:
     rated = [record for record in records if record["ops"]]
     moving = [record for record in records if not record["ops"] and record["bytes"]]
     if rated:
-        plots.append(_roofline(rated, roofs))
+        plots.append(roofline([_rated(record) for record in rated], roofs, "case"))
     if moving:
-        plots.append(_bandwidth(moving, roofs))
+        plots.append(bandwidth([_moving(record) for record in moving], roofs))
     return plots
 
 
@@ -138,53 +106,22 @@ def _beside_the_peers(records: Sequence[Record]) -> list[Plot]:
     return [_ratios(sorted(ratios, key=lambda item: float(item[0])))]
 
 
-def _roofline(records: Sequence[Record], roofs: Roofs) -> Plot:
-    points = [
-        Point(
-            record["ops"] / record["bytes"],
-            record["ops"] / record["min_ms"] / 1e6,
-            record["impl"],
-            f"{record['case']}\n{record['impl']}: {record['min_ms']:.4g} ms, "
-            f"{record['ops'] / record['min_ms'] / 1e6:.4g} GFLOP/s",
-        )
-        for record in records
-    ]
-    peak = max(roofs.peaks.values()) / 1e9
-    bounds = (
-        *(
-            Roof(
-                f"{name} products, {rate / 1e9:.3g} GFLOP/s",
-                rate / 1e9,
-                dashes="-" if name == "f32" else "-.",
-            )
-            for name, rate in roofs.peaks.items()
-        ),
-        Roof(_MEMORY.format(roofs.memory / 1e9), peak, roofs.memory / 1e9, "--"),
-        Roof(_CACHE.format(roofs.cache / 1e9), peak, roofs.cache / 1e9, ":"),
+def _rated(record: Record) -> Point:
+    """The place of a case below the roofline."""
+    rate = record["ops"] / record["min_ms"] / 1e6
+    return Point(
+        record["ops"] / record["bytes"], rate, record["impl"], _title(record, rate, "FLOP")
     )
-    drawn = limits_plot(points, bounds, "FLOP for each byte moved", "GFLOP/s")
-    note = "Each point is a case. Right of the corner arithmetic is the limit, left of it memory."
-    return Plot("Roofline", inline(drawn, points), note)
 
 
-def _bandwidth(records: Sequence[Record], roofs: Roofs) -> Plot:
-    points = [
-        Point(
-            record["bytes"],
-            record["bytes"] / record["min_ms"] / 1e6,
-            record["impl"],
-            f"{record['case']}\n{record['impl']}: {record['min_ms']:.4g} ms, "
-            f"{record['bytes'] / record['min_ms'] / 1e6:.4g} GB/s",
-        )
-        for record in records
-    ]
-    bounds = (
-        Roof(_MEMORY.format(roofs.memory / 1e9), roofs.memory / 1e9, dashes="--"),
-        Roof(_CACHE.format(roofs.cache / 1e9), roofs.cache / 1e9, dashes=":"),
-    )
-    drawn = limits_plot(points, bounds, "bytes moved", "GB/s")
-    note = "Operations whose limit is memory. What is small enough stays in the caches."
-    return Plot("Bandwidth", inline(drawn, points), note)
+def _moving(record: Record) -> Point:
+    """The place of a case below the limits of memory."""
+    rate = record["bytes"] / record["min_ms"] / 1e6
+    return Point(record["bytes"], rate, record["impl"], _title(record, rate, "B"))
+
+
+def _title(record: Record, rate: float, what: str) -> str:
+    return f"{record['case']}\n{record['impl']}: {record['min_ms']:.4g} ms, {rate:.4g} G{what}/s"
 
 
 def _ratios(items: Sequence[tuple[float, Record, Record]]) -> Plot:

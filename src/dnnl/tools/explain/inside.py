@@ -14,7 +14,7 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.runtime.engine import first_cpu
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.execute import Executor
-from dnnl.tools.bench.plots import Point, Roof, alone, limits_plot
+from dnnl.tools.plots import Point, Roof, alone, limits_plot
 from dnnl.types.dtype import DataType
 
 _SUFFIX = ".svg"

@@ -22,11 +22,13 @@ from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.border_bands import Bands
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.loops import phases
-from dnnl.kernels.product.loops.form import Product
+from dnnl.kernels.product.loops.form import ONE, Product
+from dnnl.kernels.product.loops.joined_rows import JoinedRows
 from dnnl.kernels.product.pack.border import NOWHERE
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.shared.scratchpad import Argument
-from dnnl.types.size import typical
+from dnnl.types.post_ops import PostOpSum
+from dnnl.types.size import is_known, typical
 
 ConvolutionConf = ProductConf[ConvolutionProblem]
 
@@ -100,7 +102,17 @@ def _product(conf: ConvolutionConf, piece: Piece, isa: Isa, arguments: Arguments
         exists=tail if problem.groups > 1 else (),
         narrow=phases.narrow_path(conf, arguments, src, isa),
         bands=bands,
+        rows=_joined_rows(conf),
     )
+
+
+def _joined_rows(conf: ConvolutionConf) -> JoinedRows | None:
+    """The rows of a line of unfolded pixels; those of a volume are none."""
+    if conf.unfolded is None:
+        return None
+    d, h, w = conf.unfolded.space
+    once = any(isinstance(entry, PostOpSum) for entry in conf.problem.post_ops)
+    return JoinedRows(h, w, once) if is_known(d.src) and d == ONE else None
 
 
 def _bands(
@@ -122,5 +134,6 @@ def _order(conf: ConvolutionConf, n: Axis, g: Axis, columns: Columns) -> tuple[A
     if conf.blocking.places or not conf.blocking.panels:
         return (g, n)
     src, weights = conf.read[1], conf.weights[1]
-    images_outside = weights.size * n.typical < typical(src.size) * columns.panel.extent
+    of_weights, of_src = typical(weights.size) * n.typical, typical(src.size)
+    images_outside = of_weights < of_src * columns.panel.extent
     return (g, n, columns.panel) if images_outside else (g, columns.panel, n)

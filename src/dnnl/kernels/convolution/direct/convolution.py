@@ -11,19 +11,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import max_rows
-from dnnl.errors import InvalidArguments
+from dnnl.kernels.convolution.direct import open_rows
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
+from dnnl.kernels.convolution.direct.lines import flatten
 from dnnl.kernels.convolution.direct.problem import (
     AnyConvolution,
     ConvolutionProblem,
     channels_last,
     refuse_quantization,
 )
-from dnnl.kernels.product.base.edge_tiles import EdgeTiles
-from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.plan.dot_kind import chosen_dot
@@ -34,7 +33,6 @@ from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.kernels.shared.types import BYTES
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpPrelu, PostOpSum
 
 _PANELS_OF_COPY = 8
 """The least number of panels for which a compact copy of strided pixels pays off."""
@@ -85,42 +83,6 @@ def _activation(desc: MemoryDesc, groups: int, isa: Isa, last: bool) -> MemoryDe
     return desc.with_tag(f"aB{spatial}{isa.lanes}b")
 
 
-def flatten(problem: AnyConvolution) -> AnyConvolution:
-    """A 1x1 convolution along a single line of pixels, if the layouts allow it."""
-    plain = all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
-    in_line = all(_fits_line(problem.dst, entry) for entry in problem.post_ops)
-    given = problem.quantization
-    in_line &= all(spec.mask <= 3 for _, spec in (*given.scales, *given.zero_points))
-    if not (plain and in_line) or problem.src.ndims == 3:
-        return problem
-    try:
-        src, dst = _in_line(problem.src), _in_line(problem.dst)
-        post_ops = tuple(entry.mapped(_in_line) for entry in problem.post_ops)
-        weights = _in_line(problem.weights, 3 if problem.grouped else 2)
-    except InvalidArguments:
-        return problem
-    line = Spatial(src.dims[2], dst.dims[2], 1, 1, 0, 1)
-    one = Spatial(1, 1, 1, 1, 0, 1)
-    return replace(
-        problem, src=src, dst=dst, weights=weights, post_ops=post_ops, space=(one, one, line)
-    )
-
-
-def _fits_line(dst: MemoryDesc, entry: PostOp) -> bool:
-    """Whether the post-op treats all pixels alike or each by itself, not rows or columns."""
-    if isinstance(entry, PostOpPrelu):
-        return entry.mask <= 3
-    found = (desc.dims[2:] for _, desc in entry.operands)
-    return all(spatial == dst.dims[2:] or set(spatial) == {1} for spatial in found)
-
-
-def _in_line(desc: MemoryDesc, leading: int = 2) -> MemoryDesc:
-    pixels = 1
-    for extent in desc.dims[leading:]:
-        pixels *= extent
-    return desc.reshape((*desc.dims[:leading], pixels))
-
-
 def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
     """Whether there may be code for images whose sizes only an execution knows, which `configure`
     decides."""
@@ -134,25 +96,14 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
     if refusal is not None:
         return refusal
     if not _compacts_strides(problem, isa):
-        return _of_open_rows(plan(flatten(problem), isa))
+        if open_rows.has_open_windows(problem):
+            return open_rows.configure(problem, isa)
+        return plan(flatten(problem), isa)
     scratchpad, view = Scratchpad(), _strided_view(problem)
     slot, src = scratchpad.copy((problem.arguments[0], view), channels_last(view))
     d, h, w = (replace(own, src=own.dst, stride=1) for own in problem.space)
     compact = flatten(replace(problem, src=src, space=(d, h, w)))
     return plan(compact, isa, src=(slot, compact.src), scratchpad=scratchpad)
-
-
-def _of_open_rows(conf: ConvolutionConf) -> ConvolutionConf | Refusal:
-    """The plan, unless only an execution knows the sizes and there is no code for it then."""
-    problem, w = conf.problem, conf.problem.space[2]
-    if not any(own.is_open for own in problem.space) or (w.kernel == 1 and not w.padded):
-        return conf
-    edges = EdgeTiles(w, conf.blocking.tile.rows)
-    twice = not any(isinstance(entry, PostOpSum) for entry in problem.post_ops)
-    summed = conf.compensation.rows or conf.compensation.columns or conf.compensation.places
-    if twice and not summed and w.is_open and edges.serves:
-        return conf
-    return Refusal(Reason.RUNTIME_DIM, "of an image; it has a kernel for each size")
 
 
 def _compacts_strides(problem: ConvolutionProblem, isa: Isa) -> bool:

@@ -12,7 +12,6 @@ from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct.pieces import Piece, channel_block
 from dnnl.kernels.convolution.direct.sums import PixelSums
 from dnnl.kernels.product.base.blocking import Blocking
@@ -28,7 +27,9 @@ from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
+from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 from dnnl.types.tag import FormatTag
 
 AnyConvolution = TypeVar("AnyConvolution", bound="ConvolutionProblem")
@@ -95,10 +96,14 @@ class ConvolutionProblem(Contraction):
         """The pixels of an image."""
         return prod(self.dst.dims[2:])
 
+    def planned_rows(self, isa: Isa) -> int:
+        """Those of a typical image: one plan is for any number."""
+        return typical(self.rows)
+
     @property
     def uses(self) -> int:
         """The pixels of all images."""
-        return self.dst.dims[0] * self.rows
+        return typical(self.dst.dims[0] * self.rows)
 
     @property
     def simple(self) -> bool:
@@ -258,7 +263,7 @@ class ConvolutionProblem(Contraction):
         """Tiles of the panels' width. If all panels do not fit in the cache, one of them stays
         there for all pixels."""
         vectors = panels.vectors
-        rows = max_rows(isa, vectors * dot.span, dot.parts)
+        rows = most_rows(isa, dot, vectors)
         if dot.tiles is not None:
             rows = min(
                 product_tiles.tile_rows(isa, vectors, piece.space[2].dst, _pitch(piece, src))
@@ -266,6 +271,11 @@ class ConvolutionProblem(Contraction):
             )
         one = panels.desc.size > isa.caches.l2 // 2
         return Blocking(TileShape(rows, vectors), panels=1 if one else 0)
+
+
+def most_rows(isa: Isa, dot: Multiply, vectors: int) -> int:
+    """The rows of a tile, unless a matrix unit computes it."""
+    return max_rows(isa, vectors * dot.span, dot.parts)
 
 
 def channels_last(desc: MemoryDesc) -> MemoryDesc:
@@ -278,11 +288,17 @@ def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Ar
     slot, desc = src
     if len(dims) == desc.ndims:
         return src
-    try:
-        return slot, desc.reshape(dims)
-    except InvalidArguments:  # groups cut the blocks of channels
-        slot, plain = scratchpad.copy(src, channels_last(desc))
-        return slot, plain.reshape(dims)
+    if desc.inner_blocks:  # which groups may cut
+        slot, desc = scratchpad.copy(src, channels_last(desc))
+    groups = dims[1], dims[2]
+    layout = Layout(
+        dims,
+        (desc.padded_dims[0], *groups, *desc.padded_dims[2:]),
+        (desc.strides[0], dims[2] * desc.strides[1], *desc.strides[1:]),
+        (),
+        desc.offset0,
+    )
+    return slot, MemoryDesc.of_layout(desc, layout)
 
 
 def _pitch(piece: Piece, src: MemoryDesc) -> int:

@@ -61,8 +61,8 @@ class PixelSums(Compensation):
         if of_rows:
             head = src[1].dims[0], problem.groups
             before, after = (*head, *(s.src for s in space)), (*head, *(s.dst for s in space))
-            channels = scratchpad.take(MemoryDesc(before, "s32"))
-            rows = RowSums(scratchpad.take(MemoryDesc(after, "s32")), None, 0)
+            channels = scratchpad.take(MemoryDesc(before, "s32", "abcde"))
+            rows = RowSums(scratchpad.take(MemoryDesc(after, "s32", "abcde")), None, 0)
         if of_columns:
             outputs, borders = problem.groups * problem.outputs, problem.borders
             pixels = (s.dst if borders else 1 for s in space)

@@ -17,6 +17,7 @@ from dnnl.kernels.product.base.border_bands import Bands
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.base.sums import Segments
+from dnnl.kernels.product.loops.joined_rows import JoinedRows
 from dnnl.kernels.product.loops.run_time import RunTimeRange
 from dnnl.kernels.product.pack.block_copies import BlockCopy
 from dnnl.kernels.product.pack.on_the_fly import BoundPacking
@@ -47,6 +48,7 @@ class Product:
     contiguous. ``narrow`` is the faster path for panels of small weights. With ``bands`` threads
     copy src with its padding; with ``packing`` they pack weights on the fly. With ``copies`` they
     copy what a K block of both operands reads; a work item then has a whole line of places.
+    ``rows`` are those of which a line of places consists.
     """
 
     order: tuple[Axis, ...]
@@ -73,6 +75,7 @@ class Product:
     begins: tuple[Affine, ...] = ()
     ranges: tuple[RunTimeRange, ...] = ()
     copies: tuple[BlockCopy, ...] = ()
+    rows: JoinedRows | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -31,6 +31,7 @@ from dnnl.kernels.product.base.pixel_tiles import BandRun, TileRun, rows_per_ban
 from dnnl.kernels.product.base.store import End, Store
 from dnnl.kernels.product.base.sums import Sums
 from dnnl.kernels.product.loops.form import Product, Walk
+from dnnl.kernels.product.loops.joined_rows import SEGMENTS
 from dnnl.kernels.product.loops.k_blocks import KBlocks
 from dnnl.kernels.product.loops.prefetch import Prefetching
 from dnnl.kernels.product.loops.taps import Taps
@@ -244,6 +245,16 @@ class _ProductWriter:
         e.loop(low, high, one, unroll=False, name="panel")
 
     def _tiles(self, env: Env, band: Band, block: Value) -> None:
+        if self.problem.rows is None:
+            self._runs(env, band, block)
+            return
+
+        def segment(number: Value) -> None:
+            self._runs({**env, **self.work.segment(self.e, env, self.problem, number)}, band, block)
+
+        self.e.loop(i64(0), i64(SEGMENTS), segment, unroll=False, name="segment")
+
+    def _runs(self, env: Env, band: Band, block: Value) -> None:
         run, tiles = band
         for tile, begin, end, start in self.work.tiles(self.e, env, tiles):
             body = self._tile_body(env, run, tile, block, start)
@@ -256,6 +267,8 @@ class _ProductWriter:
 
         def body(number: Value) -> None:
             begin = self.e.add(self.e.mul(number, tile.width), start)
+            if self.problem.rows is not None:
+                begin = self.problem.rows.inside(self.e, env, begin, tile.width)
             here = {**env, width: begin, self.work.number: number}
             if panel in here:
                 self._tile(here, run, tile, block)

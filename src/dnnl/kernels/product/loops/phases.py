@@ -151,6 +151,8 @@ def emit(
     if conf.decoded is not None:
         symbol = f"{name}_decoded__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
         phases.append(conf.decoded.emit(module, symbol, conf.weights, arguments))
+    if conf.unfolded is not None:
+        phases.append(conf.unfolded.emit(module, arguments))
     phases.extend(conf.compensation.emit(module, arguments))
     if conf.border is not None and not conf.border.in_bands:
         phases.append(conf.border.emit(module, arguments))

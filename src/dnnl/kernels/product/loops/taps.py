@@ -16,6 +16,7 @@ from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate, merge_
 from dnnl.kernels.product.base.pixel_tiles import BandRun, Span, Spatial, TileRun, static_taps
 from dnnl.kernels.product.base.sums import Sums
 from dnnl.kernels.product.loops.form import Product, Walk
+from dnnl.kernels.product.loops.joined_rows import JoinedRows
 
 FIRST_ELEMENT = i64(0)
 
@@ -43,6 +44,22 @@ class Taps:
         inner = [self._walk.level(axis, env) for axis in problem.inside]
         if problem.is_matrix:
             return self._sums.add(e, env, sums, factors, self._sums.merged(inner))
+        if problem.rows is not None:
+            levels = [*self._joined(problem.rows, env[problem.places[-1]], tile.width), *inner]
+            return accumulate(e, sums, factors, [*map(self._walk.level, problem.around), *levels])
+        return self._of_windows(env, sums, factors, run, tile, inner)
+
+    def _of_windows(
+        self,
+        env: Env,
+        sums: Tile,
+        factors: Factors,
+        run: BandRun,
+        tile: TileRun,
+        inner: list[Level],
+    ) -> Tile:
+        """``sums`` plus the sum over the taps that each pixel has."""
+        e, problem = self.e, self._problem
         *outer, h, w = problem.space
         (*_, row, column), (*_, kh, kw) = problem.places, problem.taps
         levels = [self._walk.level(axis) for axis in problem.around]
@@ -85,6 +102,17 @@ class Taps:
             return sums
 
         return accumulate(self.e, sums, factors, levels, leaf)
+
+    def _joined(self, rows: JoinedRows, first: Value, places: int) -> list[Level]:
+        """The taps that some of the ``places`` from ``first`` on has, in a line of rows."""
+        e, h, w = self.e, rows.height, rows.width
+        down, along, _ = self._problem.taps
+        ends = first, e.add(first, i64(places - 1))
+        top, bottom = (e.b.udiv(end, e.number(w.dst)) for end in ends)
+        return [
+            _of_some(e, h, top, bottom, self._walk.steps(down)),
+            _of_some(e, w, i64(0), e.number(w.dst - 1), self._walk.steps(along)),
+        ]
 
     def _taps_of(
         self, space: Spatial, tap: Axis, first: Value, outs: Iterable[int]
@@ -195,6 +223,14 @@ def _inside(
     reach = _ceil_div(e, e.b.sub(e.number(space.src), first), space.dilation)
     low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
     return Level(low, high, *steps)
+
+
+def _of_some(
+    e: Emitter, space: Spatial, first: Value, last: Value, steps: tuple[int, int]
+) -> Level:
+    """The taps that some of the outputs from ``first`` to ``last`` have."""
+    begin, end = _inside(e, space, last, steps).begin, _inside(e, space, first, steps).end
+    return Level(begin, e.larger(begin, end), *steps)
 
 
 def _ceil_div(e: Emitter, value: Value, divisor: int) -> Value:

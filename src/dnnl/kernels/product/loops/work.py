@@ -14,6 +14,7 @@ from dnnl.codegen.nest import work_items
 from dnnl.kernels.product.base.edge_tiles import EdgeTiles
 from dnnl.kernels.product.base.pixel_tiles import BandRun, TileRun, band_runs, tile_runs
 from dnnl.kernels.product.loops.form import Product
+from dnnl.kernels.product.loops.joined_rows import JoinedRows
 from dnnl.kernels.product.loops.run_time import RunTimeRange, run_time_tiles, tiles_between
 from dnnl.types.size import bounds, is_known, larger, smaller
 
@@ -45,6 +46,7 @@ class Work:
     rows: RunTimeRange | None
     places: int
     edges: EdgeTiles | None
+    joined: JoinedRows | None
 
     @staticmethod
     def of(problem: Product, isa: Isa, band_rows: int) -> Work:
@@ -92,6 +94,7 @@ class Work:
             run_time,
             problem.space[-1].dst,
             _edges(problem),
+            problem.rows,
         )
 
     @property
@@ -108,6 +111,13 @@ class Work:
             return most
         return most + len(self.bands[0][1]) - 1
 
+    def segment(self, e: Emitter, env: Env, problem: Product, number: Value) -> Env:
+        """The part of a chunk in segment ``number`` of the joined rows of a problem."""
+        rows, width = problem.rows, problem.blocking.tile.rows
+        assert rows is not None
+        first = e.mul(e.mul(env[self.chunks], self.chunk), width)
+        return rows.env(e, number, first, e.add(first, e.number(self.chunk * width)))
+
     def tiles(
         self, e: Emitter, env: Env, runs: Sequence[TileRun]
     ) -> Iterator[tuple[TileRun, Value, Value, Value]]:
@@ -115,6 +125,9 @@ class Work:
         its last, and the place at which tile 0 would begin."""
         if self.rows is not None:
             yield from self.rows.tiles(e, env, runs)
+            return
+        if self.joined is not None:
+            yield from self.joined.tiles(e, env, runs)
             return
         if self.edges is not None:
             low = e.mul(env[self.chunks], self.chunk)
@@ -141,6 +154,8 @@ def _bands(problem: Product, band_rows: int, rows: RunTimeRange | None) -> list[
     *_, h, w = problem.space
     most, every = problem.blocking.tile.rows, problem.blocking.few
     known, edges = rows is None and is_known(w.dst), _edges(problem)
+    if problem.rows is not None:
+        return [(run, problem.rows.runs(most)) for run in band_runs(h, band_rows, w.kernel)]
     if edges is not None:
         return [(run, edges.runs) for run in band_runs(h, band_rows, w.kernel)]
     return [

@@ -57,15 +57,7 @@ def take_up_converted(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
     """Scratchpad for an up-converted src: src as the product reads it."""
     slot, elements = scratchpad.take(MemoryDesc(((src.size - src.offset0) // _GROUP,), "s64"))
     begin = elements.offset0 * _GROUP  # in elements of 16 bits
-    result = MemoryDesc(
-        src.dims,
-        src.data_type,
-        src.strides,
-        inner_blocks=src.inner_blocks,
-        padded_dims=src.padded_dims,
-        offset0=begin,
-    )
-    return slot, result
+    return slot, MemoryDesc.of_layout(src, src._layout._replace(offset0=begin))
 
 
 def emit_up_conversion(

@@ -13,6 +13,7 @@ from dnnl.kernels.product.compensation.compensation import Compensation
 from dnnl.kernels.product.pack.border import Border
 from dnnl.kernels.product.pack.on_the_fly import PanelPacking
 from dnnl.kernels.product.pack.sparse_decoded import SparseDecodedPacking
+from dnnl.kernels.product.pack.unfolded import Unfolded
 from dnnl.kernels.product.pack.up_converted import as_s64
 from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.kernels.product.plan.summary import PlanSummary
@@ -41,6 +42,7 @@ class ProductConf(Generic[AnyContraction_co]):
       (`pairs`).
     - ``packing`` packs panels on the fly (`on_the_fly`). Where threads have no memory for that,
       packed weights are ``decoded`` in a phase before.
+    - Where ``unfolded``, src is a copy in which the pixels of dst are one line.
     - ``scratchpad`` is in bytes.
     """
 
@@ -64,6 +66,7 @@ class ProductConf(Generic[AnyContraction_co]):
     flags: Argument | None = None
     packing: PanelPacking | None = None
     decoded: SparseDecodedPacking | None = None
+    unfolded: Unfolded | None = None
 
     @property
     def factors(self) -> tuple[int, int]:

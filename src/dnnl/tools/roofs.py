@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dnnl.runtime.engine import Engine
-from dnnl.tools.bench.machine import COPY, Copies, peaks
+from dnnl.tools.machine import COPY, Copies, peaks
 from dnnl.tools.measure import Effort, measure
 
 _LARGE = 128 * 2**20

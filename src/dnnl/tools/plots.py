@@ -21,7 +21,9 @@ _EVEN_DECADES = 0.8  # below, there would be three round numbers of a kind at mo
 _FEW_DECADES = 2.5
 _MOST_TICKS = 8
 _INK, _MUTED, _GRID = "#010101", "#020202", "#030303"
-_SERIES = tuple(f"#0{number}0a0b" for number in range(8))
+SERIES = 8
+"""How many series have colours of their own."""
+_SERIES = tuple(f"#0{number}0a0b" for number in range(SERIES))
 _VARIABLES = {
     _INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--line)",
     **{colour: f"var(--series{number})" for number, colour in enumerate(_SERIES)},
@@ -48,12 +50,14 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class Point:
-    """A measured case: its place, the series that it belongs to, and what its tooltip says."""
+    """A measured case: its place, the series that it belongs to, what its tooltip says, and the
+    ``key`` by which the page finds it."""
 
     x: float
     y: float
     series: str
     title: str
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,11 @@ class Roof:
         return min(self.level, self.slope * x)
 
 
-def limits_plot(points: Sequence[Point], roofs: Sequence[Roof], x_label: str, y_label: str) -> str:
-    """Points below the roofs of the machine, both axes logarithmic."""
+def limits_plot(
+    points: Sequence[Point], roofs: Sequence[Roof], x_label: str, y_label: str, first: int = 0
+) -> str:
+    """Points below the roofs of the machine, both axes logarithmic; ``first`` is the number of the
+    colour of the first series."""
 
     def draw(axes: Any) -> None:
         # Where a slope meets its level is in the picture, on whichever side the points are.
@@ -96,7 +103,7 @@ def limits_plot(points: Sequence[Point], roofs: Sequence[Roof], x_label: str, y_
                 zorder=1.5,
                 label=roof.label,
             )
-        _scatter(axes, points)
+        _scatter(axes, points, first)
         axes.set(xlabel=x_label, ylabel=y_label)
 
     return _drawn(draw, x_label + y_label)
@@ -147,10 +154,10 @@ def _short(value: float) -> str:
     return f"{value:g}"
 
 
-def _scatter(axes: Any, points: Sequence[Point]) -> None:
+def _scatter(axes: Any, points: Sequence[Point], first: int = 0) -> None:
     """One set of markers for each series, in the order in which the points are given."""
     names = list(dict.fromkeys(point.series for point in points))
-    for number, name in enumerate(names):
+    for number, name in enumerate(names, first):
         own = [point for point in points if point.series == name]
         (line,) = axes.plot(
             [point.x for point in own],
@@ -207,3 +214,5 @@ def _entitle(group: ET.Element, points: Sequence[Point]) -> None:
     """Give the markers of a group their titles; in the order of the points."""
     for mark, point in zip(group.iter(f"{{{_SVG}}}use"), points, strict=True):
         ET.SubElement(mark, f"{{{_SVG}}}title").text = point.title
+        if point.key:
+            mark.set("data-key", point.key)

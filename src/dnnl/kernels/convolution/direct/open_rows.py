@@ -1,0 +1,105 @@
+"""Convolutions of images of which only an execution knows how long their rows are."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+
+from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.errors import InvalidArguments
+from dnnl.kernels.convolution.direct.compute import ConvolutionConf
+from dnnl.kernels.convolution.direct.lines import fits_line, in_line, with_pixels
+from dnnl.kernels.convolution.direct.pieces import channel_block
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, most_rows
+from dnnl.kernels.product.base.edge_tiles import EdgeTiles
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.problem import LETTERS
+from dnnl.kernels.product.pack.unfolded import Unfolded
+from dnnl.kernels.product.plan.dot_kind import chosen_dot, to_dequantize
+from dnnl.kernels.product.plan.plan import plan
+from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOpSum
+from dnnl.types.tag import FormatTag
+
+
+def has_open_windows(problem: ConvolutionProblem) -> bool:
+    """Whether pixels miss taps, or share elements of src, in rows of open sizes."""
+    w = problem.space[2]
+    return any(own.is_open for own in problem.space) and (w.kernel > 1 or w.padded)
+
+
+def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
+    """Plan a convolution that `has_open_windows`: from rows of two tiles on in place, for shorter
+    ones and where no result may be stored twice with an unfolded src."""
+    dot, w = chosen_dot(problem, isa), problem.space[2]
+    assert dot is not None, "refused before"
+    vectors = problem.panels(isa, problem.as_read(dot), problem.weights, dot).vectors
+    twice = not any(isinstance(entry, PostOpSum) for entry in problem.post_ops)
+    if twice and w.is_open and EdgeTiles(w, most_rows(isa, dot, vectors)).serves:
+        conf = plan(problem, isa)
+        sums = conf.compensation
+        if not (sums.rows or sums.columns or sums.places):
+            return conf
+    compensated = problem.arguments[0] in dict(problem.quantization.zero_points)
+    if not (compensated or to_dequantize(problem)) and fits_line(problem):
+        with suppress(InvalidArguments):  # rows of some tensor have gaps
+            return _unfolded(problem, isa, dot, vectors)
+    return Refusal(Reason.RUNTIME_DIM, "of an image; it has a kernel for each size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line(ConvolutionProblem):
+    """A convolution of an unfolded src, whose panels are ``vectors`` wide as those of src are."""
+
+    vectors: int
+
+    def as_read(self, dot: Multiply) -> MemoryDesc:
+        """The unfolded src."""
+        return self.src
+
+    def _vectors(self, isa: Isa, src: MemoryDesc, dot: Multiply) -> int:
+        return self.vectors
+
+
+def _unfolded(
+    problem: ConvolutionProblem, isa: Isa, dot: Multiply, vectors: int
+) -> ConvolutionConf:
+    scratchpad = Scratchpad()
+    block = channel_block(problem.as_read(dot))
+
+    def layout(dims: tuple[int, ...]) -> MemoryDesc:
+        """That for which the panels of weights are, too."""
+        pixels = LETTERS[2 : len(dims)]
+        if block:
+            return MemoryDesc(dims, dot.a, FormatTag(f"aB{pixels}{block}b"))
+        return problem.packed(MemoryDesc(dims, dot.a, FormatTag(f"a{pixels}b")), dot)
+
+    unfolded = Unfolded.take(scratchpad, (problem.arguments[0], problem.src), problem.space, layout)
+    lines = unfolded.lines
+    *_, down, along, pixels = lines.dims
+    head = 3 if problem.grouped else 2
+
+    def of_line(desc: MemoryDesc) -> MemoryDesc:
+        line = in_line(desc)
+        return with_pixels(line, (1, 1, line.dims[2]), line.strides[2])
+
+    space = (
+        Spatial(down, 1, down, 1, 0, 1),
+        Spatial(along, 1, along, 1, 0, 1),
+        Spatial(pixels, pixels, 1, 1, 0, 1),
+    )
+    given = {
+        **{own.name: getattr(problem, own.name) for own in fields(problem)},
+        "src": lines,
+        "weights": problem.weights.reshape((*problem.weights.dims[:head], down, along, 1)),
+        "dst": of_line(problem.dst),
+        "post_ops": tuple(entry.mapped(of_line) for entry in problem.post_ops),
+        "space": space,
+    }
+    line = _Line(**given, vectors=vectors)
+    slot = unfolded.copy[0]
+    made = plan(line, isa, src=(slot, lines), scratchpad=scratchpad, whole=False)
+    return replace(made, unfolded=unfolded)

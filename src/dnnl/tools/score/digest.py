@@ -1,0 +1,29 @@
+"""By which results say which model they are of."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from dnnl.framework.saved_file import MAGIC
+from dnnl.onnx.external_data import external_files
+
+
+def is_saved(path: Path) -> bool:
+    """Whether a file is that of a saved model, which has a precision of its own."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def model_digest(path: Path) -> str:
+    """SHA-256 of the file of a model, and of those in which an ONNX file has tensors."""
+    others = () if is_saved(path) else external_files(path)
+    if not others:
+        return _digest(path)
+    joined = "".join(_digest(file) for file in (path, *others))
+    return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
