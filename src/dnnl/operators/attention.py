@@ -12,7 +12,8 @@ from dnnl.graph.graph import REAL, ModelError, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
-from dnnl.operators.attending import (
+from dnnl.operators.operator import Operator
+from dnnl.operators.scaled_dot_product import (
     Rows,
     Scores,
     Window,
@@ -24,7 +25,6 @@ from dnnl.operators.attending import (
     length_mask,
     window_masks,
 )
-from dnnl.operators.operator import Operator
 
 _TRUTH = np.dtype(np.bool_)
 FLOATS = REAL | {np.dtype(np.float64)}

@@ -13,7 +13,11 @@ from dnnl.graph.graph import REAL, ModelError, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, known_int
 from dnnl.graph.writer import Writer
-from dnnl.operators.attending import (
+from dnnl.operators.attention import present
+from dnnl.operators.microsoft import MICROSOFT, check_known
+from dnnl.operators.operator import Operator
+from dnnl.operators.rotary import Angles, angles_at, rotated
+from dnnl.operators.scaled_dot_product import (
     Rows,
     Scores,
     Window,
@@ -25,10 +29,6 @@ from dnnl.operators.attending import (
     seen_by_heads,
     window_masks,
 )
-from dnnl.operators.attention import present
-from dnnl.operators.microsoft import MICROSOFT, check_known
-from dnnl.operators.operator import Operator
-from dnnl.operators.rotary import Angles, angles_at, rotated
 from dnnl.types.size import larger, surely_equal
 
 _TRUTH, _INDEX = np.dtype(np.bool_), np.dtype(np.int64)

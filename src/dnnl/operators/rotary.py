@@ -12,9 +12,9 @@ from dnnl.graph.graph import JOINT, Array, ModelError, Shape, TensorType, is_who
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
-from dnnl.operators.attending import integers
 from dnnl.operators.microsoft import MICROSOFT, check_known
 from dnnl.operators.operator import Operator
+from dnnl.operators.scaled_dot_product import integers
 from dnnl.operators.writing import with_size
 
 

@@ -13,10 +13,10 @@ from dnnl.graph.graph import REAL, ModelError, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
 from dnnl.operators.activations import swish
-from dnnl.operators.attending import heads_of, places
 from dnnl.operators.attention import is_shown
 from dnnl.operators.microsoft import MICROSOFT, check_known
 from dnnl.operators.operator import Operator
+from dnnl.operators.scaled_dot_product import heads_of, positions
 from dnnl.types.size import surely_equal
 
 _F32, _TRUTH = np.dtype(np.float32), np.dtype(np.bool_)
@@ -270,9 +270,9 @@ def _at_once(
     query = seen(query, (*grouped, rows, own.depth))
     keys = seen(key, (*single, rows, own.depth))
     values = seen(value, (*single, rows, own.width))
-    columns = places(writer, 0, rows, down=False)
+    columns = positions(writer, 0, rows, down=False)
     below = writer.add(
-        "LessOrEqual", (columns, places(writer, 0, rows, down=True)), (rows, rows), dtype=_TRUTH
+        "LessOrEqual", (columns, positions(writer, 0, rows, down=True)), (rows, rows), dtype=_TRUTH
     )
     ends = writer.constant(0, _F32), writer.constant(1, _F32)
     square = (*grouped, rows, rows)

@@ -14,7 +14,11 @@ from dnnl.graph.graph import REAL, ModelError, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast
 from dnnl.graph.writer import Writer
-from dnnl.operators.attending import (
+from dnnl.operators.attention import is_shown, present
+from dnnl.operators.microsoft import MICROSOFT, check_known
+from dnnl.operators.operator import Operator
+from dnnl.operators.quantization import BYTES, DEQUANTIZE
+from dnnl.operators.scaled_dot_product import (
     Rows,
     Scores,
     Window,
@@ -24,14 +28,10 @@ from dnnl.operators.attending import (
     computed_in,
     integers,
     length_mask,
-    places,
+    positions,
     seen_by_heads,
     window_masks,
 )
-from dnnl.operators.attention import is_shown, present
-from dnnl.operators.microsoft import MICROSOFT, check_known
-from dnnl.operators.operator import Operator
-from dnnl.operators.quantization import BYTES, DEQUANTIZE
 
 _TRUTH, _INDEX = np.dtype(np.bool_), np.dtype(np.int64)
 _F32 = np.dtype(np.float32)
@@ -117,7 +117,7 @@ def _key_masks(writer: Writer, mask: str, batch: int, rows: int, columns: int) -
         part = {"starts": (place * batch,), "ends": ((place + 1) * batch,), "axes": (0,)}
         ends = writer.add("Slice", (mask,), (batch,), part, kind.dtype)
         ends = integers(writer, ends, (batch, 1, 1, 1))
-        keys = places(writer, 0, columns, down=False)
+        keys = positions(writer, 0, columns, down=False)
         found.append(writer.add(op, (keys, ends), whole, dtype=_TRUTH))
     return found
 

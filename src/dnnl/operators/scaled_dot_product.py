@@ -58,7 +58,7 @@ def appended(writer: Writer, past: str, rows: Rows) -> Rows:
     return Rows(writer.add("Concat", (past, rows.value), shape, {"axis": 2}, dtype), shape)
 
 
-def places(writer: Writer, first: int, count: int, *, down: bool) -> str:
+def positions(writer: Writer, first: int, count: int, *, down: bool) -> str:
     """``count`` integers from ``first`` on, as a column (``down``) or as a row."""
     numbers = writer.numbers(first, count)
     return writer.reshape(numbers, (count, 1), _INDEX) if down else numbers
@@ -90,12 +90,12 @@ def window_masks(writer: Writer, window: Window, rows: int, columns: int) -> lis
     for bound, op, sign in ((right, "LessOrEqual", 1), (left, "GreaterOrEqual", -1)):
         if bound is None:
             continue
-        keys = places(writer, 0, columns, down=False)
+        keys = positions(writer, 0, columns, down=False)
         first = offset + sign * bound
         shape: Shape = (rows, 1)
         if window.lengths:
             first = sign * bound - rows
-        last = places(writer, first, rows, down=True)
+        last = positions(writer, first, rows, down=True)
         if window.lengths:
             batch = prod(writer.shape_of(window.lengths))
             seen = integers(writer, window.lengths, (batch, 1, 1, 1))
@@ -117,7 +117,7 @@ def length_mask(writer: Writer, lengths: str, columns: int) -> str:
     """Truth values of [batch, 1, 1, ``columns``]: which keys each batch has, of ``lengths``."""
     batch = prod(writer.shape_of(lengths))
     seen = integers(writer, lengths, (batch, 1, 1, 1))
-    keys = places(writer, 0, columns, down=False)
+    keys = positions(writer, 0, columns, down=False)
     return writer.add("Less", (keys, seen), (batch, 1, 1, columns), dtype=_TRUTH)
 
 
