@@ -130,6 +130,9 @@ def check_form(node: Node) -> None:
 
 def _check_inputs(inputs: tuple[str, ...], least: int, most: int | None) -> None:
     required = inputs if most is None else inputs[:least]
-    if len(required) < least or not all(required) or (most is not None and len(inputs) > most):
+    found = f"inputs ({', '.join(map(repr, inputs))})"
+    if len(required) < least or (most is not None and len(inputs) > most):
         count = f"{least} or more" if most is None else f"{least}" + f" to {most}" * (most > least)
-        raise ModelError(f"inputs {', '.join(map(repr, inputs))}: it must have {count} of them")
+        raise ModelError(f"{found}: expected {count}")
+    if not all(required):
+        raise ModelError(f"{found}: input {required.index('')} must be given")
