@@ -46,17 +46,17 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
 FOLDED = frozenset(
     {"BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix"}
 )
-"""Operators that a plan computes before anything runs, or not at all."""
+"""Operators that are computed while planning, or are refused."""
 
 HAS_ELEMENT = "OptionalHasElement"
 SIZES = frozenset({HAS_ELEMENT, "Shape", "Size"})
-"""Operators that read the shape of their source alone, or that there is one."""
+"""Operators whose result follows from the shape of their source, or from its presence."""
 
 UNCHANGED = frozenset({"Identity", "Optional", "OptionalGetElement"})
-"""Operators whose result is their source, a tensor or a list of them: optional values are given."""
+"""Operators whose result is their source, a tensor or a list: optional values are always given."""
 
 LIKE = "CastLike"
-"""The operator that reads the type of its second source alone."""
+"""The operator that reads only the type of its second source."""
 
 CONTROL = frozenset({"Loop", "Scan", "SequenceMap"})
 """Operators that run a graph of their own, any number of times."""
@@ -65,7 +65,7 @@ SELECTIONS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Uni
 """Operators whose results have sizes that contents decide."""
 
 ON_MATRICES = frozenset({"Det"})
-"""Operators on small matrices."""
+"""Operators on matrices that NumPy computes between parts."""
 
 SEQUENCES = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"}
@@ -85,7 +85,7 @@ def number_places(node: Node) -> tuple[int, ...]:
 
 
 def deciding(node: Node) -> tuple[str, ...]:
-    """The sources whose contents the results depend on."""
+    """The sources whose contents, not only shapes or types, the results depend on."""
     if node.op in SIZES:
         return ()
     return node.inputs[:1] if node.op == LIKE and not node.domain else node.reads

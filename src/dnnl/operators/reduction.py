@@ -153,8 +153,8 @@ _LONG = (np.dtype(np.int64), np.dtype(np.uint64))
 
 
 def _by_product(writer: Writer, shape: Shape, left: Shape) -> str:
-    """Sums of rows of long integers. Those of which only a run knows the size are products with a
-    column of ones: halves of a row would be another plan for each size."""
+    """Sums of rows of 32- or 64-bit integers. For open sizes they are products with a column of
+    ones, as splitting rows in halves would need a plan for each size."""
     source, size = writer.node.inputs[0], shape[-1]
     if is_known(size):
         return writer.add("ReduceSum", (source,), left, {"axes": (len(shape) - 1,)})

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.errors import InvalidArguments
 from dnnl.kernels.data import scatter as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
@@ -28,12 +25,12 @@ from dnnl.language.values import one_of
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.indexed import check_indices, indexed_dims
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import AxisDomain, Name
 from dnnl.reference.scatter import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 _FUNCTIONS = ("none", "add", "mul", "max", "min")
@@ -66,19 +63,9 @@ class ScatterDesc(Desc):
         src with as many slices along the axis as there are indices."""
         src, indices = self.src_desc.dims, self.indices_desc.dims
         check_dims("dst_desc", self.dst_desc, src, "the dims of src")
-        if len(indices) not in (1, len(src)):
-            rule = f"expected one dimension, or {len(src)} for single elements"
-            raise InvalidArguments("indices_desc", indices, rule, "reshape() flattens them")
-        if len(indices) == len(src):
-            for axis, (count, extent) in enumerate(zip(indices, src, strict=True)):
-                if axis != self.axis and count > extent != RUNTIME_DIM:
-                    rule = f"at most {extent} along axis {axis}, as src has"
-                    raise InvalidArguments("indices_desc", indices, rule)
-        if prod(indices) and not src[self.axis]:
-            rule = f"there is no place along axis {self.axis}"
-            raise InvalidArguments("src_desc", src, rule)
+        check_indices(src, indices, self.axis)
         rule = "the dims of src with one slice an index, or those of indices of elements"
-        check_dims("updates_desc", self.updates_desc, updated(src, indices, self.axis), rule)
+        check_dims("updates_desc", self.updates_desc, indexed_dims(src, indices, self.axis), rule)
 
     def size_name(self, argument: int, dim: int, letter: str) -> str:
         """Updates are as many as there are indices. Those of elements leave parts of src out."""
@@ -93,13 +80,6 @@ class ScatterDesc(Desc):
     def problem(self) -> str:
         """The dims of src and of the indices."""
         return f"{spelled(self.src_desc.dims)}:{spelled(self.indices_desc.dims)}"
-
-
-def updated(src: Sequence[int], indices: Sequence[int], axis: int) -> tuple[int, ...]:
-    """The dims of the updates."""
-    if len(indices) == len(src):
-        return tuple(indices)
-    return (*src[:axis], *indices, *src[axis + 1 :])
 
 
 def _nest(desc: ScatterDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -123,7 +103,7 @@ def _indices(case: CaseValues) -> MemoryDesc:
 def _updates(case: CaseValues) -> MemoryDesc:
     dims, axis = case.shapes.dims, case["axis"]
     if axis < len(dims):
-        dims = updated(dims, case.shapes.tensors[1], axis)
+        dims = indexed_dims(dims, case.shapes.tensors[1], axis)
     return tensor(dims, case.part("sdt", 0), "abx")
 
 
