@@ -1,4 +1,7 @@
-"""Which sources of each operator a plan has to know as numbers, and what runs between plans."""
+"""Which sources of each operator a plan has to know as numbers, and what runs between plans.
+
+Loading a saved model imports this module, so it imports nothing that plans or compiles.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections.abc import Mapping
 
 from dnnl.graph.graph import Node
 from dnnl.operators.microsoft import MICROSOFT
-from dnnl.operators.reduction import REDUCTIONS
+
+_REDUCED = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+REDUCTIONS = tuple(f"Reduce{name}" for name in _REDUCED)
 
 NUMBERS: Mapping[str, tuple[int, ...]] = {
     "AffineGrid": (1,),
@@ -41,7 +46,7 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(REDUCTIONS, (1,)),
     f"{MICROSOFT}.GroupQueryAttention": (6,),
 }
-"""The places of sources that decide what an operator does: sizes, places, axes."""
+"""By operator, the indices of the inputs that must be numbers for a plan: sizes, indices, axes."""
 
 FOLDED = frozenset(
     {"BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix"}

@@ -15,6 +15,7 @@ from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
 from dnnl.lowering.facts import Source, volume
 from dnnl.lowering.graphs import FORWARD, Lowering
+from dnnl.operators.numbers import REDUCTIONS
 from dnnl.operators.operator import ANY_POST_OPS, Operator, Role
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.pooling import PoolingDesc
@@ -25,8 +26,6 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known
 
-_NAMES = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-REDUCTIONS = tuple(f"Reduce{name}" for name in _NAMES)
 _OF_FLOATS = frozenset({"ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"})
 _OF_TRUTHS = frozenset({"ReduceMax", "ReduceMin"})
 
