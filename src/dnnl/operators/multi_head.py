@@ -273,7 +273,7 @@ def _expand_quantized(writer: Writer) -> bool:
 
 
 _KEY, _VALUE, _ROW_BIAS, _PAST_KEY, _PAST_VALUE = 1, 2, 3, 6, 7
-_PAST = (_PAST_KEY, _PAST_VALUE)
+_PASTS = (_PAST_KEY, _PAST_VALUE)
 _MULTI = Inputs(mask=4, added=5)
 
 
@@ -294,7 +294,7 @@ def _shapes(scope: Scope) -> _Multi:
         if query[2] != heads or query[3] != 3 or scope.node.input(_KEY):
             raise ModelError(f"packed queries, keys and values {query} of {heads} heads")
         own = (query[0], heads, query[1], query[4])
-        return _Multi(own, own, own, past_rows(scope, _PAST, own, own))
+        return _Multi(own, own, own, past_rows(scope, _PASTS, own, own))
     if len(query) != 3 or query[2] % heads or not scope.node.input(_KEY):
         raise ModelError(f"queries {query} of {heads} heads, with keys")
     key, depth = scope.shape(_KEY), query[2] // heads
@@ -303,7 +303,7 @@ def _shapes(scope: Scope) -> _Multi:
         if key[0] != query[0] or key[2:] != (heads, 2, depth) or scope.node.input(_VALUE):
             raise ModelError(f"packed keys and values {key} for queries {query}")
         both = (key[0], heads, key[1], depth)
-        return _Multi(own, both, both, past_rows(scope, _PAST, both, both))
+        return _Multi(own, both, both, past_rows(scope, _PASTS, both, both))
     value = scope.shape(_VALUE)
     if len(key) == len(value) == 3 and not value[2] % heads:
         key = (key[0], heads, key[1], key[2] // heads)
@@ -311,7 +311,7 @@ def _shapes(scope: Scope) -> _Multi:
     fits = len(key) == len(value) == 4 and key[:3] == value[:3]
     if not fits or key != (query[0], heads, key[2], depth):
         raise ModelError(f"keys {key} and values {value} do not fit queries {query}")
-    past = past_rows(scope, _PAST, key, value)
+    past = past_rows(scope, _PASTS, key, value)
     return _Multi(own, key, value, past)
 
 
