@@ -93,7 +93,7 @@ def _nothing() -> None:
 
 
 class _Free:
-    """A run that need not wait."""
+    """The context of a run without a budget, which never waits."""
 
     __slots__ = ("_binder", "_binders")
 

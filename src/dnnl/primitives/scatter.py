@@ -1,4 +1,4 @@
-"""Scatter: slices or elements written to places that indices say, as entries of a cache."""
+"""Scatter: slices or elements written to indexed positions, as entries of a cache."""
 
 from __future__ import annotations
 
@@ -38,17 +38,20 @@ _FUNCTIONS = ("none", "add", "mul", "max", "min")
 
 @dataclass(frozen=True)
 class ScatterDesc(Desc):
-    """dst = src, then dst[.., indices[j], ..] = updates[.., j, ..] along ``axis``, for one j after
-    the other. ``function`` combines the element that is there with the update: ``add``, ``mul``,
-    ``max`` or ``min``, rounded each time; ``none`` replaces it, so that the last one stays.
+    """dst = src; then dst[.., indices[j], ..] = updates[.., j, ..] along ``axis``, in order of j.
 
-    Indices with as many dimensions as src are those of single elements: dst[i, indices[i, j, ..],
-    ..] = updates[i, j, ..], where ``axis`` is 1.
+    ``function`` is ``none`` (the last update wins), or combines the element with the update:
+    ``add``, ``mul``, ``max`` or ``min``, rounded after each update.
 
-    Arguments SRC, SRC_1 (the indices, s32 or s64), SRC_2 (the updates), DST. dst may be ``any``,
-    and may be the buffer of src, which is copied nevertheless. An index below zero counts from the
-    end; an index out of range is clamped to the nearest slice. Integers wrap, floats are combined
-    in f32, or in f64. A maximum or minimum is NaN where one of both is.
+    Indices with one dimension choose slices. Indices with as many dimensions as src choose single
+    elements: dst[i, indices[i, j, ..], ..] = updates[i, j, ..] for ``axis`` 1.
+
+    Arguments SRC, SRC_1 (the indices, s32 or s64), SRC_2 (the updates) and DST. The layout of dst
+    may be ``any``, and dst may be the buffer of src, but the copy is made all the same. A negative
+    index counts from the end; an index out of range is clamped. Integers wrap; floats are combined
+    in f32, f64 in f64. A maximum or minimum with a NaN is NaN.
+
+    Raises InvalidArguments for dims that do not fit.
     """
 
     function: str
@@ -59,8 +62,8 @@ class ScatterDesc(Desc):
     axis: int
 
     def check(self) -> None:
-        """dst has the dims of src. The updates have those of the indices of elements, or those of
-        src with as many slices along the axis as there are indices."""
+        """Raise InvalidArguments unless dst has the dims of src, and updates have those of the
+        indices of elements, or those of src with one slice for each index."""
         src, indices = self.src_desc.dims, self.indices_desc.dims
         check_dims("dst_desc", self.dst_desc, src, "the dims of src")
         check_indices(src, indices, self.axis)
@@ -68,7 +71,7 @@ class ScatterDesc(Desc):
         check_dims("updates_desc", self.updates_desc, indexed_dims(src, indices, self.axis), rule)
 
     def size_name(self, argument: int, dim: int, letter: str) -> str:
-        """Updates are as many as there are indices. Those of elements leave parts of src out."""
+        """Indices and updates share sizes; those of elements are none of src."""
         if argument in (Arg.SRC, Arg.DST):
             return letter
         slices = self.indices_desc.ndims == 1
@@ -109,7 +112,7 @@ def _updates(case: CaseValues) -> MemoryDesc:
 
 ScatterDesc.operation = Operation(
     kind="scatter",
-    summary="scatter: slices or elements written along one axis where indices say",
+    summary="scatter: slices or elements written to indices along one axis",
     driver=Driver(
         "scatter",
         (

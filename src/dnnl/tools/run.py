@@ -96,7 +96,7 @@ class Options:
     "shapes",
     multiple=True,
     metavar="NAME=N",
-    help="A size that the model leaves open, by its name, in all inputs that have it.",
+    help="Value of an open size, by its name; it holds for all inputs that have this name.",
 )
 @click.option("--batch", type=int, metavar="N", help="The first size of every input.")
 @click.option(
@@ -147,7 +147,7 @@ class Options:
     "--html",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a page with the graph as it was run, the time of each step and a roofline.",
+    help="Write an HTML page with the executed graph, the time of each step and a roofline.",
 )
 def run(**options: Any) -> int:
     """Run an ONNX MODEL on generated kernels."""
@@ -256,8 +256,8 @@ def _check(options: Options) -> None:
 def _prepared_model(
     options: Options,
 ) -> tuple[Model, Graph, dict[str, Array], list[str]]:
-    """The model with the sizes and parameters that were asked for, its graph as the file has it,
-    the inputs that were given, and what was taken for sizes that nobody gave."""
+    """The model with the requested sizes and parameters, the graph of its file, the given inputs,
+    and notes on sizes that got a default."""
     model = load(options.model)
     opened = model.graph
     if options.batch is not None:
