@@ -179,7 +179,7 @@ class Runner:
 
 
 def _last_reads(program: Program) -> list[tuple[str, ...]]:
-    """The values that nobody reads after each step."""
+    """The values that no later step reads, by step."""
     needed = set(program.outputs)
     found: list[tuple[str, ...]] = []
     for step in reversed(program.steps):

@@ -108,7 +108,8 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
 
 
 def _sizes(node: Node, graph: Graph) -> Array | None:
-    """What Shape, Size and OptionalHasElement give of a value that is no constant."""
+    """The result of Shape, Size or OptionalHasElement of a value of known shape; None for
+    others."""
     if node.op not in SIZES or node.input(0) in graph.constants:
         return None
     if node.op == HAS_ELEMENT:

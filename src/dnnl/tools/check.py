@@ -41,14 +41,32 @@ _NODES = 3
     help="Value of an open size, by its name; by default a typical one.",
 )
 @click.option(
-    "--engine", default="cpu", show_default=True, metavar="KIND[:INDEX]", help="Where it would run."
+    "--engine",
+    default="cpu",
+    show_default=True,
+    metavar="KIND[:INDEX]",
+    help="The engine to check for, as for dnnl run.",
 )
-@click.option("--layout", type=click.Choice(LAYOUTS), default=LAYOUTS[0], show_default=True)
 @click.option(
-    "--precision", type=click.Choice(PRECISIONS), default=PRECISIONS[0], show_default=True
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default=LAYOUTS[0],
+    show_default=True,
+    help="As for dnnl run.",
 )
 @click.option(
-    "--json", "file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as JSON."
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default=PRECISIONS[0],
+    show_default=True,
+    help="As for dnnl run.",
+)
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the result as JSON.",
 )
 def check(
     model: Path, shapes: Sequence[str], engine: str, layout: str, precision: str, file: Path | None

@@ -80,16 +80,15 @@ class Options:
     default="cpu",
     show_default=True,
     metavar="KIND[:INDEX]",
-    help="Where the model runs: cpu, sycl, or gpu for a device of any kind that is one; "
-    "dnnl info lists what there is.",
+    help="The engine: cpu, sycl, or gpu for the first GPU of any kind; dnnl info lists them.",
 )
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="NAME=FILE",
-    help="An input from a .npy file or a serialized ONNX tensor (.pb); seeded random values else, "
-    "for indices of Gather all that there are.",
+    help="An input from a .npy file or a serialized ONNX tensor (.pb). Other inputs get seeded "
+    "random values, those for indices of Gather from the whole range.",
 )
 @click.option(
     "--shape",
@@ -106,7 +105,7 @@ class Options:
     "--expect",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Outputs to agree with (.npz, .npy, .pb); exit status 1 where they differ.",
+    help="Expected outputs (.npz, .npy, .pb); the exit status is 1 if they differ.",
 )
 @click.option(
     "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the outputs as .npz."
@@ -118,8 +117,8 @@ class Options:
     type=click.Choice(LAYOUTS),
     default=LAYOUTS[0],
     show_default=True,
-    help="Let layouts propagate, have every activation row-major, or those around Reshape, "
-    "Transpose, MatMul and others that number axes.",
+    help="propagate: layouts of primitives propagate; plain: all activations are row-major; "
+    "middle: only those around operators that number axes, such as Reshape, Transpose and MatMul.",
 )
 @click.option(
     "--precision",
@@ -138,7 +137,7 @@ class Options:
 @click.option(
     "--compare",
     type=click.Choice([peer_onnxruntime.NAME]),
-    help="Run the same model on a peer, alternately; exit status 1 where the outputs differ.",
+    help="Alternate runs with a peer on the same model; the exit status is 1 if outputs differ.",
 )
 @click.option(
     "--json", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures as JSON."
@@ -218,7 +217,7 @@ def execute(options: Options) -> int:
 
 @contextmanager
 def _progress(console: Console) -> Iterator[Callable[[int, int, str], None] | None]:
-    """What shows how many kernels are built, until it is left; nothing where nobody looks."""
+    """A progress bar of built kernels while the context is open; none without a terminal."""
     if not console.is_terminal:
         yield None
         return

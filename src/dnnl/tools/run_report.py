@@ -67,7 +67,7 @@ class Report:
     """One ``dnnl run``; times are in milliseconds, one for each repetition.
 
     ``layer_times_ms`` has the median of each layer from runs that time every step;
-    ``times_ms`` are those of runs that do not. ``notes`` say what was taken for what nobody gave.
+    ``times_ms`` are those of runs that do not. ``notes`` name the defaults that were used.
     ``nbytes`` is the memory of activations and constants, ``activation_nbytes`` that of the former.
     """
 

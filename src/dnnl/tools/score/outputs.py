@@ -17,8 +17,8 @@ def columns_of(
     """A column for each output of a model.
 
     ``shapes`` has the row shapes of the inputs whose rows all have the same, ``others`` the names
-    of copied columns. Raises InvalidArguments for an output without one result for each row, and for
-    one with the name of another column.
+    of copied columns. Raises InvalidArguments for an output without one result for each row, and
+    for one with the name of another column.
     """
     for name in model.outputs:
         if name in (PATH, ROW, *others):

@@ -143,10 +143,8 @@ def _tables(
     """The parts of a row group; each is yielded as soon as its rows are read."""
     size = max(part.rows for part in task.parts)
     batches = file.iter_batches(size, row_groups=[task.group], columns=columns)
-    held, position = (
-        pa.Table.from_batches([], pa.schema([])),
-        task.start,
-    )  # the row number of held's first row
+    # ``position`` is the row number of the first row of ``held``.
+    held, position = pa.Table.from_batches([], pa.schema([])), task.start
     for part in task.parts:
         while True:
             skipped = min(part.first - position, held.num_rows)
