@@ -210,7 +210,7 @@ KNOBS: tuple[Knob, ...] = (
         lambda: "often",
         _frequency,
         "which sizes of a model get kernels of their own beside those for open sizes: never, often "
-        "(those whose runs take long in all, compiled by another process), always",
+        "(sizes with a long total run time; another process compiles them), always",
     ),
     Knob(
         "jit_dump",
@@ -245,9 +245,9 @@ def _read(knob: Knob, source: str, text: str) -> Any:
 
 
 def parsed(name: str, source: str, value: object) -> Any:
-    """What a value of a knob stands for.
+    """The parsed value of a knob.
 
-    Raises `InvalidArguments` in the name of ``source`` for what is no value of it.
+    Raises `InvalidArguments`, which names ``source``, for an invalid value.
     """
     return _read(_knob(name), source, str(value))
 
@@ -285,9 +285,9 @@ def set(name: str, value: object) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Variables for another process that give its knobs the values of this one's.
+    """Environment variables that give another process the knobs of this one.
 
-    A knob that a program has set to a function is left to its default.
+    Knobs that are set to a Python function are left out.
     """
     found = dict(os.environ)
     for name, value in _overrides.items():

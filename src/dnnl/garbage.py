@@ -1,4 +1,4 @@
-"""Python's collector of garbage, which pauses while objects only come into being."""
+"""Pauses of Python's garbage collector while only new objects are created."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dnnl import forks
 
 
 class Pause:
-    """Within ``with Pause():`` nothing is collected, in any thread.
+    """A context in which no thread collects garbage.
 
-    The instructions of a kernel are thousands of objects that all stay until its text is written.
-    The collector would look at them again and again, for a third of the time.
+    The IR of a kernel consists of thousands of objects that stay until it is printed. Traversing
+    them again and again would take a third of the time.
     """
 
     __slots__ = ()
@@ -24,7 +24,7 @@ class Pause:
 
 
 class _State:
-    """How many pauses there are in the process, and whether to collect after the last."""
+    """The number of pauses in the process, and whether collection was enabled before them."""
 
     def __init__(self) -> None:
         self._lock = forks.Lock()
@@ -47,7 +47,7 @@ class _State:
                 gc.enable()
 
     def after_fork(self) -> None:
-        """End the pauses of threads that are not there: a fork begins none."""
+        """End the pauses of threads that the child does not have."""
         if self._pauses:
             self._pauses = 1
             self.leave()

@@ -30,19 +30,20 @@ _EXCLUDED = {
 _INTRODUCTION = """\
 # Operators
 
-This page is for whoever wants to know whether a model runs. `python -m
-tests.framework.operators_page` writes it; a test compares it with what happens. `dnnl check
-MODEL.onnx` says the same of a model.
+This page lists which operators of ONNX run. `dnnl check MODEL.onnx` answers the same for a model.
+`python -m tests.framework.operators_page` writes the page, and a test compares it with the cases.
 
-The node cases are those that the package onnx {version} has. Every input comes with the call, also
-where it is usually constant. Results are equal, or refused with a reason: none are wrong.
+The cases are the node cases of the package onnx {version}. Each input is an argument of the call,
+even if models usually have a constant there. A case passes, or is refused with a reason; no result
+is wrong.
 
 {passing:,} of {count:,} cases pass.
 
 ## ONNX's operators
 
-Each operator that is known, and how many of the cases that are about it alone pass. Those in
-*italics* run on arrays between plans, or are computed from sizes before a plan runs.
+Each supported operator, with the number of cases of this operator alone that pass. Those in
+*italics* run on NumPy arrays between the [parts of a model](changing-sizes.md#models-in-parts), or
+are computed from sizes before a run.
 
 """
 _OTHERS = """

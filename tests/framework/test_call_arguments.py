@@ -51,7 +51,7 @@ def test_wrong_names_are_refused() -> None:
         ((x, mask), {"x": x}, "input = 'x': is given twice"),
         ((x, mask), {"bais": bias}, "no such input; there are x, mask, bias"),
         ((x,), {"mask": mask}, "input 'bias' = None: missing"),
-        (({"x": x},), {"mask": mask}, "the mapping has all inputs"),
+        (({"x": x},), {"mask": mask}, "expected one mapping"),
         ((x, mask), {}, "expected 3 arrays for x, mask, bias"),
         ((x, mask, bias, bias), {}, "expected 3 arrays for x, mask, bias"),
     ]

@@ -120,7 +120,7 @@ def test_models_in_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     ]
     assert main(["check", written(make_model(nodes, {"x": (3, 4)}, ["y"]), tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "planned in 2 parts" in out
+    assert "runs in 2 parts" in out
     assert "the model runs" in out
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.framework.contributed import contributed, contributed_model, results
 from tests.framework.models import Array, model_of, node, plans_of, run_peer
-from tests.framework.test_compressed import weights_of
+from tests.framework.test_matmul_nbits import weights_of
 
 LAYERS, HEADS, SHARED, SIZE, WORDS = 2, 4, 2, 16, 50
 WIDTH, INNER = HEADS * SIZE, 96

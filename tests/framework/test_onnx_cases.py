@@ -16,7 +16,7 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.model import Model
 from dnnl.graph.graph import Array, ModelError
 from dnnl.onnx.read import graph_from_proto
-from dnnl.operators.reduction import REDUCTIONS
+from dnnl.operators.numbers import REDUCTIONS
 from dnnl.operators.table import OPERATORS
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import compare

@@ -10,7 +10,7 @@ import pytest
 
 from dnnl.errors import Unimplemented
 from dnnl.lowering.graphs import LAYOUTS
-from dnnl.operators.reduction import REDUCTIONS
+from dnnl.operators.numbers import REDUCTIONS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import (
     Array,

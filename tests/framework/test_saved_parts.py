@@ -234,7 +234,7 @@ def test_parts_with_plans_of_others(change: Callable[[Any, Any], object], saved:
         change(part, {own[0] for own in part[4]})
 
     edited(saved, changed)
-    with pytest.raises(ModelError, match=r"another part|nothing makes|list index"):
+    with pytest.raises(ModelError, match=r"another part|nothing computes|list index"):
         load(saved)
 
 

@@ -107,7 +107,9 @@ def test_wrong_arguments() -> None:
 
     with pytest.raises(InvalidArguments, match="1 to 3 of space"):
         desc((2, 3), (2, 0), (2, 3))
-    with pytest.raises(InvalidArguments, match=r"grid_desc = .*4 dimensions, 2 in front and 2"):
+    with pytest.raises(
+        InvalidArguments, match=r"grid_desc = .*4 dimensions, the first of 2 and the last of 2"
+    ):
         desc((2, 3, 4, 5), (2, 6, 7, 3), (2, 3, 6, 7))
     with pytest.raises(InvalidArguments, match=r"dst_desc = .*expected \(2, 3, 6, 7\)"):
         desc((2, 3, 4, 5), (2, 6, 7, 2), (2, 3, 7, 6))

@@ -117,7 +117,7 @@ def test_wrong_arguments() -> None:
     with pytest.raises(InvalidArguments, match=r"dst_desc = .*expected \(5, 4\)"):
         ScatterDesc("none", src, where, rows, rows, 0)
     nothing = MemoryDesc((0, 4), "f32")
-    with pytest.raises(InvalidArguments, match="no place along axis 0"):
+    with pytest.raises(InvalidArguments, match="nothing to index along axis 0"):
         ScatterDesc("none", nothing, where, rows, nothing, 0)
     desc = ScatterDesc("add", src, where.with_data_type("f32"), rows, src, 0)
     with pytest.raises(Unimplemented, match="unsupported data type"):

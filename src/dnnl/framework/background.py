@@ -1,8 +1,8 @@
-"""Has plans compiled by other processes, one after the other, while calls go on.
+"""Compiles plans in other processes, one at a time, while calls continue.
 
-Planning and writing kernels are Python: in a thread of this process they would take the
-interpreter from calls. The other process is `background_process`, at the lowest priority. Both
-exchange files of the format of `saved_file`, in a folder that only this user can read.
+Planning and writing kernels are Python: in a thread of this process they would hold the
+interpreter lock against calls. The other process is `background_process`, at the lowest priority.
+Both exchange files of the format of `saved_file`, in a folder that only this user can read.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from dnnl.runtime.memory import Memory
 
 _PROGRAM = "dnnl.framework.background_process"
 _SECONDS = 1800.0
-"""After which a process that has not ended is ended."""
+"""Seconds after which a compiling process is killed."""
 
 
 class Unbuilt(Exception):
-    """A plan was not compiled, and why."""
+    """A plan could not be compiled; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A graph to compile for inputs of known sizes, and how. The graph is written to a file once.
+    """A graph to compile for known sizes, with the settings. The graph is written to a file once.
 
-    ``prepared`` are constants that plans of the graph may share.
+    ``prepared`` are constants in kernel layouts that plans of the graph may share.
     """
 
     graph: Graph
@@ -57,7 +57,8 @@ class Source:
 
     @cached_property
     def folder(self) -> Path:
-        """Where files are exchanged: of this user alone, and removed with this object."""
+        """The folder in which files are exchanged, readable by this user only; removed with this
+        object."""
         made = mkdtemp(prefix="dnnl-")
         weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
         return Path(made)
@@ -68,7 +69,7 @@ class Source:
         return {digest_of(own.data): own.data for own in self.prepared}
 
     def compiled(self, inputs: Mapping[str, TensorType], contents: Mapping[str, Array]) -> Compiled:
-        """A plan for inputs of known sizes, with some of them constant.
+        """A plan for ``inputs`` of known sizes, in which ``contents`` are constants.
 
         Raises Unbuilt where the other process fails, and Unimplemented where the graph has what no
         file can hold.
@@ -100,7 +101,7 @@ class Source:
         finally:
             for path in (request, result):
                 with suppress(OSError):
-                    path.unlink()  # what is mapped stays until nobody has it
+                    path.unlink()  # mappings keep the data
         return made[0]
 
 
@@ -120,7 +121,7 @@ def _run(request: Path, result: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=environment,
-        start_new_session=True,  # an interrupt from the keyboard is not for it
+        start_new_session=True,  # so that Ctrl-C does not reach it
     ) as process:
         _builder.process = process
         try:
@@ -136,7 +137,7 @@ def _run(request: Path, result: Path) -> None:
 
 
 class _Builder:
-    """A thread that does jobs, one after the other."""
+    """A thread that runs jobs in order."""
 
     def __init__(self) -> None:
         self._lock = forks.Lock()
@@ -146,7 +147,7 @@ class _Builder:
         atexit.register(self.stop)
 
     def add(self, job: Callable[[], None]) -> None:
-        """Do a job after those added before."""
+        """Queue a job."""
         with self._lock.own:
             if self._jobs is None:
                 self._jobs = SimpleQueue()
@@ -156,7 +157,7 @@ class _Builder:
             self._jobs.put(job)
 
     def stop(self) -> None:
-        """End the process that is at work: nobody waits for it when this one exits."""
+        """Kill the compiling process: its result is of no use when this process exits."""
         process = self.process
         if process is not None:
             with suppress(OSError):
@@ -181,9 +182,9 @@ def build(
     contents: Mapping[str, Array],
     take: Callable[[Compiled], None],
 ) -> None:
-    """Hand the plan of a source to ``take``, in another thread, when it is compiled.
+    """Compile a plan in the background, and call ``take`` with it in another thread.
 
-    ``source`` gives None where nobody wants the plan any more. What fails is a line of the log.
+    ``source`` returns None if the plan is no longer needed. Failures are logged.
     """
 
     def job() -> None:

@@ -23,7 +23,7 @@ _LOWEST = 19
 
 
 def compile_request(request: str, result: str) -> None:
-    """Compile the plan that the file of a request asks for, and write it to another file."""
+    """Compile the plan that the file ``request`` describes, and write it to the file ``result``."""
     asked = SavedFile(request)
     index = asked.index
     source = SavedFile(index["graph"])
@@ -46,7 +46,7 @@ def compile_request(request: str, result: str) -> None:
 
 
 def _yield_to_others() -> None:
-    """Have the time that no other process wants."""
+    """Run at the lowest priority of the system's scheduler."""
     with suppress(AttributeError, OSError):
         os.nice(_LOWEST)
     with suppress(AttributeError, OSError):

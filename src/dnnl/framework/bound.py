@@ -29,8 +29,8 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.shaped_layout import ShapedLayout
 
 _LEAST_BOUND, _MOST_LAUNCHES = 64, 4096
-"""Sets of sizes whose launches are prepared at a time: so many, and of few steps more, as a loop
-whose values grow has one an iteration."""
+"""The number of sets of sizes whose launches stay prepared: the first at least, and more as long as
+their launches do not exceed the second. A loop with a growing value has one set per iteration."""
 _SCRATCHPAD = -1
 """The storage of temporary memory."""
 _STEPS_OF_SIZES = 8
@@ -38,24 +38,24 @@ _STEPS_OF_SIZES = 8
 
 
 class Arrays(NamedTuple):
-    """The inputs that a run reads where they are and the new arrays that it writes, by storage, and
-    their addresses."""
+    """The arrays of one run by storage, and their addresses: inputs that are read without a copy,
+    and new arrays for outputs."""
 
     arrays: Mapping[int, Array]
     addresses: Mapping[int, int]
 
 
 Call = Callable[[Arrays, int], object]
-"""One execution of a run, on so many threads."""
+"""Executes one step of a run on a number of threads."""
 Shown = Callable[[Arrays], Array]
-"""A copy of a result, in memory of the binder or in an array of a run."""
+"""Returns a result of a run: a copy from memory of the binder, or a new array of the run."""
 
 
 class Bound:
-    """What a run on inputs of some sizes does, in the memory of a binder.
+    """The prepared launches of a plan for one set of sizes, in the memory of a binder.
 
-    ``fills`` write inputs that are not read where they are, then ``calls`` compute, one after the
-    other. ``read`` are the storages of inputs, ``written`` the types and sizes of new arrays by
+    ``fills`` copy inputs that kernels cannot read in place; then ``calls`` execute the steps in
+    order. ``read`` has the storages of inputs, ``written`` the types and sizes of new arrays by
     storage.
     """
 
@@ -73,7 +73,7 @@ class Bound:
         self._launches = launches  # whose numbers calls have by their addresses alone
 
     def arrays(self, feeds: Mapping[str, Array]) -> Arrays:
-        """The arrays of one run on these inputs, which must not change before its end."""
+        """The arrays of one run on ``feeds``, which must not change until it ends."""
         for name, fill in self._fills:
             fill(feeds[name])
         arrays, addresses = dict[int, Array](), dict[int, int]()
@@ -88,7 +88,7 @@ class Bound:
         return Arrays(arrays, addresses)
 
     def results(self, run: Arrays) -> dict[str, Array]:
-        """The outputs of a run behind its calls, as arrays of their own."""
+        """The outputs of a run after its calls, as arrays that no other run writes."""
         shown: dict[str, Array] = {}
         for name, result in self._results:
             if isinstance(result, int):
@@ -248,7 +248,7 @@ class Binder:
         return lambda _run, _threads: write(typed)
 
     def _call(self, number: int, launch: Launch, addresses: Mapping[int, Argument]) -> Call:
-        """One execution of a step: that of the run before, if it is the same in the same places."""
+        """The execution of a step, reused if the latest one has the same launch and addresses."""
         before = self._latest.get(number)
         if before is None or before.addresses is not addresses or before.order != launch.order:
             storages = self.plan.steps[number].storages
@@ -259,7 +259,7 @@ class Binder:
         return before.call
 
     def _view(self, storage: int, desc: MemoryDesc, arena: Arena) -> Shown:
-        """What gives the elements of a storage in a run."""
+        """A function that returns the elements of a storage in a run."""
         if storage not in self._addresses(arena):
             return lambda run: _elements(desc, run.arrays[storage])
         memory = self._memory(storage, desc, arena)
@@ -272,14 +272,14 @@ class Binder:
         return self._activations.part(desc, arena.offsets[storage])
 
     def _copy(self, value: str, arena: Arena, values: Values) -> Shown:
-        """What gives a value as a new array."""
+        """A function that returns a value as a new array."""
         sized, placed = self._tensors[value]
         desc = ShapedLayout(sized.of(values), placed.permutation).view()
         view = self._view(placed.storage, desc, arena)
         return lambda run: view(run).copy().view(placed.dtype)
 
     def _filling(self, name: str, arena: Arena, values: Values) -> Callable[[Array], object]:
-        """What writes an input as it is stored."""
+        """A function that copies an input into its storage."""
         stored = self._tensors[name][1].form.like.data_type.numpy
         fill = self._buffer(name, arena, values).view().fill
         return lambda array: fill(array.view(stored))
@@ -291,7 +291,7 @@ class Binder:
 
 
 class _Placed:
-    """The latest execution of a step, whose storages of the binder have these addresses."""
+    """The latest execution of a step, and the addresses of its storages in the binder."""
 
     __slots__ = ("_fixed", "_holes", "addresses", "call", "launch", "order")
 
@@ -309,7 +309,8 @@ class _Placed:
         self.call: Call
 
     def placed(self, launch: Launch, stream: Stream) -> Call:
-        """One execution, on the arrays of each run where not all is in the memory of the binder."""
+        """The execution of a launch; arguments outside the binder's memory are arrays of each
+        run."""
         sizes, submit, holes = launch.sizes, launch.on(stream), self._holes
         fixed = [*self._fixed] if sizes is None else [*self._fixed, sizes.argument]
         if not holes:
@@ -352,7 +353,7 @@ def _rounded(nbytes: int) -> int:
 
 
 def _elements(desc: MemoryDesc, array: Array) -> Array:
-    """A tensor in the bytes of an array."""
+    """The elements of a tensor ``desc`` that is stored in the bytes of ``array``."""
     data = array.reshape(-1).view(np.uint8)
     view = plain_view(desc, data)
     return elements_of(desc, data) if view is None else view

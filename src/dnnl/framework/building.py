@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 
 from dnnl.framework.compiler import compiled
-from dnnl.framework.pages import page_of
 from dnnl.framework.parts import divided
 from dnnl.framework.program import OpenSession, with_sizes
 from dnnl.framework.random_weights import with_random_weights
+from dnnl.framework.summary import page_of
 from dnnl.graph.graph import Graph, ModelError
 from dnnl.graph.input_sizes import ones_for_open
 from dnnl.onnx.check import refusal

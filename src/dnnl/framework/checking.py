@@ -1,4 +1,4 @@
-"""What of a model runs, and why the rest is refused: found before any kernel is built."""
+"""Which operators of a model run, and why others are refused, without building kernels."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 
 _UNKNOWN = "the operator is not known"
-_NOT_SEEN = "what sizes and types decide is looked at when all operators are known"
+_NOT_SEEN = "sizes and types are checked only if all operators are known"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Nodes of an operator that are refused for one reason."""
+    """The nodes of one operator that are refused for one reason."""
 
     operator: str
     nodes: tuple[str, ...]
@@ -32,11 +32,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found of a model.
+    """The result of checking a model.
 
-    ``operators`` says how many nodes there are of each, those in branches and loops included;
-    ``refusals`` which of them do not run. ``steps`` are the executions of a run, 0 where that is
-    not known. ``unseen`` says why some nodes were not looked at, empty where all were.
+    ``operators`` counts the nodes of each operator, including those in branches and loops.
+    ``refusals`` has those that do not run. ``steps`` is the number of steps of a run, 0 if unknown.
+    ``unseen`` says why some nodes were not checked; it is empty if all were.
     """
 
     operators: Mapping[str, int]
@@ -57,7 +57,7 @@ def checked(
     layout: str = "propagate",
     kind: DataType = DataType.f32,
 ) -> Checked:
-    """What there is to say of a graph for inputs of these shapes."""
+    """Check a graph for inputs of these shapes, without compiling it."""
     operators = Counter(row_name(node) for inside in graphs_in(graph) for node in inside.nodes)
     counts = dict(operators.most_common())
     unknown = _unknown(graph)
@@ -82,12 +82,12 @@ def checked(
     if unknown:
         return Checked(counts, (*_merged(found), *unknown), unseen=_NOT_SEEN)
     parts = sum(isinstance(step, Part) for step in program.steps)
-    unseen = f"it is planned in {parts} parts: those behind the first when their sizes are known"
+    unseen = f"the model runs in {parts} parts: only the first can be checked before a run"
     return Checked(counts, _merged(found), unseen=unseen)
 
 
 def _unknown(graph: Graph, *, branches: bool = False) -> tuple[Refusal, ...]:
-    """The operators that are not known; with ``branches`` those of If that a run may take."""
+    """The operators that are not known; with ``branches`` also those in branches of If."""
     found = unknown_operators(graph, branches=branches)
     return tuple(Refusal(own, tuple(nodes), _UNKNOWN) for own, nodes in found.items())
 
@@ -100,7 +100,8 @@ def _lowered(
     kind: DataType,
     found: list[tuple[str, str, str]],
 ) -> int:
-    """The number of steps; ``found`` gets the operator and the node of what has none, and why."""
+    """The number of steps. Appends (operator, node, reason) to ``found`` for each node without
+    one."""
 
     def refuse(node: Node, error: Error) -> None:
         found.append((node.op, node.name.partition(JOINT)[0], _text(error)))
@@ -111,7 +112,7 @@ def _lowered(
 
 
 def _place(error: Error, graph: Graph) -> tuple[str, str]:
-    """The operator and the node that an error names, empty where it names none."""
+    """The operator and the node that an error names, each empty if it names none."""
     named = (
         node for inside in graphs_in(graph) for node in inside.nodes if str(node) in str(error)
     )
@@ -120,7 +121,7 @@ def _place(error: Error, graph: Graph) -> tuple[str, str]:
 
 
 def _text(error: Error) -> str:
-    """What an error says, without the node that it names."""
+    """The message of an error without the name of the node."""
     if isinstance(error, Unimplemented):
         message, reasons = error.message, "; ".join(map(str, error.reasons))
         text = f"{message}: {reasons}" if reasons else message
@@ -132,7 +133,7 @@ def _text(error: Error) -> str:
 
 
 def _merged(found: Iterable[tuple[str, str, str]]) -> tuple[Refusal, ...]:
-    """Equal reasons once, with all their nodes."""
+    """One refusal for each operator and reason, with all its nodes."""
     nodes: dict[tuple[str, str], dict[str, None]] = {}
     for operator, node, reason in found:
         nodes.setdefault((operator, reason), {})[node] = None

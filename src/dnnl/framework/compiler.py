@@ -52,7 +52,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.shaped_layout import same_places
 
 _FEW = 1 << 23
-"""Elements that NumPy moves in the time in which a kernel for it is built, 20 ms."""
+"""Elements that NumPy copies in 20 ms, the time to build a reorder kernel."""
 
 _BYTE = 8  # bits
 
@@ -97,8 +97,11 @@ def lower(
     layout: str = "propagate",
     refuse: Callable[[Node, Error], None] | None = None,
 ) -> Lowering:
-    """The steps of an optimized graph. Where ``refuse`` is given, it is called for each node that
-    has none, and the others have theirs as if that one had been computed."""
+    """The steps of an optimized graph.
+
+    ``refuse``, if given, is called for each node that cannot be lowered, and lowering continues as
+    if it had been. Otherwise the error is raised.
+    """
     if str(layout) not in POLICIES:
         raise InvalidArguments("layout", layout, f"must be one of {', '.join(POLICIES)}")
     check_environment(engine)
@@ -194,8 +197,7 @@ class _Compilation:
 def _preparations(
     keys: Collection[Prepared], engine: Engine
 ) -> dict[Prepared, PrimitiveDesc | None]:
-    """The reorders of constants to the layouts that their readers want; None where there is no
-    need of a kernel."""
+    """The reorders of constants to the layouts of their readers; None where NumPy does it."""
     elements: Counter[tuple[MemoryDesc, MemoryDesc]] = Counter()
     for key in keys:
         elements[key.source, key.desc] += key.desc.nelems()
@@ -209,7 +211,7 @@ def _preparations(
 
 
 def _is_permutation(key: Prepared) -> bool:
-    """Whether each element is only moved, from a place that NumPy reaches by strides."""
+    """Whether a reorder only permutes elements that NumPy can address by strides."""
     source, wanted = key.source, key.desc
     return (
         source.is_plain
@@ -221,7 +223,7 @@ def _is_permutation(key: Prepared) -> bool:
 
 
 def _permuted(key: Prepared, content: NDArray[np.uint8], wanted: Memory) -> Memory:
-    """``wanted`` with the elements of a constant, moved by NumPy."""
+    """``wanted`` filled with the elements of a constant, by NumPy."""
     elements = plain_view(key.source, content)
     assert elements is not None
     data = wanted.buffer.data

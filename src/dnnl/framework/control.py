@@ -1,4 +1,4 @@
-"""Control flow on arrays: branches that contents decide, loops, and scans.
+"""Control flow on arrays: data-dependent branches, loops, and scans.
 
 A body is a function from the values that its node hands to it to its results, each an array or a
 list of arrays. What it reads of the graph around it is bound when a node begins to use it.

@@ -1,4 +1,4 @@
-"""What calls are given and return: arrays of NumPy or tensors of PyTorch, by place or by name."""
+"""Arguments and results of calls: arrays of NumPy or tensors of PyTorch, positional or by name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from dnnl.runtime.wrap import ArrayLike, array_of
 def named(
     arrays: Sequence[Any], keywords: Mapping[str, Any], inputs: Mapping[str, TensorType]
 ) -> Mapping[str, ArrayLike]:
-    """The arguments of a call by name: the only one, if it is a mapping; else those by place, for
-    the first inputs, and those by keyword."""
+    """The arguments of a call by input name: a single mapping, or positional and keyword arguments.
+
+    Raises InvalidArguments for too many arguments and for an input that is given twice.
+    """
     if len(arrays) == 1 and isinstance(arrays[0], Mapping):
         if keywords:
             given = ", ".join(keywords)
-            raise InvalidArguments("input", given, "the mapping has all inputs, or keywords have")
+            raise InvalidArguments(
+                "input", given, "expected one mapping, or arguments by keyword, not both"
+            )
         return arrays[0]
     first = dict(zip(inputs, arrays, strict=False))
     if len(arrays) > len(inputs) or (len(arrays) < len(inputs) and not keywords):
@@ -65,7 +69,7 @@ def _array(name: str, value: object, expected: TensorType) -> Array:
 
 
 def check_input(name: str, array: np.ndarray, expected: TensorType) -> None:
-    """Raise InvalidArguments where an array is not what input ``name`` expects."""
+    """Raise InvalidArguments if an array does not have the type and rank of input ``name``."""
     given = TensorType(array.dtype, array.shape)
     if given.dtype != expected.dtype:
         rule = f"wrong data type: the model expects {expected}"
@@ -79,15 +83,15 @@ def check_input(name: str, array: np.ndarray, expected: TensorType) -> None:
 
 
 def as_given(results: Mapping[str, Any], given: Iterable[object]) -> Any:
-    """The only result, or all by their names: tensors of PyTorch where one of the arguments is."""
+    """The only result, or a dict of all: tensors of PyTorch if an argument of ``given`` is one."""
     torch = _torch_of(given)
     found = results if torch is None else {n: _tensor(torch, own) for n, own in results.items()}
     return found if len(found) > 1 else next(iter(found.values()))
 
 
 def _torch_of(given: Iterable[object]) -> Any:
-    """PyTorch, where an argument is a tensor of it, or a list of them; else None."""
-    torch = sys.modules.get("torch")  # who has a tensor has imported it
+    """The module torch if an argument is one of its tensors or a list of them, else None."""
+    torch = sys.modules.get("torch")  # a tensor implies that it is imported
     kind = getattr(torch, "Tensor", None)
     if kind is None:
         return None
@@ -96,9 +100,9 @@ def _torch_of(given: Iterable[object]) -> Any:
 
 
 def _tensor(torch: Any, result: Array | list[Array]) -> Any:
-    """A result as a tensor, on the same memory."""
+    """A result as a tensor that shares its memory."""
     if isinstance(result, list):
         return [_tensor(torch, own) for own in result]
     if result.dtype.isbuiltin == 1:
         return torch.from_numpy(result)
-    return torch.from_dlpack(Memory.from_numpy(result))  # a type that NumPy lacks
+    return torch.from_dlpack(Memory.from_numpy(result))  # NumPy cannot export bf16

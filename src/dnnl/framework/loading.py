@@ -23,14 +23,16 @@ from dnnl.types.dtype import DataType
 
 if TYPE_CHECKING:
     from dnnl.framework import parts
-else:  # only what is compiled is divided
+else:  # only compiling divides a model
     parts = lazy.Module("dnnl.framework.parts")
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file has: ``programs`` by those defaults of the model that are their inputs as well.
-    Without ``compiles`` nothing else is used. ``precision`` is that in which all is computed."""
+    """The contents of a file: ``programs`` by the initializers that are inputs of them.
+
+    With ``compiles`` false only its kernels may be used. ``precision`` is that of all its plans.
+    """
 
     path: str
     programs: Mapping[tuple[str, ...], Program]

@@ -1,4 +1,4 @@
-"""Operators on small matrices, on arrays."""
+"""Operators on matrices that NumPy computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dnnl.graph.graph import Array, ModelError, Node
 
 
 def determinant(node: Node, given: Sequence[Array | None]) -> list[Array]:
-    """The determinants of the square matrices that the last two axes are, in float64."""
+    """The determinants of matrices [..., n, n], computed in float64."""
     source = given[0]
     if source is None or source.ndim < 2 or source.shape[-1] != source.shape[-2]:
         found = None if source is None else list(source.shape)

@@ -123,17 +123,19 @@ class Model:
         return replace(self, memory_budget=checked_budget(nbytes))
 
     def with_special_kernels(self, policy: SpecialKernels) -> Model:
-        """The model with a policy for kernels of one size, of calls and of sessions that are
-        compiled for several sizes.
+        """A model with another policy for kernels of single sizes.
 
-        Raises InvalidArguments for what is no :class:`SpecialKernels`.
+        It holds for calls, and for sessions that are compiled for a range of sizes. Raises
+        InvalidArguments if ``policy`` is no :class:`SpecialKernels`.
         """
         return replace(self, special_kernels=checked_policy(policy))
 
     @property
     def special_sizes(self) -> tuple[dict[str, Shape], ...]:
-        """The shapes of inputs for which calls have kernels of their own now: of each part, where
-        the model decides sizes while it runs."""
+        """The shapes of inputs for which there are plans of their own now.
+
+        In a model with data-dependent sizes these are the inputs of each part.
+        """
         plans = [own for called in self._calls.values() for own in called.runner.plans]
         return tuple(shapes for own in plans for shapes in own.special_sizes)
 
@@ -210,14 +212,15 @@ class Model:
         num_threads: int | None = None,
         **keywords: ArrayLike,
     ) -> Any:
-        """Run on arrays in the order of ``inputs``, by their names, or on one mapping from these.
-        Keywords and the mapping may have some of ``defaults`` as well.
+        """Run on arrays in the order of ``inputs``, by keyword, or on one mapping by name.
+        Keywords and the mapping may override ``defaults``.
 
-        The result is an array, or a dict of them where there are several outputs: tensors of
-        PyTorch, if an argument is one. The first shapes are compiled as :meth:`compile` does. Those
-        that come later share plans in which the sizes that the model leaves open stay open, so that
-        a new size is not compiled again. ``num_threads`` is that of this run, by default what
-        `get_num_threads` says.
+        The result is an array, or a dict of arrays if there are several outputs; tensors of PyTorch
+        if an argument is one. The first call compiles its shapes as :meth:`compile` does. Later
+        calls share plans in which open sizes stay open, so that new sizes need no compilation.
+        ``num_threads`` is the maximum for this run, by default that of `get_num_threads`.
+
+        Raises InvalidArguments for wrong names, types and shapes.
         """
         given = named(arrays, keywords, self.inputs)
         optional = {name: kind for name, kind in self.defaults.items() if name in given}
@@ -303,21 +306,21 @@ class Model:
         isa: str | None = None,
         progress: Report | None = None,
     ) -> None:
-        """Write the model with all that its calls need to one file, which `dnnl.load` reads.
+        """Write the model with its plans, kernels and constants to a file, which `dnnl.load` reads.
 
-        The file has the plans that calls of this model have made. ``shapes`` adds further ones: a
-        mapping from each input to its shape for each size that the file must serve. Where there is
-        neither, the model is compiled for typical sizes. Sizes that the model leaves open stay
-        open: the file serves each size for which its kernels hold.
+        The file has the plans that calls of this model have made. ``shapes`` adds further ones: it
+        is a list of mappings from each input to its shape. Without both, the model is compiled for
+        typical sizes. Open sizes stay open: the file serves each size for which its kernels hold.
 
-        A model that decides sizes while it runs has plans for what it has decided: ``shapes`` maps
-        each input to an array instead, on which it runs. Without calls there must be such.
+        Plans of a model with data-dependent sizes follow from runs: ``shapes`` then maps each input
+        to an array, on which the model runs. It is required if there were no calls.
 
-        ``precision`` is that of `compile`. ``isa`` names a weaker instruction set than that of this
-        machine, such as "avx2", so that the file runs on more machines. With one of both, nothing
-        is taken from calls. ``progress`` is that of `compile`.
+        ``precision`` and ``progress`` are as for :meth:`compile`. ``isa`` names a weaker
+        instruction set than that of this machine, such as "avx2", so that the file runs on more
+        machines. With ``precision`` or ``isa``, plans of calls are not used.
 
-        Raises InvalidArguments for a path that cannot be written, and for shapes of no use.
+        Raises InvalidArguments for a path that cannot be written, and for shapes that the model
+        does not take.
         """
         self._check_precision(precision)
         own = precision == self._precision and isa is None

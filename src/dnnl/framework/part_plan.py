@@ -1,4 +1,4 @@
-"""A plan of a part of a model, and which contents it serves."""
+"""A plan of a part of a model, and the contents that it serves."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dnnl.graph.graph import JOINT, Array, Shape, TensorType
 from dnnl.types.size import LEAST
 
 HUGE = 2**31
-"""What means the end of an axis, not a size."""
+"""Numbers from here on mean the end of an axis (in Slice), not a size."""
 _INT64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Contents as a plan has them: their bytes, or numbers with the sign of each of its symbols."""
+    """Contents that a plan serves: exact bytes, or numbers with a sign in place of each symbol."""
 
     dtype: np.dtype[Any]
     shape: Shape
@@ -29,11 +29,11 @@ class Pattern:
 
     @classmethod
     def of(cls, array: Array) -> Pattern:
-        """That of these contents alone."""
+        """The pattern that matches this array alone."""
         return cls(array.dtype, array.shape, array.tobytes())
 
     def numbers(self, array: Array) -> Shape | None:
-        """What an array has for the symbols, without signs; None where the plan is for others."""
+        """The magnitudes of the symbols in an array; None if the array does not match."""
         if (array.dtype, array.shape) != (self.dtype, self.shape):
             return None
         if isinstance(self.elements, bytes):
@@ -51,8 +51,8 @@ class Pattern:
 
 @dataclass(frozen=True)
 class PartPlan:
-    """A plan for contents of these ``patterns``; ``numbers`` has the names of the symbols among the
-    elements of each, as the inputs of the plan have them among their sizes."""
+    """A plan for contents that match ``patterns``. ``numbers`` has the symbols among the elements
+    of each, which the plan treats as sizes of inputs."""
 
     compiled: Compiled
     patterns: Mapping[str, Pattern]
@@ -60,7 +60,7 @@ class PartPlan:
 
     @cached_property
     def sizes(self) -> OpenInputs:
-        """Which numbers shapes and contents give to the symbols."""
+        """The values of the symbols, from shapes and contents."""
         listed = {as_shape(name): TensorType(_INT64, own) for name, own in self.numbers.items()}
         return OpenInputs({**self.compiled.plan.inputs, **listed})
 

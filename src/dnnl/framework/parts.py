@@ -46,7 +46,7 @@ from dnnl.passes.constants import RANDOM, constant_results
 _FEW = 16
 """Elements of an input that a plan may know as numbers where something is computed of them."""
 _OF_ANY = UNCHANGED | {HAS_ELEMENT}
-"""What is computed of lists between parts, and of tensors within them."""
+"""Operators that are computed between parts on lists, and within parts on tensors."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 
 
@@ -278,7 +278,7 @@ class _Cut:
         return self._is_known_outside(name, level)
 
     def origin(self, name: str) -> str:
-        """The value that a name stands for behind any number of Identity nodes."""
+        """The value that a name stands for, through any number of Identity nodes."""
         while name in self.producers and self.producers[name].op == "Identity":
             name = self.producers[name].inputs[0]
         return name

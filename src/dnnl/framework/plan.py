@@ -47,8 +47,8 @@ class Indices:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One execution: the storage and the descriptor of each argument, and the places of the
-    ``numbers`` by which it chooses its kernel. A file has no descriptors."""
+    """One execution: the storage and the descriptor of each argument, and the indices of the
+    ``numbers`` by which it chooses its kernel. Plans of a file have no descriptors."""
 
     name: str
     storages: Mapping[int, int]

@@ -45,9 +45,9 @@ else:  # plans of a file need none of them
     specialize = lazy.Module("dnnl.passes.specialize")
 
 _MOST_PLANS = 8
-"""Plans for open sizes that a part has at most: the latest."""
+"""The maximum number of plans for open sizes of a part; the latest stay."""
 _TRIES = 3
-"""Sizes after which no plan for open ones is tried any more."""
+"""Failures after which no further plan for open sizes is attempted."""
 _FOUND = 1024
 """Shapes and contents for which the plan that serves them is remembered."""
 _MOST_NUMBERS = 64
@@ -59,9 +59,12 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Settings:
-    """What all plans of a model have in common. ``promises`` are the sizes that its names stand
-    for. With ``opens`` the first plan is for open sizes as well. A ``file`` is named where no plan
-    may be made but those that it has. ``special`` says when a size gets a plan of its own."""
+    """What all plans of a model have in common.
+
+    ``promises`` are ranges of named sizes. With ``opens`` even the first plan is for open sizes. A
+    ``file`` is set if only the plans in it may be used. ``special`` says when a size gets a plan of
+    its own.
+    """
 
     engine: Engine
     layout: str = "propagate"
@@ -76,7 +79,7 @@ class Settings:
 
 
 class PartSession(Session):
-    """A session of the plan of a part, whose sizes may also be contents of its inputs."""
+    """A session of the plan of a part, whose symbols may also be elements of its contents."""
 
     def __init__(self, plan: PartPlan, settings: Settings) -> None:
         super().__init__(plan.compiled, settings.num_threads, settings.budget)
@@ -84,7 +87,7 @@ class PartSession(Session):
 
 
 class _Stored:
-    """A plan of a file, whose session is made when it may serve a run."""
+    """A plan of a file, whose session is created for the first run that it may serve."""
 
     def __init__(self, plan: PartPlan, settings: Settings) -> None:
         self.plan, self._settings = plan, settings
@@ -96,7 +99,7 @@ class _Stored:
     def serving(
         self, arrays: Mapping[str, Array], contents: Mapping[str, Array]
     ) -> tuple[PartSession, Numbers] | str:
-        """The session, which has all kernels, and the numbers of a run; or why it serves none."""
+        """The session and the numbers of a run, or the reason why the plan does not serve it."""
         kinds = self.plan.compiled.plan.inputs
         if all(_fits(array, kinds[name]) for name, array in arrays.items()):
             numbers = _numbers(self.session, self.plan.patterns, arrays, contents)
@@ -144,19 +147,19 @@ class Plans:
 
     @property
     def sessions(self) -> tuple[PartSession, ...]:
-        """All plans that there are now, those of a file included."""
+        """All current plans, including those of a file."""
         stored = (own.session for own in self._stored)
         opened = (session for _, _, session in self._open)
         return (*stored, *self._special.sessions, *opened)
 
     @property
     def special_sizes(self) -> tuple[dict[str, Shape], ...]:
-        """The shapes for which there are plans for one size."""
+        """The input shapes of the plans for one size."""
         own = [session.inputs for session in self._special.sessions]
         return tuple({name: kind.sizes for name, kind in inputs.items()} for inputs in own)
 
     def prepare(self, values: Mapping[str, Any]) -> PartSession:
-        """The plan for some arrays, which is made where there is none."""
+        """The plan for these arrays, compiled if there is none."""
         arrays, contents = self._given(values)
         return self._use(_key(arrays, contents), arrays, contents).session
 
@@ -166,7 +169,7 @@ class Plans:
         num_threads: int | None = None,
         spans: Spans | None = None,
     ) -> tuple[PartSession, dict[str, Array]]:
-        """The outputs for some arrays, and the plan that computed them."""
+        """The outputs for these arrays, and the plan that computed them."""
         arrays, contents = self._given(values)
         key = _key(arrays, contents)
         use = self._use(key, arrays, contents)
@@ -177,7 +180,7 @@ class Plans:
         return session, results
 
     def _given(self, values: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The arrays whose sizes, and those whose contents, decide the plan."""
+        """The arrays whose sizes select the plan, and those whose contents do."""
         arrays = {name: values[name] for name in self.part.inputs}
         return arrays, {name: values[own] for name, own in self.part.contents.items()}
 
@@ -196,7 +199,7 @@ class Plans:
 
     @cached_property
     def _limit(self) -> float:
-        """Seconds of one size after which it is due for a plan of its own."""
+        """Total seconds of one size after which it gets a plan of its own; inf for never."""
         own, policy = self._settings, self._settings.special
         often = policy.decided == "often" and not own.file and own.engine == first_cpu()
         return policy.seconds if often else inf
@@ -208,7 +211,7 @@ class Plans:
         contents: Mapping[str, Array],
         session: PartSession,
     ) -> None:
-        """Have a plan for one size compiled in the background, with the constants of another."""
+        """Compile a plan for one size in the background; it shares the constants of ``session``."""
         own, settings = ref(self), self._settings
 
         def source() -> background.Source | None:
@@ -236,7 +239,7 @@ class Plans:
         background.build(source, inputs, {n: a.copy() for n, a in contents.items()}, take)
 
     def _add_special(self, key: Key, session: PartSession) -> None:
-        """Serve a key by a plan of its own from now on."""
+        """Use a plan of its own for ``key`` from now on."""
         with self._lock.own:
             self._uses.forget(key=key, sessions=self._special.add(key, session))
 
@@ -394,7 +397,7 @@ def _key(arrays: Mapping[str, Array], contents: Mapping[str, Array]) -> Key:
 
 
 def _fits(array: Array, kind: TensorType) -> bool:
-    """Whether an array is of a type; sizes that have names are not looked at."""
+    """Whether an array has the type, rank and known sizes of ``kind``."""
     sizes = zip(array.shape, kind.shape, strict=False)
     known = all(isinstance(wanted, str) or size == wanted for size, wanted in sizes)
     return known and array.dtype == kind.dtype and array.ndim == len(kind.shape)

@@ -33,7 +33,7 @@ from dnnl.types.size import LEAST
 
 if TYPE_CHECKING:
     from dnnl.framework import compiler
-else:  # calls of a model out of a file need none
+else:  # a loaded model needs none of them
     compiler = lazy.Module("dnnl.framework.compiler")
 
 Values = dict[str, Any]
@@ -65,8 +65,8 @@ _WITH_BODIES: Mapping[str, Callable[[Node, Sequence[Any], control.Bodies], list[
 
 @dataclass
 class Record:
-    """A run on so many threads, by default those of the session: the layers of its parts, and when
-    each ran, where these are asked for."""
+    """What one run uses and records: its threads, None for those of the session, and if requested
+    the layers of its parts and their times."""
 
     threads: int | None = None
     layers: list[Layer] | None = field(default_factory=list)
@@ -74,9 +74,12 @@ class Record:
 
 
 class Runner:
-    """A program with its plans; ``declared`` has the types of inputs that the model declares, and
-    ``check`` raises before a plan of a whole program is made for others. ``steps`` are
-    the plans of each part, and each node between them with the runners of its graphs."""
+    """A program with its plans.
+
+    ``declared`` has the types of inputs that the model declares. ``check`` raises for inputs that
+    they exclude, before a plan of a whole program is compiled. ``steps`` has the plans of each
+    part, and each node between parts with the runners of its subgraphs.
+    """
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class Runner:
         return self._run({**program.constants, **named}, record)
 
     def _run(self, values: Values, record: Record) -> list[Any]:
-        """The outputs for the values that there are before the first step."""
+        """The outputs for ``values``, the inputs and constants of the program."""
         for (step, bodies), unused in zip(self.steps, self._unused, strict=True):
             if isinstance(step, Plans):
                 session, results = step.run(values, record.threads, record.spans)
@@ -161,8 +164,8 @@ class Runner:
             record.spans.of.append(node)
 
     def _inside(self, around: Values, threads: int | None) -> control.Body:
-        """The results of a body for what its node hands to it."""
-        program, record = self.program, Record(threads, None)  # what it does is part of its node
+        """The body of a node as a function from its inputs to its results."""
+        program, record = self.program, Record(threads, None)  # its time counts for the node
         names = program.inputs[: len(program.inputs) - len(program.captured)]
         known = {**program.constants, **{name: around[name] for name in program.captured}}
 
@@ -176,7 +179,7 @@ class Runner:
 
 
 def _last_reads(program: Program) -> list[tuple[str, ...]]:
-    """The values that nobody reads after each step."""
+    """The values that no later step reads, by step."""
     needed = set(program.outputs)
     found: list[tuple[str, ...]] = []
     for step in reversed(program.steps):

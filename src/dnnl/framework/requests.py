@@ -26,7 +26,7 @@ else:
 T = TypeVar("T")
 
 _LOOK_AGAIN = 1.0
-"""Seconds after which a run that waits looks again: one that was interrupted tells nobody."""
+"""Seconds after which a waiting run polls: an interrupted one gives no notification."""
 
 
 def checked_budget(nbytes: object) -> int | None:
@@ -93,7 +93,7 @@ def _nothing() -> None:
 
 
 class _Free:
-    """A run that need not wait."""
+    """The context of a run without a budget, which never waits."""
 
     __slots__ = ("_binder", "_binders")
 
@@ -145,7 +145,7 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         # All weak: a run that an interrupt ends in the middle of a line leaves nothing behind, and
-        # neither does a session that nobody has any more.
+        # neither does a session without references.
         self._sessions: WeakSet[Binders] = WeakSet()
         self._idle: WeakKeyDictionary[Binder, None] = WeakKeyDictionary()
         self._waiting: WeakKeyDictionary[_Run, None] = WeakKeyDictionary()
@@ -161,7 +161,7 @@ class Budget:
     def wait(self, run: _Run, session: Binders, numbers: Numbers) -> None:
         """Give the run a binder, when it may have as much memory as it needs.
 
-        Raises OutOfMemory where that is more than the budget, or where nobody would give up memory.
+        Raises OutOfMemory where that is more than the budget, or if no run can free memory.
         """
         with self._changed:
             try:

@@ -37,7 +37,7 @@ VERSION = 2
 WEIGHTS = "weights"
 """The section of constants as the model has them, which only compiling needs."""
 HELD = "held"
-"""Stands for a section in places of blobs that are in no file, but in the memory of its reader."""
+"""The section of blobs that the reader of a file has in memory, so that the file lacks them."""
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
 
@@ -158,7 +158,7 @@ class SavedFile:
 
 
 class Writer:
-    """Collects the sections of a file. Blobs with the digests ``held`` are left to its reader."""
+    """Collects the sections of a file, without blobs whose digests are ``held`` by its reader."""
 
     def __init__(self, held: Sequence[str] = ()) -> None:
         self._sections: dict[str, list[npt.NDArray[np.uint8]]] = {}
@@ -226,7 +226,7 @@ class Writer:
 
 
 def digest_of(data: npt.NDArray[np.uint8]) -> str:
-    """The SHA-256 of bytes, and how many there are."""
+    """The SHA-256 and the number of bytes of ``data``, as text."""
     return f"{hashlib.sha256(data.data).hexdigest()}-{data.size}"
 
 

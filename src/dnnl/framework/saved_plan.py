@@ -157,7 +157,7 @@ class PlanReader:
 
 
 def read_plans(file: SavedFile, engine: Engine, held: Sequence[Array] = ()) -> tuple[Compiled, ...]:
-    """The plans of a file, some of whose blobs may be `HELD` by who reads it.
+    """The plans of a file; blobs in section `HELD` are taken from ``held``.
 
     Raises ModelError where it is damaged.
     """

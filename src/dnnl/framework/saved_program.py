@@ -1,4 +1,4 @@
-"""Programs of models, with the plans of their parts, as JSON, and back."""
+"""Programs of models, with the plans of their parts, to JSON and back."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dnnl.graph.graph import Branch, Graph, ModelError, Node
 
 
 class ProgramWriter:
-    """Programs as JSON. ``number`` is that of a plan, which is written apart."""
+    """Programs as JSON. Plans are written elsewhere; ``number`` gives the number of one."""
 
     def __init__(self, graphs: GraphWriter, number: Callable[[Compiled], int]) -> None:
         self._graphs, self._number = graphs, number
 
     def written(self, runners: Sequence[Runner]) -> dict[str, Any]:
-        """The program of runners, with the plans of all of them."""
+        """The program that ``runners`` share, with the plans of all of them."""
         program = runners[0].program
         steps = zip(*(runner.steps for runner in runners), strict=True)
         return {
@@ -63,9 +63,9 @@ class ProgramReader:
         self._graphs, self._plans = graphs, plans
 
     def read(self, given: dict[str, Any], divided: Callable[[], Program]) -> Program:
-        """A program; ``divided()`` is the same one with what may be compiled.
+        """A program; ``divided()`` returns the same one with graphs, for parts without a plan.
 
-        Raises ModelError where it is none that can run.
+        Raises ModelError if the program is damaged.
         """
         program = Program(
             tuple(given["inputs"]),
@@ -111,7 +111,7 @@ class ProgramReader:
 
 
 def _bare(node: Node) -> Node:
-    """A node without what is inside its graphs: their programs have that."""
+    """A node without the contents of its subgraphs, which their programs have."""
     attrs = {
         key: replace(own, nodes=(), constants={}) if isinstance(own, Branch) else own
         for key, own in node.attrs.items()
@@ -137,7 +137,7 @@ def _pattern_of(given: Sequence[Any]) -> Pattern:
 
 
 def _check(program: Program) -> None:
-    """Raise ModelError where a step, or an output, needs what nothing before it makes."""
+    """Raise ModelError if a step or an output needs a value that no earlier step computes."""
     known = {*program.inputs, *program.constants}
     for step in program.steps:
         if isinstance(step, Part):
@@ -148,16 +148,16 @@ def _check(program: Program) -> None:
             if not needed >= inside.union(filter(None, step.sources)):
                 raise ModelError(f"{step.node} does not read what it needs")
         if not known >= needed:
-            raise ModelError(f"nothing makes {', '.join(sorted(needed - known))}")
+            raise ModelError(f"nothing computes {', '.join(sorted(needed - known))}")
         known.update(filter(None, made))
     if not known >= set(program.outputs) or not set(program.inputs) >= set(program.captured):
         raise ModelError("outputs are made by nothing")
 
 
 def _graph(part: Part, divided: Callable[[], Program], place: int) -> Graph:
-    """What is compiled of a part.
+    """The graph of a part, which is step ``place`` of the divided program.
 
-    Raises Unimplemented where this library divides the model in another manner.
+    Raises Unimplemented if this version of the library divides the model differently.
     """
     steps = divided().steps
     found = steps[place] if place < len(steps) else None
@@ -171,7 +171,7 @@ def _graph(part: Part, divided: Callable[[], Program], place: int) -> Graph:
 
 
 def _body(divided: Callable[[], Program], place: int, key: str) -> Program:
-    """The program of a graph inside a step."""
+    """The program of subgraph ``key`` of step ``place``."""
     steps = divided().steps
     found = steps[place] if place < len(steps) else None
     if not isinstance(found, Between) or key not in found.bodies:

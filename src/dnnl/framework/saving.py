@@ -30,7 +30,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.layout_input import read_integers
 
 Optional = tuple[str, ...]
-"""Those defaults of a model that are given."""
+"""The names of initializers that are passed as inputs."""
 Shapes = tuple[tuple[str, Shape], ...]
 _PIXELS = (224, 64, 128, 320, 448, 640, 960, 1280)
 _LENGTHS = (128, 8, 16, 32, 64, 256, 512, 1024)
@@ -50,9 +50,9 @@ def save(
     progress: Report | None,
     memory_budget: int | None,
 ) -> None:
-    """Write a model; ``calls`` are those that it has, for the other arguments see `Model.save`.
+    """Write a model to a file; ``calls`` are its existing plans, the rest is as for `Model.save`.
 
-    Raises InvalidArguments where the path or a shape is of no use.
+    Raises InvalidArguments for a path that cannot be written and for invalid shapes.
     """
     engine = first_cpu() if isa is None else limited(first_cpu(), isa)
     if not isinstance(path, str | os.PathLike):
@@ -64,7 +64,7 @@ def save(
         for number, given in enumerate(shapes):
             made.add_of(number, given)
     elif not made.program().whole and not made.sessions:
-        rule = "the model decides sizes while it runs, which only a run can show: call it before"
+        rule = "the model has data-dependent sizes, whose plans only a run can make: call it before"
         hint = "shapes=[{name: array}] has arrays on which it runs"
         raise InvalidArguments("shapes", None, rule, hint)
     elif made.program().whole and not any(session.is_open for session in made.sessions):
@@ -76,8 +76,8 @@ def save(
 
 
 class _Made:
-    """The programs of a file, by the defaults that are their inputs as well, each with those who
-    have plans of it: the calls of a model, and further ones where these have none for a size."""
+    """The programs of a file by the initializers that are their inputs. Each has its runners: those
+    of the model's calls, and one that compiles what these lack."""
 
     def __init__(self, graph: Graph, calls: Mapping[Optional, Called], settings: Settings) -> None:
         self.runners = {optional: [called.runner] for optional, called in calls.items()}
@@ -96,14 +96,14 @@ class _Made:
 
     @property
     def sessions(self) -> list[PartSession]:
-        """All plans that there are now."""
+        """All current plans."""
         every = [runner for runners in self.runners.values() for runner in runners]
         return [session for runner in every for session in runner.sessions]
 
     def add_of(self, number: int, given: object) -> None:
-        """Have the kernels for element ``number`` of the argument ``shapes``.
+        """Add the kernels for element ``number`` of the argument ``shapes``.
 
-        Raises InvalidArguments where it is of no use.
+        Raises InvalidArguments if the model does not take it.
         """
         mapping, argument = _checked(self._graph, number, given), f"shapes[{number}]"
         if not self.program(self._optional(mapping)).whole:
@@ -118,7 +118,7 @@ class _Made:
         )
 
     def add(self, shapes: Shapes) -> None:
-        """Have the kernels for these shapes of the inputs of a model of one part.
+        """Add the kernels for these input shapes of a model of one part.
 
         Raises InvalidArguments where the model cannot be compiled for them.
         """
@@ -149,10 +149,10 @@ class _Made:
         return plans.prepare(arrays)
 
     def _run(self, argument: str, given: Mapping[str, Any]) -> None:
-        """Have the plans of a run on these arrays."""
+        """Add the plans of a run on these arrays."""
         for name, array in given.items():
             if isinstance(array, tuple):
-                rule = "the model decides sizes while it runs: expected an array, on which it runs"
+                rule = "the model has data-dependent sizes: expected an array, on which it runs"
                 raise InvalidArguments(f"{argument}[{name!r}]", array, rule)
         kinds = {**self._graph.inputs, **self._graph.defaults}
         values = values_of(given, {name: kinds[name] for name in given})
@@ -161,7 +161,7 @@ class _Made:
         (self._more(optional) if called is None else called)(values)
 
     def _more(self, optional: Optional) -> Called:
-        """What plans beyond the calls of a model."""
+        """The runner for plans that the model's calls lack."""
         found = self._further.get(optional)
         if found is None:
             graph = replace(with_inputs(self._graph, optional), defaults={})
@@ -186,7 +186,7 @@ def _prepared(session: Session, shapes: Mapping[str, Shape]) -> bool:
 
 
 def _checked(graph: Graph, number: int, given: object) -> dict[str, Any]:
-    """What is given of all inputs, in their order, and of defaults."""
+    """The given shapes or arrays of all inputs, in their order, then of initializers."""
     argument = f"shapes[{number}]"
     kinds = {**graph.inputs, **graph.defaults}
     if not isinstance(given, Mapping):
@@ -275,7 +275,7 @@ def _write(
 
 
 def written_plans(writer: Writer, plans: Sequence[Compiled]) -> dict[str, Any]:
-    """What an index has of plans, whose kernels and constants get places in sections."""
+    """The plans as entries of the index; their kernels and constants are added to sections."""
     plan_writer = PlanWriter(writer.add, lambda image: encoded(image, ""))
     made = [plan_writer.written(own) for own in plans]
     return {"plans": made, "images": plan_writer.images}

@@ -23,7 +23,7 @@ from dnnl.runtime.wrap import ArrayLike
 
 @dataclass(frozen=True, slots=True)
 class PlanRun:
-    """A plan in one run, in which its expressions are ``values``."""
+    """A plan in one run; ``values`` are the values of its expressions."""
 
     compiled: Compiled
     values: Values
@@ -38,8 +38,8 @@ class Span:
 
 
 class Spans(list[Span]):
-    """When each layer of a run ran. ``of`` has what they belong to, in order: runs of plans, each
-    with a span for every step, and nodes between them, which have one."""
+    """The times of the layers of a run. ``of`` has their owners in order: runs of plans, with a
+    span for each step, and nodes between parts, with one span."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,10 +101,10 @@ class Session:
         num_threads: int | None = None,
         **keywords: ArrayLike,
     ) -> Any:
-        """Run on arrays in the order of ``inputs``, by their names, or on one mapping from these.
+        """Run on arrays in the order of ``inputs``, by keyword, or on one mapping by name.
 
-        The result is a new array, or a dict of them where there are several outputs: tensors of
-        PyTorch, if an argument is one. ``num_threads`` and what is raised are as of :meth:`run`.
+        The result is a new array, or a dict of arrays if there are several outputs; tensors of
+        PyTorch if an argument is one. ``num_threads`` and errors are as for :meth:`run`.
         """
         given = named(arrays, keywords, self.inputs)
         return as_given(self.run(given, num_threads=num_threads), given.values())

@@ -1,4 +1,4 @@
-"""Plans for one size of a model whose sizes are open: which there are, and when one is made."""
+"""Plans for single sizes of a model with open sizes: which exist, and when one is compiled."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _KNOB = "special_kernels"
 
 @dataclass(frozen=True)
 class SpecialKernels:
-    """When calls of a model get kernels that are written for their sizes alone.
+    """When calls of a model get kernels that are specialized for their sizes.
 
     A plan for open sizes serves every size, with kernels that read sizes from memory. ``when`` is
-    "often", "always", "never", or None for what the environment variable DNNL_SPECIAL_KERNELS says,
-    by default "often":
+    "often", "always", "never", or None for the value of the environment variable
+    DNNL_SPECIAL_KERNELS, whose default is "often":
 
-    - often: a size whose runs have taken ``seconds`` in all gets a plan of its own, which another
-      process compiles at the lowest priority. The first call after that uses it;
+    - often: when the runs of one size have taken ``seconds`` in total, another process compiles a
+      plan for it at the lowest priority. The first call after that uses the plan;
     - always: the first call of each size compiles a plan for it, and waits;
-    - never: no size gets one, but the first of a model.
+    - never: only the first size of a model has a plan of its own.
 
-    ``most`` bounds the sizes that have such plans at a time: of each part, where a model decides
-    sizes while it runs. The least recently used are given up.
+    ``most`` bounds the number of such plans, in each part of a model with data-dependent sizes. The
+    least recently used plan is dropped.
 
-    Raises InvalidArguments for another ``when``, for ``seconds`` that are negative or no number,
-    and for ``most`` below 1.
+    Raises InvalidArguments for another ``when``, for ``seconds`` that are no finite number >= 0,
+    and for ``most`` that is no integer >= 1.
     """
 
     when: str | None = None
@@ -55,12 +55,12 @@ class SpecialKernels:
 
     @property
     def decided(self) -> str:
-        """``when``, or what the environment says."""
+        """``when``, or the value of DNNL_SPECIAL_KERNELS."""
         return config.get(_KNOB) if self.when is None else self.when
 
 
 def checked_policy(policy: object) -> SpecialKernels:
-    """A policy; raises InvalidArguments for anything else."""
+    """``policy``; raises InvalidArguments if it is no SpecialKernels."""
     if not isinstance(policy, SpecialKernels):
         hint = "dnnl.SpecialKernels('never')"
         raise InvalidArguments("policy", policy, "expected a dnnl.SpecialKernels", hint)
@@ -69,8 +69,8 @@ def checked_policy(policy: object) -> SpecialKernels:
 
 @dataclass(slots=True)
 class Use(Generic[Own]):
-    """A plan as it serves some shapes and contents, and the ``seconds`` that it ran for them. At
-    ``limit`` seconds they are due for a plan of their own."""
+    """The plan that serves certain shapes and contents, and the total ``seconds`` of its runs. At
+    ``limit`` seconds these shapes get a plan of their own."""
 
     session: Own
     numbers: Numbers
@@ -78,7 +78,7 @@ class Use(Generic[Own]):
     seconds: float = 0.0
 
     def ran(self, seconds: float) -> bool:
-        """Count a run. True once: when a plan is due."""
+        """Add the time of a run. Returns True once, when the limit is reached."""
         self.seconds += seconds
         if self.seconds < self.limit:
             return False
@@ -87,7 +87,7 @@ class Use(Generic[Own]):
 
 
 class SpecialPlans(Generic[Key, Own]):
-    """Plans for one size each, by what is known of it. Calls are under a lock of the owner."""
+    """A cache of plans for one size each, by key. The owner's lock must be held during calls."""
 
     def __init__(self, policy: SpecialKernels) -> None:
         self._most = policy.most
@@ -95,18 +95,18 @@ class SpecialPlans(Generic[Key, Own]):
 
     @property
     def sessions(self) -> tuple[Own, ...]:
-        """All of them."""
+        """All plans."""
         return tuple(self._sessions.values())
 
     def find(self, key: Key) -> Own | None:
-        """The plan for ``key``, which is the latest used then."""
+        """The plan for ``key``, which becomes the most recently used; None if there is none."""
         found = self._sessions.get(key)
         if found is not None:
             self._sessions.move_to_end(key)
         return found
 
     def add(self, key: Key, session: Own) -> list[Own]:
-        """Add a plan; the plans that are given up for it."""
+        """Add a plan; returns the plans that were dropped for it."""
         self._sessions[key] = session
         self._sessions.move_to_end(key)
         excess = max(0, len(self._sessions) - self._most)
@@ -114,28 +114,28 @@ class SpecialPlans(Generic[Key, Own]):
 
 
 class Uses(Generic[Key, Own]):
-    """Which plan serves what came lately, the ``most`` latest."""
+    """A cache of the plans that serve recent keys; it has at most ``most`` entries."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._uses: OrderedDict[Key, Use[Own]] = OrderedDict()
 
     def find(self, key: Key) -> Use[Own] | None:
-        """The use of ``key``, which is the latest then."""
+        """The use for ``key``, which becomes the most recently used; None if there is none."""
         found = self._uses.get(key)
         if found is not None:
             self._uses.move_to_end(key)
         return found
 
     def add(self, key: Key, use: Use[Own]) -> Use[Own]:
-        """Add a use, and forget the one that has not been found for the longest time."""
+        """Add a use, and drop the least recently used one if there are too many."""
         self._uses[key] = use
         if len(self._uses) > self._most:
             self._uses.popitem(last=False)
         return use
 
     def forget(self, *, key: Any = None, sessions: list[Own] | None = None) -> None:
-        """Forget the use of a key, and those of plans that are given up."""
+        """Drop the use of ``key``, and the uses of ``sessions``."""
         self._uses.pop(key, None)
         for gone in sessions or ():
             for own in [k for k, use in self._uses.items() if use.session is gone]:

@@ -1,4 +1,4 @@
-"""What a model in parts consists of: parts, of which plans are made, and nodes between them."""
+"""The program of a model in parts: parts, which are planned, and nodes between them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dnnl.graph.graph import Array, Graph, Node
 
 @dataclass(frozen=True)
 class Part:
-    """A graph that is planned when its ``inputs`` and the numbers of its ``contents`` are known,
-    which map the names of constants to the values that they are.
+    """A graph that is planned when the sizes of its ``inputs`` and its ``contents`` are known.
 
-    ``graph()`` has no inputs yet; it is asked for where something is compiled. ``plans`` are those
-    out of a file.
+    ``contents`` maps names of constants of the graph to the values of the model that they are.
+    ``graph()`` returns the graph, without inputs; only compiling calls it. ``plans`` are those of a
+    file.
     """
 
     inputs: tuple[str, ...]
@@ -28,8 +28,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Between:
-    """A node that is computed on arrays, with the programs of the graphs inside it. ``sources`` are
-    its inputs without what these graphs read of the graph around it."""
+    """A node that is computed on arrays, with the programs of its subgraphs. ``sources`` are its
+    inputs, without the values that subgraphs capture."""
 
     node: Node
     sources: tuple[str, ...]
@@ -41,10 +41,10 @@ Step: TypeAlias = Part | Between
 
 @dataclass(frozen=True)
 class Program:
-    """Steps in order: each reads ``inputs``, ``constants`` and results of those before it.
+    """Steps in order: each reads ``inputs``, ``constants`` and results of earlier steps.
 
-    ``captured`` are those inputs that are values of the graph around; ``sequences`` says which
-    outputs are lists of tensors. A ``whole`` one has one step, the model as it is.
+    ``captured`` are the inputs that come from the outer graph. ``sequences`` tells which outputs
+    are lists of tensors. A ``whole`` program has one step, the uncut model.
     """
 
     inputs: tuple[str, ...]

@@ -12,7 +12,7 @@ IF = "If"
 
 
 def graphs_in(graph: Graph | Branch) -> Iterator[Graph | Branch]:
-    """The graph and all that are inside of its nodes."""
+    """The graph and all subgraphs of its nodes, recursively."""
     yield graph
     for node in graph.nodes:
         for value in node.attrs.values():
@@ -45,9 +45,11 @@ def taken(node: Node, graph: Graph) -> tuple[list[Node], Mapping[str, Array]]:
 def spliced(
     branch: Branch, prefix: str, given: Mapping[str, str], results: Sequence[str]
 ) -> tuple[list[Node], Mapping[str, Array]]:
-    """The nodes and constants of a graph inside a node, for the graph around it: with the values
-    that are ``given`` to its inputs, and its outputs as ``results``. Others have ``prefix`` before
-    their names."""
+    """The nodes and constants of a subgraph, inlined into the outer graph.
+
+    ``given`` maps its inputs to values, ``results`` are the new names of its outputs, and all other
+    names get ``prefix``.
+    """
     names = {value: f"{prefix}{JOINT}{value}" for value in branch.own} | dict(given)
     copies = []
     for index, (value, result) in enumerate(zip(branch.outputs, results, strict=True)):

@@ -30,8 +30,8 @@ class Form:
 
 
 class OpenInputs:
-    """Which numbers the shapes of ``inputs``, some of whose sizes are named s0, s1, ..., give these
-    symbols, of which there are ``symbols``."""
+    """Evaluates symbols from shapes of ``inputs``, in whose types they are the sizes s0, s1, ...;
+    ``symbols`` is their number."""
 
     def __init__(self, inputs: Mapping[str, TensorType]) -> None:
         self._names = tuple(inputs)
@@ -85,7 +85,7 @@ def _named(size: int) -> int | str:
 
 
 class Expressions:
-    """Collects sizes, each at a place of its own."""
+    """Collects different expressions of sizes and numbers them."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}

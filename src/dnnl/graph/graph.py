@@ -286,8 +286,8 @@ class blamed_on:  # noqa: N801 - a context; as a generator it would take a micro
 
 
 def with_inputs(graph: Graph, names: Collection[str]) -> Graph:
-    """The graph with some of its ``defaults`` as inputs; itself without such, so that nothing is
-    read of constants in a file."""
+    """The graph with the initializers ``names`` as inputs. Without names it is the same object, so
+    that no constants of a file are read."""
     if not names:
         return graph
     opened = {name: graph.defaults[name] for name in names}

@@ -1,4 +1,4 @@
-"""The sizes of inputs: those that a model declares, and those that are given."""
+"""Binding of declared input shapes to given ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dnnl.types.size import Size
 
 
 def ones_for_open(inputs: Mapping[str, TensorType]) -> dict[str, Shape]:
-    """The declared shapes, with 1 for each size that the model leaves open."""
+    """The declared shapes, with 1 for each open size."""
     return {
         name: tuple(1 if isinstance(n, str) else n for n in kind.shape)
         for name, kind in inputs.items()
@@ -22,7 +22,7 @@ def ones_for_open(inputs: Mapping[str, TensorType]) -> dict[str, Shape]:
 
 
 def bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
-    """The inputs with every size known.
+    """The inputs with the given shapes, so that every size is known.
 
     Raises InvalidArguments for shapes that are open or contradict the declared ones.
     """
@@ -52,9 +52,9 @@ def bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dict
 def _named_sizes(
     inputs: Mapping[str, TensorType], sizes: Mapping[str, tuple[int | str, ...]]
 ) -> dict[str, int]:
-    """The sizes of the names in the declared shapes.
+    """The value of each named size of the declared shapes.
 
-    Raises InvalidArguments where one would have two sizes.
+    Raises InvalidArguments if a name would have two values.
     """
     named: dict[str, tuple[int, str]] = {}
     for name, given in sizes.items():
@@ -98,10 +98,10 @@ def _open(shape: tuple[int | str, ...]) -> bool:
 
 
 def needs_shape(kind: TensorType) -> bool:
-    """Whether a batch is not all that an input leaves open."""
+    """Whether an input has open sizes beside its first."""
     return kind.shape == UNRANKED or _open(kind.shape[1:])
 
 
 def is_size(value: object) -> bool:
-    """Whether it is an integer, or a size that only a run knows."""
+    """Whether ``value`` is an integer or an expression of open sizes."""
     return isinstance(value, int | np.integer | Size) and not isinstance(value, bool)

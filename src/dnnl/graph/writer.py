@@ -24,7 +24,7 @@ class Writer:
         self.dtype = graph.type_of(node.inputs[0]).dtype
 
     def type_of(self, value: str) -> TensorType:
-        """The type of a value of the graph, or of one that was written."""
+        """The type of a value of the graph or of this writer."""
         if value in self.types:
             return self.types[value]
         if value in self.constants:
@@ -32,7 +32,7 @@ class Writer:
         return self.graph.type_of(value)
 
     def shape_of(self, value: str) -> Shape:
-        """The shape of such a value."""
+        """The shape of a value of the graph or of this writer."""
         return self.type_of(value).sizes
 
     def add(
@@ -94,7 +94,8 @@ class Writer:
         return self.add("Reshape", (value,), shape, {"shape": shape}, dtype)
 
     def show(self, value: str, index: int) -> str:
-        """The last result, ``value``, is result ``index`` of the node, whose name is returned."""
+        """Rename ``value``, the result of the last node, to result ``index`` of the replaced node,
+        and return that name."""
         self.nodes[-1] = replace(self.nodes[-1], outputs=(self.node.outputs[index],))
         del self.types[value]
         return self.node.outputs[index]

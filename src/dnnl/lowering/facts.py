@@ -1,4 +1,4 @@
-"""What lowering says of a graph: where values are stored, and what is executed."""
+"""The results of lowering: where values are stored, and which steps execute."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from dnnl.types.typed import TYPES
 class Tensor:
     """Where a value of the graph is stored: in an activation storage, or in a constant by name.
 
-    ``held`` is the data type in which it is stored there, if that is not the layout's: who
-    reads it converts it.
+    ``held`` is the stored data type if it differs from that of the layout: readers convert it.
     """
 
     layout: ShapedLayout
@@ -35,7 +34,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tensor with the axes that an operation requires, and the data type that it asks for."""
+    """A tensor with the axes and the data type that an operation requires."""
 
     desc: MemoryDesc
     storage: int = -1
@@ -44,19 +43,21 @@ class Source:
 
     @property
     def stored(self) -> MemoryDesc:
-        """The descriptor of what is in the storage."""
+        """The descriptor of the tensor as it is stored."""
         return self.desc if self.held is None else self.desc.with_data_type(self.held)
 
 
 Operands = Mapping[int, Sequence[Source]]
-"""The operands of the post-ops of a node, by their places."""
+"""The operands of the post-ops of a node, by their indices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Scales or zero points of an argument of a step: ``flag`` is Arg.SCALES or Arg.ZERO_POINTS,
-    ``mask`` says along which dimensions they vary, ``groups`` for how many elements of each one is:
-    those of weights that are decompressed."""
+    """Scales or zero points of an argument of a step.
+
+    ``flag`` is Arg.SCALES or Arg.ZERO_POINTS, ``mask`` has the dimensions along which they vary,
+    and ``groups`` the number of elements in each dimension that share one, for compressed weights.
+    """
 
     flag: Arg
     argument: Arg
@@ -65,14 +66,14 @@ class Factors:
     groups: tuple[int, ...] = ()
 
     def set(self, attr: PrimitiveAttr) -> None:
-        """Ask for them."""
+        """Add them to the attributes of a primitive."""
         setter = attr.set_scales if self.flag is Arg.SCALES else attr.set_zero_points
         setter(self.argument, self.mask, self.groups, self.values.desc.data_type)
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A memory that a step uses: a descriptor on a storage."""
+    """An argument of a step: a descriptor on a storage."""
 
     desc: MemoryDesc
     storage: int
@@ -80,7 +81,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A constant as its readers want it: the values seen as ``source``, stored as ``desc``."""
+    """A constant reordered for its readers: from ``source`` to ``desc``."""
 
     value: str
     source: MemoryDesc
@@ -89,8 +90,8 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One execution of a primitive; ``flops`` counts the arithmetic that cannot be avoided, and
-    its indices must be within an axis of ``indexed`` elements."""
+    """One execution of a primitive. ``flops`` counts multiplications and additions without padding.
+    Its indices, if any, must be within an axis of ``indexed`` elements."""
 
     name: str
     kind: str
@@ -103,7 +104,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Numbers that a run writes before its first step."""
+    """Expressions of sizes that a run writes to memory before its first step."""
 
     ref: Ref
     first: int
@@ -111,8 +112,10 @@ class Counted:
 
 
 def data_type(dtype: np.dtype, value: str) -> DataType:
-    """The library's data type of a NumPy one, that of bytes for elements that are small and that
-    nothing computes; raises Unimplemented where there is none."""
+    """The library's data type for a NumPy type, u8 for small types without arithmetic.
+
+    Raises Unimplemented, naming ``value``, for other types.
+    """
     kind = DataType.foreign(dtype)
     if kind in TYPES:
         return kind
@@ -131,7 +134,7 @@ def argument_name(arg: int) -> str:
 
 
 def amount(dims: Sequence[int]) -> int:
-    """The number of elements of typical sizes, for tables."""
+    """The number of elements, with typical numbers for open sizes."""
     return typical(math.prod(dims))
 
 

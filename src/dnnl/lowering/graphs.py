@@ -82,7 +82,7 @@ class Lowering:
         self._lent = {tensor.storage for tensor in self.tensors.values()}
 
     def assume(self, value: str) -> None:
-        """Store a value row-major, whoever computes it."""
+        """Require that ``value`` is stored row-major."""
         kind = self.graph.type_of(value)
         desc = MemoryDesc(kind.sizes, data_type(kind.dtype, value))
         self.tensors[value] = Tensor(ShapedLayout.of(desc), self._storage(desc))
@@ -216,9 +216,11 @@ class Lowering:
         fpmath_mode: str = "strict",
         further: Mapping[int, str] | None = None,
     ) -> Source:
-        """Add the step of an operation with the post-ops of its node, and with scales and zero
-        points; return its dst. ``fpmath_mode`` is to what it may round f32; ``further`` are values
-        of the graph that are its other results, by argument."""
+        """Add a step with the post-ops of its node, scales and zero points; return its dst.
+
+        ``fpmath_mode`` names the type to which products may round f32. ``further`` are values of
+        the graph that are its other results, by argument.
+        """
         dst = desc.outputs[0].desc
         rank = dst.ndims
         operands = {
@@ -259,7 +261,7 @@ class Lowering:
         return Source(result, storage)
 
     def further(self, argument: int, dims: Sequence[int]) -> Source:
-        """Another result of the last step, of these dims."""
+        """Another result ``argument`` of the last step, of these dims."""
         step = self.steps[-1]
         desc = Described(step.pd).wanted(argument, dims)
         storage = self._storage(desc)

@@ -21,7 +21,7 @@ _RUNTIMES_OWN = {"LayerNormalization": 17, "SimplifiedLayerNormalization": 1 << 
 its optimizer and its exporters write them."""
 
 _FOREIGN = "com.microsoft"
-"""A domain whose operators the checker does not know, and so accepts."""
+"""A domain that ONNX's checker does not know, whose operators it accepts."""
 
 _NOISE = re.compile(r"\[\w+Error\] |Inference error\(s\): |==> Context: ")
 
@@ -75,7 +75,7 @@ def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _foreign(node: onnx.NodeProto, proto: onnx.ModelProto) -> onnx.NodeProto:
-    """A node, in another domain if it is ONNX Runtime's in this operator set."""
+    """A node; in the foreign domain if it is ONNX Runtime's operator in this operator set."""
     since = _RUNTIMES_OWN.get(node.op_type, 0) if node.domain in OWN else 0
     if max((o.version for o in proto.opset_import if o.domain in OWN), default=0) >= since:
         return node
@@ -86,7 +86,7 @@ def _foreign(node: onnx.NodeProto, proto: onnx.ModelProto) -> onnx.NodeProto:
 
 
 def _imports(proto: onnx.ModelProto) -> list[onnx.OperatorSetIdProto]:
-    """The operator sets of a model, and one of the foreign domain."""
+    """The operator sets of a model, plus one for the foreign domain."""
     found = list(proto.opset_import)
     if all(own.domain != _FOREIGN for own in found):
         found.append(helper.make_opsetid(_FOREIGN, 1))

@@ -55,9 +55,9 @@ def load_external_data(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def external_files(path: Path) -> tuple[Path, ...]:
-    """The files besides itself that the model in ``path`` has tensors in.
+    """The files with external data of the model in ``path``.
 
-    Raises ModelError where the file is no model.
+    Raises ModelError if ``path`` is no ONNX model.
     """
     try:
         proto = onnx.load(path, load_external_data=False)

@@ -188,8 +188,8 @@ def _to_array(tensor: onnx.TensorProto) -> Array:
 
 
 def _tensor_of(value: onnx.ValueInfoProto) -> tuple[onnx.TypeProto.Tensor, bool]:
-    """The tensor that a value is, or that a list has, and whether it is a list. What is optional
-    has to be given."""
+    """The tensor type of a value or of the elements of a sequence, and whether it is a sequence.
+    Optional types are read as their element."""
     kind = value.type
     if kind.HasField("optional_type"):
         kind = kind.optional_type.elem_type
@@ -217,8 +217,8 @@ def _type(value: onnx.ValueInfoProto) -> TensorType:
 
 
 def _size(dim: onnx.TensorShapeProto.Dimension, unnamed: str) -> int | str:
-    """The size, or its name: ``unnamed`` where it is open without one, as 0, a negative number and
-    a mark such as ? say, of which two need not be equal."""
+    """A size or its name. Open sizes without a name (0, negative numbers, marks such as ?) get
+    ``unnamed``, since two of them need not be equal."""
     if dim.HasField("dim_value"):
         return int(dim.dim_value) if dim.dim_value > 0 else unnamed
     return str(dim.dim_param) if any(map(str.isalnum, dim.dim_param)) else unnamed

@@ -53,7 +53,7 @@ def node_to_proto(node: Node) -> onnx.NodeProto:
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    """The names of values and nodes, those of graphs inside included."""
+    """The names of values and nodes, including those of subgraphs."""
     for tensor in (*graph.input, *graph.output, *graph.initializer):
         yield tensor.name
     for node in graph.node:
@@ -67,7 +67,7 @@ def _inside(node: onnx.NodeProto) -> list[onnx.GraphProto]:
 
 
 def _portable(names: set[str]) -> dict[str, str]:
-    """Other names for those that passes made, which no file may have."""
+    """Replacements for names with characters that only names of passes have."""
     found: dict[str, str] = {}
     for name in sorted(own for own in names if JOINT in own):
         other = name.replace(JOINT, ".")

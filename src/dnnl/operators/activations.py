@@ -1,5 +1,4 @@
-"""Activations of ONNX Runtime's domain, with what is added before them, and those that ONNX has
-since."""
+"""Activations: those of ONNX Runtime's domain, some with a bias, Swish and SwiGLU."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from dnnl.operators.microsoft import MICROSOFT, check_known
 from dnnl.operators.operator import Expand, Operator
 
 _CLIP_BY_INPUTS = 11
-"""The operator set since which Clip has its bounds as sources."""
+"""The operator set since which Clip has its bounds as inputs."""
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "": (),
     "Clip": ("min", "max"),
@@ -26,16 +25,16 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "Sigmoid": (),
     "Tanh": (),
 }
-"""The activations that products of ONNX Runtime's domain have, with their parameters."""
+"""The activations of ONNX Runtime's fused products, with the names of their parameters."""
 
 
 def parameter_count(name: str) -> int:
-    """How many parameters an activation has at most."""
+    """The maximum number of parameters of an activation."""
     return len(_PARAMETERS.get(name, ()))
 
 
 def check_activation(scope: Scope, name: str, given: Sequence[float]) -> None:
-    """Raise Unimplemented for an activation, or parameters of it, that products do not have."""
+    """Raise Unimplemented for an activation, or parameters, that no fused product has."""
     if name not in _PARAMETERS or len(given) > len(_PARAMETERS[name]):
         known = ", ".join(filter(None, _PARAMETERS))
         rule = f"with parameters {tuple(given)}; known are {known}"
@@ -43,7 +42,7 @@ def check_activation(scope: Scope, name: str, given: Sequence[float]) -> None:
 
 
 def activated(writer: Writer, value: str, name: str, given: Sequence[float]) -> str:
-    """An activation of ``value``, with parameters in the order in which nodes have them."""
+    """Write an activation of ``value``; ``given`` are its parameters in ONNX's order."""
     if not name:
         return value
     kind = writer.type_of(value)
@@ -56,7 +55,7 @@ def activated(writer: Writer, value: str, name: str, given: Sequence[float]) -> 
 
 
 def _infer(*known: str) -> Infer:
-    """The type of the source, to which what is added is broadcast."""
+    """Infer the type of the source, to which a bias is broadcast."""
 
     def infer(scope: Scope) -> list[TensorType]:
         check_known(scope, *known)
@@ -77,7 +76,7 @@ def _check_floats(scope: Scope) -> None:
 
 
 def _infer_halves(scope: Scope) -> list[TensorType]:
-    """Half of the numbers of each row."""
+    """[..., 2n] gives [..., n]."""
     check_known(scope)
     _check_floats(scope)
     shape = scope.shape()
@@ -87,7 +86,7 @@ def _infer_halves(scope: Scope) -> list[TensorType]:
 
 
 def _sum(writer: Writer) -> str:
-    """The source and what is added to it."""
+    """The source plus the bias, if there is one."""
     value, *addends = writer.node.inputs
     for addend in filter(None, addends):
         value = writer.add("Add", (value, addend), writer.shape_of(writer.node.inputs[0]))
@@ -109,14 +108,14 @@ def _expand_gelu(approximate: bytes) -> Expand:
 
 
 def _expand_quick(writer: Writer) -> bool:
-    """x times the logistic function of a multiple of x."""
+    """x * sigmoid(alpha * x)."""
     alpha = Scope(writer.node, writer.graph).attr("alpha", 1.702)
     swish(writer, writer.node.inputs[0], alpha)
     return True
 
 
 def swish(writer: Writer, value: str, alpha: float = 1.0) -> str:
-    """``value`` times the logistic function of ``alpha`` times it."""
+    """``value`` * sigmoid(``alpha`` * ``value``)."""
     kind = writer.type_of(value)
     steep = value
     if alpha != 1.0:
@@ -127,7 +126,7 @@ def swish(writer: Writer, value: str, alpha: float = 1.0) -> str:
 
 
 def _expand_halves(writer: Writer) -> bool:
-    """The first half of each row times the GELU of the second one."""
+    """The first half of each row times the GELU of the second half."""
     value, shape = _sum(writer), writer.shape_of(writer.node.output)
     first, second = halves(writer, value, shape)
     gelu = writer.add("Gelu", (second,), shape, {"approximate": b"none"})
@@ -136,7 +135,7 @@ def _expand_halves(writer: Writer) -> bool:
 
 
 def halves(writer: Writer, value: str, shape: Shape) -> tuple[str, str]:
-    """Both halves of each row, of a ``shape``."""
+    """The two halves of each row of ``value``, which has ``shape``."""
     size, axis = shape[-1], len(shape) - 1
     first, second = (
         writer.add("Slice", (value,), shape, {"starts": (a,), "ends": (b,), "axes": (axis,)})
@@ -146,7 +145,8 @@ def halves(writer: Writer, value: str, shape: Shape) -> tuple[str, str]:
 
 
 def _infer_gated(scope: Scope) -> list[TensorType]:
-    """The type of a source of gates, or of half its rows where both halves are in one."""
+    """[..., n] for separate gates and values; [..., 2n] gives [..., n] where one source has
+    both."""
     check_known(scope, "activation_alpha", "activation_beta", "limit", "round_activation")
     _check_floats(scope)
     if scope.attr("round_activation", 0):
@@ -163,7 +163,7 @@ def _infer_gated(scope: Scope) -> list[TensorType]:
 
 
 def _expand_gated(writer: Writer) -> bool:
-    """Swish of gates times values, both within a limit if there is one."""
+    """swish(gates) * values, both clipped to the limit if there is one."""
     node, shape = writer.node, writer.shape_of(writer.node.output)
     scope = Scope(node, writer.graph)
     gate, value = node.inputs[0], node.input(1)
@@ -183,7 +183,7 @@ def _expand_gated(writer: Writer) -> bool:
 
 
 def _infer_softmax(scope: Scope) -> list[TensorType]:
-    """The type of the source, to which the bias is broadcast."""
+    """Infer the type of the source, to which the bias is broadcast."""
     check_known(scope, "axis", "is_inner_broadcast")
     _check_floats(scope)
     shape, axis = scope.shape(), scope.axis(1)

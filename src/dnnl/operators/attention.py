@@ -12,7 +12,8 @@ from dnnl.graph.graph import REAL, ModelError, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
-from dnnl.operators.attending import (
+from dnnl.operators.operator import Operator
+from dnnl.operators.scaled_dot_product import (
     Rows,
     Scores,
     Window,
@@ -22,20 +23,20 @@ from dnnl.operators.attending import (
     computed_in,
     heads_of,
     length_mask,
+    past_rows,
     window_masks,
 )
-from dnnl.operators.operator import Operator
 
 _TRUTH = np.dtype(np.bool_)
 FLOATS = REAL | {np.dtype(np.float64)}
 _MASK, _PAST_KEY, _PAST_VALUE, _LENGTHS = 3, 4, 5, 6
 _STAGES = ("products", "capped", "masked", "softmax")
-"""What the fourth result shows, by the attribute that chooses it."""
+"""The stage of the scores that is the fourth result, by attribute ``qk_matmul_output_mode``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of an attention: ``columns`` are all keys, ``past`` those before the new ones."""
+    """The sizes of an attention: ``columns`` counts all keys, ``past`` those of the cache."""
 
     batch: int
     heads: int
@@ -48,7 +49,7 @@ class Sizes:
 
 
 def _sizes(scope: Scope) -> Sizes:
-    """The sizes of a node whose sources fit."""
+    """The sizes of a node; raises ModelError for sources that do not fit each other."""
     query, key, value = (scope.shape(place) for place in range(3))
     ranks = {len(query), len(key), len(value)}
     if len(ranks) != 1 or not ranks <= {3, 4}:
@@ -59,21 +60,14 @@ def _sizes(scope: Scope) -> Sizes:
         raise ModelError(f"queries {query}, keys {key} and values {value} do not fit each other")
     if not key[1] or query[1] % key[1]:
         raise ModelError(f"{query[1]} heads of queries are no multiple of {key[1]} heads of keys")
-    past = 0
-    if bool(scope.node.input(_PAST_KEY)) != bool(scope.node.input(_PAST_VALUE)):
-        raise ModelError("past_key and past_value must be given together")
-    if scope.node.input(_PAST_KEY):
-        before, values = scope.shape(_PAST_KEY), scope.shape(_PAST_VALUE)
-        past = before[2] if len(before) == 4 else 0
-        fits = before == (*key[:2], past, key[3]) and values == (*key[:2], past, value[3])
-        if not fits:
-            raise ModelError(f"past keys {before} and values {values} do not fit {key}, {value}")
+    past = past_rows(scope, (_PAST_KEY, _PAST_VALUE), key, value)
     columns = key[2] + past
     return Sizes(query[0], query[1], key[1], query[2], columns, past, query[3], value[3])
 
 
 def _by_heads(scope: Scope, *shapes: Shape) -> list[Shape]:
-    """[batch, heads, rows, size] of [batch, rows, heads * size]."""
+    """Shapes as [batch, heads, rows, size], those of three dimensions by the attributes of
+    heads."""
     found: list[Shape] = []
     names = ("q_num_heads", "kv_num_heads", "kv_num_heads")
     for name, shape in zip(names, shapes, strict=True):
@@ -85,8 +79,8 @@ def _by_heads(scope: Scope, *shapes: Shape) -> list[Shape]:
 
 
 def _infer(scope: Scope) -> list[TensorType]:
-    """The result has the rank of the queries; keys and values with those of the past, and the
-    products, are by heads."""
+    """The result has the rank of the queries. Present keys and values, and the scores, have the
+    shape [batch, heads, rows, size or keys]."""
     node, own = scope.node, _sizes(scope)
     for place in range(3):
         if scope.type(place).dtype not in FLOATS:
@@ -121,7 +115,7 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 
 def _check_mask(scope: Scope, own: Sizes) -> None:
-    """A mask of truth values or floats is broadcast to the products, or has fewer keys."""
+    """Raise for a mask that cannot be broadcast to the scores; it may have fewer keys."""
     if not scope.node.input(_MASK):
         return
     kind, shape = scope.type(_MASK), scope.shape(_MASK)
@@ -135,7 +129,7 @@ def _check_mask(scope: Scope, own: Sizes) -> None:
 
 
 def _expand(writer: Writer) -> bool:
-    """Three steps: products with all that is added to them, a softmax, products."""
+    """Three steps: a product with the masks as addends, a softmax, a product."""
     node, graph = writer.node, writer.graph
     scope = Scope(node, graph)
     own = _sizes(scope)
@@ -160,7 +154,7 @@ def _expand(writer: Writer) -> bool:
 
 
 def present(writer: Writer, rows: Rows, index: int) -> Rows:
-    """Keys or values as a result of the node, if it has that."""
+    """The rows, which are also result ``index`` of the node if it has that."""
     if not is_shown(writer, index):
         return rows
     dtype = writer.type_of(rows.value).dtype
@@ -169,12 +163,12 @@ def present(writer: Writer, rows: Rows, index: int) -> Rows:
 
 
 def is_shown(writer: Writer, index: int) -> bool:
-    """Whether a node has a result."""
+    """Whether the node has result ``index``."""
     return index < len(writer.node.outputs) and bool(writer.node.outputs[index])
 
 
 def show_products(writer: Writer, products: str, shape: Shape, index: int) -> None:
-    """The products by heads, as a result of the node."""
+    """Make the scores, of ``shape``, result ``index`` of the node."""
     if not is_shown(writer, index):
         return
     kind = writer.graph.type_of(writer.node.outputs[index])
@@ -185,7 +179,7 @@ def show_products(writer: Writer, products: str, shape: Shape, index: int) -> No
 
 
 def _addends(writer: Writer, scope: Scope, own: Sizes) -> Sequence[str]:
-    """What is added to products: a mask of floats, and 0 or -inf by all that excludes keys."""
+    """The addends of the scores: a mask of floats; 0 and -inf for all other masks together."""
     node = scope.node
     wide = computed_in(scope.type().dtype)
     lengths = node.input(_LENGTHS)
@@ -204,7 +198,7 @@ def _addends(writer: Writer, scope: Scope, own: Sizes) -> Sequence[str]:
 
 
 def _padded(writer: Writer, mask: str, columns: int) -> str:
-    """A mask that excludes the keys which it does not have."""
+    """A mask extended to all keys, which excludes those that it did not have."""
     kind = writer.type_of(mask)
     shape = (*kind.sizes[:-1], columns)
     if same_shape(kind.sizes, shape) or kind.sizes[-1] == columns:

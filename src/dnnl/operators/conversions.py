@@ -1,4 +1,4 @@
-"""Operators that convert elements, or see their bits as another type."""
+"""Cast, CastLike and BitCast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _infer_cast(scope: Scope) -> list[TensorType]:
 
 
 def _infer_like(scope: Scope) -> list[TensorType]:
-    """The shape of the source, in the data type of the second one."""
+    """The shape of the first source, in the data type of the second."""
     return [TensorType(scope.type(1).dtype, scope.shape())]
 
 
@@ -37,13 +37,13 @@ def _infer_bits(scope: Scope) -> list[TensorType]:
 
 
 def _bits(dtype: np.dtype) -> int:
-    """Of an element."""
+    """The bits of an element."""
     digits = "".join(filter(str.isdigit, dtype.name.split("_")[0])) if dtype in SMALL else ""
     return int(digits) if digits else 8 * dtype.itemsize
 
 
 def _expand_cast(writer: Writer) -> bool:
-    """To and from small types a function of the bytes."""
+    """Conversions to and from small types, as functions of the bytes."""
     node, graph = writer.node, writer.graph
     source, kind = writer.dtype, graph.type_of(node.output)
     if source == kind.dtype or not {source, kind.dtype} & SMALL.keys():
@@ -68,7 +68,7 @@ def with_type(node: Node, graph: Graph) -> Node:
 
 
 def _lower_cast(lowering: Lowering, node: Node) -> None:
-    """Another data type; between floats who reads the result converts it."""
+    """A conversion; between floats the reader of the result does it."""
     kinds = {lowering.graph.type_of(value).dtype for value in (node.inputs[0], node.output)}
     if kinds <= REAL:
         lowering.convert(node.output, node.inputs[0])
@@ -77,7 +77,7 @@ def _lower_cast(lowering: Lowering, node: Node) -> None:
 
 
 def _lower_bits(lowering: Lowering, node: Node) -> None:
-    """A view where both are stored as one type; an output that is constant is a copy."""
+    """A view if both types are stored as one; a copy if the result is a constant output."""
     source = lowering.source(node.inputs[0])
     if lowering.kind(node.inputs[0]) is lowering.kind(node.output) and not source.constant:
         lowering.define(node.output, source)

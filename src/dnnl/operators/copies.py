@@ -192,8 +192,8 @@ def _infer_eye(scope: Scope) -> list[TensorType]:
 
 
 def _expand_eye(writer: Writer) -> bool:
-    """Ones where the column is k more than the row: a constant, or a comparison of the places of
-    rows and columns where only a run knows how many there are."""
+    """Ones where column - row = k: a constant for known sizes, else a comparison of the indices of
+    rows and columns."""
     node, graph = writer.node, writer.graph
     kind, offset = graph.type_of(node.output), node.attrs.get("k", 0)
     shape = rows, columns = kind.sizes

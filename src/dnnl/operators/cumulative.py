@@ -1,4 +1,4 @@
-"""Operators that add or multiply what comes before each element of an axis."""
+"""CumSum and CumProd: sums and products of all elements up to each along an axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 def _infer(scope: Scope) -> list[TensorType]:
-    """The source's own type; it has the axis that the second source is."""
+    """The type of the source; the second source is the axis, one constant number."""
     _axis(scope)
     return scope.result(scope.shape())
 
@@ -27,7 +27,7 @@ def _axis(scope: Scope) -> int:
 
 
 def _lower(lowering: Lowering, node: Node) -> None:
-    """Row-major results, which no blocks pad."""
+    """Write dst row-major: the primitive refuses blocks that pad the axis."""
     source = lowering.source(node.inputs[0])
     desc = CumulativeDesc(
         "sum" if node.op == "CumSum" else "product",

@@ -1,4 +1,4 @@
-"""Einsum: any equation, as views, sums and products of matrices."""
+"""Einsum: any equation, as diagonals, reductions, transpositions and MatMul or Mul."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dnnl.types.size import surely_equal
 
 _TERM = re.compile(r"([A-Za-z]*)(?:(\.\.\.)([A-Za-z]*))?")
 _Labels = tuple[str, ...]
-"""A letter for each dimension; those of an ellipsis are numbers, from the last one."""
+"""A label for each dimension: a letter, or for an ellipsis a number, counted from the last."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Equation:
 
 
 def _read(scope: Scope) -> _Equation:
-    """Raises ModelError for an equation that is none, or does not fit the sources."""
+    """The equation of a node; raises ModelError if it is malformed or does not fit the sources."""
     text = scope.attr("equation", b"").decode().replace(" ", "")
     left, arrow, right = text.partition("->")
     terms, count = left.split(","), len(scope.node.inputs)
@@ -70,7 +70,7 @@ def _labels(term: str, rank: int | None, text: str, hidden: Sequence[str] = ()) 
 
 
 def _infer(scope: Scope) -> list[TensorType]:
-    """The sizes of the labels of the result."""
+    """The result has the sizes of its labels."""
     equation = _read(scope)
     return scope.result([equation.sizes[label] for label in equation.result])
 
@@ -84,8 +84,8 @@ class _Term:
 
 
 def _expand(writer: Writer) -> bool:
-    """One source after the other is multiplied in: what only one of both has and nobody needs any
-    more is summed before, what both have and nobody needs is summed by the product."""
+    """Multiply the sources in order. A label that is not needed later is summed: before the product
+    if one factor has it, by the product if both have it."""
     node, graph = writer.node, writer.graph
     equation = _read(Scope(node, graph))
     contraction = _Contraction(writer, equation.sizes)
@@ -118,8 +118,8 @@ class _Contraction:
         return tuple(self.sizes[label] for label in labels)
 
     def read(self, value: str, labels: _Labels) -> _Term:
-        """A source: of dimensions with one letter the diagonal, without those of size 1 that are
-        longer in other sources."""
+        """A source as a term: the diagonal of dimensions with the same label, without dimensions of
+        size 1 that are broadcast."""
         shape = self.writer.graph.shape_of(value)
         for label in dict.fromkeys(labels):
             while labels.count(label) > 1:
@@ -137,7 +137,7 @@ class _Contraction:
     def _diagonal(
         self, value: str, labels: _Labels, shape: Shape, label: str
     ) -> tuple[str, _Labels, Shape]:
-        """Two dimensions of a letter seen as one, of which every so many elements are taken."""
+        """The diagonal of two dimensions of one label: a strided slice of both as one axis."""
         first = labels.index(label)
         second = labels.index(label, first + 1)
         size = shape[first]
@@ -153,7 +153,7 @@ class _Contraction:
         return value, (*(labels[dim] for dim in others), label), shape
 
     def only(self, term: _Term, needed: Collection[str]) -> _Term:
-        """A term whose other labels are summed up."""
+        """The term, summed over the labels that are not ``needed``."""
         axes = tuple(dim for dim, label in enumerate(term.labels) if label not in needed)
         if not axes:
             return term
@@ -161,12 +161,12 @@ class _Contraction:
         return _Term(value, tuple(label for label in term.labels if label in needed))
 
     def ordered(self, term: _Term, labels: _Labels) -> str:
-        """The value with its dimensions in another order."""
+        """The value of a term with its dimensions in the order of ``labels``."""
         order = tuple(term.labels.index(label) for label in labels)
         return transposed(self.writer, term.value, self.shape(term.labels), order)
 
     def product(self, a: _Term, b: _Term, needed: Collection[str]) -> _Term:
-        """Both multiplied, and what is not needed summed up."""
+        """The product of two terms, summed over the labels that are not ``needed``."""
         a, b = self.only(a, {*needed, *b.labels}), self.only(b, {*needed, *a.labels})
         both = [label for label in a.labels if label in b.labels]
         batch = tuple(label for label in both if label in needed)
@@ -178,7 +178,7 @@ class _Contraction:
         every, m, k, n = (prod(self.shape(own)) for own in (batch, rows, inner, columns))
         left = self.writer.reshape(left, (every, m, k))
         right = self.writer.reshape(right, (every, k, n))
-        op = "MatMul" if inner else "Mul"  # without a sum one column meets one row
+        op = "MatMul" if inner else "Mul"  # an outer product has nothing to sum
         value = self.writer.add(op, (left, right), (every, m, n))
         labels = (*batch, *rows, *columns)
         return _Term(self.writer.reshape(value, self.shape(labels)), labels)

@@ -42,10 +42,9 @@ _F64 = np.dtype(np.float64)
 
 
 def _infer_floats(scope: Scope) -> list[TensorType]:
-    """Elementwise operators of one source of floats.
+    """The type of the source, which has floats.
 
-    Raises Unimplemented for others than f32, bf16 and f16, and for f64 where there is no function
-    of it.
+    Raises Unimplemented for other types, and for f64 where the function has no f64 form.
     """
     in_f64 = scope.node.op not in ONLY_F32 and scope.type().dtype == _F64
     if scope.type().dtype not in REAL and not in_f64:
@@ -55,7 +54,7 @@ def _infer_floats(scope: Scope) -> list[TensorType]:
 
 
 def _expand_f64(writer: Writer) -> bool:
-    """Of f64 a function in its type; what makes functions of others knows f32 alone."""
+    """f64 as a function in f64: the pass that fuses functions computes in f32 alone."""
     node, scope = writer.node, Scope(writer.node, writer.graph)
     if writer.dtype != _F64:
         return False
@@ -69,14 +68,14 @@ def _expand_f64(writer: Writer) -> bool:
 
 
 def _infer_gated(scope: Scope) -> list[TensorType]:
-    """Two sources of one shape and type."""
+    """Two sources of one shape and type give that type."""
     if scope.type() != scope.type(1):
         raise ModelError(f"sources {scope.type()} and {scope.type(1)} differ")
     return _infer_floats(scope)
 
 
 def _expand_gated(writer: Writer) -> bool:
-    """The first source through a swish, times the second."""
+    """swish(first source) * second source."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     attrs = {"alpha": node.attrs.get("alpha", 1.0)}
     gate = writer.add("Swish", (node.inputs[0],), shape, attrs)
@@ -122,7 +121,7 @@ def _expand_slopes(writer: Writer) -> bool:
 
 
 def _infer_mean(scope: Scope) -> list[TensorType]:
-    """The mean of floats, broadcast."""
+    """The sources, which have floats, broadcast."""
     if is_whole(scope.type().dtype):
         rule = f"Mean of {scope.type().dtype} is not computed; Cast makes floats of it"
         raise Unimplemented(f"{scope.node}: {rule}")
@@ -130,7 +129,7 @@ def _infer_mean(scope: Scope) -> list[TensorType]:
 
 
 def _expand_mean(writer: Writer) -> bool:
-    """The sum of all sources by their number."""
+    """The sum of all sources divided by their number."""
     node, graph = writer.node, writer.graph
     total, shape = node.inputs[0], graph.shape_of(node.inputs[0])
     for value in node.inputs[1:]:
@@ -141,9 +140,9 @@ def _expand_mean(writer: Writer) -> bool:
 
 
 def _expand_power(writer: Writer) -> bool:
-    """An integer to the power of constant floats that are whole: the power of integers, and of
-    other floats that of floats. A float to the power of many integers: that of floats, one of which
-    has the shape of the result."""
+    """Pow of mixed types. An integer base with a constant exponent of whole floats is computed in
+    integers, with other float exponents in f64. A float base with integer exponents converts
+    these."""
     node, graph = writer.node, writer.graph
     exponent = graph.constants.get(node.inputs[1])
     if not is_whole(writer.dtype):
@@ -158,7 +157,8 @@ def _expand_power(writer: Writer) -> bool:
 
 
 def _power_in_floats(writer: Writer) -> bool:
-    """An integer to the power of a float, in f64; of the result the integer before the point."""
+    """An integer base and a float exponent: the power in f64, truncated to an integer, or rounded
+    if it is within its error of one."""
     node, graph = writer.node, writer.graph
     shape, kinds = graph.shape_of(node.output), [graph.type_of(v) for v in node.inputs]
     sources = list(node.inputs)

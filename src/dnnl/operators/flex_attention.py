@@ -1,7 +1,7 @@
-"""Attention whose scores and probabilities graphs inside the node change.
+"""FlexAttention: attention with subgraphs that modify its scores and probabilities.
 
-These graphs are typed as those of a model are. So the node becomes others, with the graphs among
-them, when its sizes are known and before types are inferred.
+The subgraphs need type inference as a model does. So the node is replaced, with the subgraphs
+inlined, when its sizes are known and before types are inferred.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PRECISIONS = {
     11: DataType.f64.numpy,
     16: DataType.bf16.numpy,
 }
-"""The types in which a node may ask for its softmax, by ONNX's codes."""
+"""The types of ``softmax_precision``, by ONNX's codes."""
 
 
 def _infer(scope: Scope) -> list[TensorType]:
-    """[batch, heads, rows, values], of the values' type."""
+    """[batch, heads, rows, size of values], in the type of the values."""
     query, key, value = (scope.shape(place) for place in range(3))
     if {len(query), len(key), len(value)} != {4}:
         raise ModelError(f"sources {query}, {key} and {value} must have 4 dimensions each")
@@ -48,7 +48,7 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 
 def inlined(node: Node, graph: Graph) -> Writer | None:
-    """The nodes and constants that stand for a node of this operator; None for any other."""
+    """The writer of the nodes and constants that replace a FlexAttention; None for other nodes."""
     if (node.op, node.domain) != (_NAME, _DOMAIN):
         return None
     scope = Scope(node, graph)
@@ -96,7 +96,7 @@ def inlined(node: Node, graph: Graph) -> Writer | None:
 
 
 def _changed(writer: Writer, name: str, value: str) -> str:
-    """What a graph makes of a value, if the node has it."""
+    """The result of subgraph ``name`` for a value; the value itself if the node has none."""
     body, node = writer.node.attrs.get(name), writer.node
     if body is None:
         return value

@@ -1,4 +1,5 @@
-"""Products and convolutions of ONNX Runtime's domain, with what its optimizer fused into them."""
+"""Products, convolutions and pooling that ONNX Runtime's optimizer writes: with fused activations,
+or with channels last."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _TRANSPOSED = "alpha", "transA", "transB", "transBatchA", "transBatchB"
 
 
 def _activation(scope: Scope) -> tuple[str, tuple[float, ...]]:
-    """The activation of a node and its parameters, in whichever form it has them."""
+    """The activation of a node, and its parameters."""
     name = scope.attr("activation", b"").decode()
     listed = [scope.attr(key) for key in _FACTORS if key in scope.node.attrs]
     # Gemm and MatMul have all three, 0 where an activation has fewer parameters.
@@ -39,7 +40,7 @@ def _check(scope: Scope, *known: str) -> None:
 
 
 def _infer_conv(*, channels_last: bool) -> Infer:
-    """As Conv, plus a source that is added before the activation."""
+    """As Conv, with an optional source that is added before the activation."""
 
     def infer(scope: Scope) -> list[TensorType]:
         _check(scope, *_WINDOW, *_ACTIVATION)
@@ -71,7 +72,7 @@ def _channels_last(shape: Shape) -> Shape:
 
 
 def _expand_conv(*, channels_last: bool) -> Expand:
-    """Conv, an addition and an activation, between transpositions where channels come last."""
+    """Conv, Add and an activation, between transpositions if channels come last."""
 
     def expand(writer: Writer) -> bool:
         node = writer.node
@@ -124,7 +125,7 @@ def _expand_pool(writer: Writer) -> bool:
 
 
 def _order(scope: Scope, place: int) -> tuple[int, ...]:
-    """How the axes of a source of FusedMatMul are permuted."""
+    """The permutation of the axes of source ``place`` of FusedMatMul."""
     which, rank = "AB"[place], len(scope.shape(place))
     order = list(range(rank))
     if rank < 2:
@@ -142,7 +143,7 @@ def _permuted(scope: Scope, place: int) -> Shape:
 
 
 def _infer_matmul(*known: str) -> Infer:
-    """As MatMul, of sources with other orders of axes."""
+    """As MatMul, of transposed sources; ``known`` are the attributes of the operator."""
 
     def infer(scope: Scope) -> list[TensorType]:
         _check(scope, *_TRANSPOSED, *known)

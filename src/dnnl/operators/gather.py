@@ -95,8 +95,8 @@ def _expand_nd(writer: Writer) -> bool:
 
 
 def flat_places(writer: Writer, axes: Shape) -> str:
-    """The places that rows of indices, the second source, mean among ``axes`` seen as one; where
-    one of a row is outside, a place far behind the end, which a run refuses."""
+    """Flattened indices into ``axes`` of the rows of indices, the second source. A row with an
+    index out of range gives one far beyond the end, which a run refuses."""
     strides = [prod(axes[dim + 1 :]) for dim in range(len(axes))]
     known = writer.graph.constants.get(writer.node.inputs[1])
     if known is not None and all(map(is_known, axes)):

@@ -1,4 +1,5 @@
-"""GroupQueryAttention of ONNX Runtime's domain: the attention of decoders, with their caches."""
+"""GroupQueryAttention of ONNX Runtime's domain: decoder attention with a cache of keys and
+values."""
 
 from __future__ import annotations
 
@@ -13,7 +14,11 @@ from dnnl.graph.graph import REAL, ModelError, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, known_int
 from dnnl.graph.writer import Writer
-from dnnl.operators.attending import (
+from dnnl.operators.attention import present
+from dnnl.operators.microsoft import MICROSOFT, check_known
+from dnnl.operators.operator import Operator
+from dnnl.operators.rotary import Angles, angles_at, rotated
+from dnnl.operators.scaled_dot_product import (
     Rows,
     Scores,
     Window,
@@ -22,13 +27,10 @@ from dnnl.operators.attending import (
     computed_in,
     integers,
     length_mask,
+    past_rows,
     seen_by_heads,
     window_masks,
 )
-from dnnl.operators.attention import present
-from dnnl.operators.microsoft import MICROSOFT, check_known
-from dnnl.operators.operator import Operator
-from dnnl.operators.rotary import Angles, angles_at, rotated
 from dnnl.types.size import larger, surely_equal
 
 _TRUTH, _INDEX = np.dtype(np.bool_), np.dtype(np.int64)
@@ -48,8 +50,8 @@ _NEW = "total_sequence_length must be the number of all keys, old and new"
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """``rows`` are new, ``total`` all of the longest batch, ``past`` those that the cache has
-    rows for, ``cache`` what its result has."""
+    """``rows`` counts new tokens and ``total`` all tokens of the longest sequence. ``past`` is the
+    length of the cache that is given, ``cache`` of the one that is returned."""
 
     batch: int
     rows: int
@@ -65,7 +67,7 @@ class _Sizes:
 
     @property
     def is_prompt(self) -> bool:
-        """Whether there is nothing before the new rows."""
+        """Whether no tokens precede the new ones."""
         return self.rows == self.total
 
     @property
@@ -86,14 +88,8 @@ def _sizes(scope: Scope) -> _Sizes:
         if scope.shape(place) != (batch, rows, shared * depth):
             given = scope.shape(place)
             raise ModelError(f"input {place} {given} is not {(batch, rows, shared * depth)}")
-    past = 0
-    if bool(scope.node.input(_PAST_KEY)) != bool(scope.node.input(_PAST_VALUE)):
-        raise ModelError("past_key and past_value must be given together")
-    if scope.node.input(_PAST_KEY):
-        keys, values = scope.shape(_PAST_KEY), scope.shape(_PAST_VALUE)
-        past = keys[2] if len(keys) == 4 else 0
-        if keys != values or keys != (batch, shared, past, depth):
-            raise ModelError(f"past keys {keys} and values {values} do not fit {shape}")
+    new = (batch, shared, rows, depth)
+    past = past_rows(scope, (_PAST_KEY, _PAST_VALUE), new, new)
     total = scope.constant(_TOTAL)
     if total is None or total.size != 1:
         raise ModelError("total_sequence_length must be one number")
@@ -101,7 +97,7 @@ def _sizes(scope: Scope) -> _Sizes:
 
 
 def _infer(scope: Scope) -> list[TensorType]:
-    """[batch, rows, heads * size], and the caches of keys and values."""
+    """[batch, rows, heads * size], and the caches [batch, key heads, cache, size]."""
     _check_form(scope)
     own = _sizes(scope)
     if prod(scope.shape(_LENGTHS)) != own.batch:
@@ -117,7 +113,7 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 
 def _check_form(scope: Scope) -> None:
-    """Raise Unimplemented for attributes and sources that no node here computes."""
+    """Raise Unimplemented for attributes and sources that are not supported."""
     check_known(scope, *_KNOWN)
     node = scope.node
     for place, name in _REFUSED.items():
@@ -135,7 +131,7 @@ def _check_form(scope: Scope) -> None:
 
 
 def _check_parameters(scope: Scope, own: _Sizes) -> None:
-    """Raise ModelError for a bias, sinks or scales of other sizes."""
+    """Raise ModelError for a bias, sinks or scales of wrong sizes."""
     if scope.node.input(_ADDED):
         sizes, added = (own.batch, own.heads, own.rows, own.total), scope.shape(_ADDED)
         if len(added) != 4 or broadcast([added, sizes]) != sizes:
@@ -159,7 +155,8 @@ def _check_rotary(scope: Scope, own: _Sizes) -> None:
 
 
 def _expand(writer: Writer) -> bool:
-    """Heads, rotated by their positions; caches with the new rows; attention to what these have."""
+    """Rotate queries and keys, append the new keys and values to the caches, attend to the
+    caches."""
     node = writer.node
     scope = Scope(node, writer.graph)
     own = _sizes(scope)
@@ -183,7 +180,7 @@ def _expand(writer: Writer) -> bool:
 
 
 def _heads(writer: Writer, scope: Scope, own: _Sizes) -> tuple[Rows, Rows, Rows]:
-    """New queries, keys and values by heads, normalized and rotated where that is asked for."""
+    """The new queries, keys and values, normalized and rotated if the node says so."""
     node, found = writer.node, []
     angles = _angles(writer, scope, own) if scope.attr("do_rotary", 0) else None
     first = 0
@@ -204,7 +201,7 @@ def _heads(writer: Writer, scope: Scope, own: _Sizes) -> tuple[Rows, Rows, Rows]
 
 
 def _normalized(writer: Writer, scope: Scope, value: str, shape: Shape, place: int) -> str:
-    """Heads by their root mean squares, where the node has a scale for them."""
+    """RMS normalization of each head, if the node has a scale for it."""
     scale = scope.node.input(_QUERY_SCALE if place == _QUERY else _KEY_SCALE)
     if not scale:
         return value
@@ -214,7 +211,7 @@ def _normalized(writer: Writer, scope: Scope, value: str, shape: Shape, place: i
 
 
 def _angles(writer: Writer, scope: Scope, own: _Sizes) -> Angles:
-    """The angles of each row, by its position behind those before."""
+    """The rotation of each new row, by its position in the sequence."""
     node = writer.node
     batch, places = own.batch, node.input(_PLACES)
     if own.is_prompt:
@@ -239,8 +236,8 @@ def _angles(writer: Writer, scope: Scope, own: _Sizes) -> Angles:
 
 
 def _cached(writer: Writer, own: _Sizes, new: tuple[Rows, Rows]) -> list[Rows]:
-    """The caches of all keys and of all values. What is behind a batch's last row is of no
-    account."""
+    """The caches of keys and values with the new rows. Elements after the last row of a sequence
+    are never read."""
     caches = [writer.node.input(place) for place in (_PAST_KEY, _PAST_VALUE)]
     pairs = list(zip(new, caches, strict=True))
     if own.is_prompt or not caches[0] or surely_equal(own.past, 0):
@@ -261,7 +258,7 @@ def _cached(writer: Writer, own: _Sizes, new: tuple[Rows, Rows]) -> list[Rows]:
 
 
 def _replaced(writer: Writer, own: _Sizes, pairs: list[tuple[Rows, str]]) -> list[Rows]:
-    """Caches that have a place for the one new row of each batch already."""
+    """Caches that already have space: a Where writes the one new row of each sequence."""
     lengths = integers(writer, writer.node.inputs[_LENGTHS], (own.batch, 1, 1, 1))
     every = writer.reshape(writer.numbers(0, own.cache), (own.cache, 1), _INDEX)
     shape = (own.batch, 1, own.cache, 1)
@@ -272,7 +269,7 @@ def _replaced(writer: Writer, own: _Sizes, pairs: list[tuple[Rows, str]]) -> lis
 
 
 def _rest(writer: Writer, own: _Sizes, cache: str) -> str:
-    """What a cache has behind all rows."""
+    """The rest of a cache, after all rows."""
     return _slice(writer, own, cache, own.total, own.past)
 
 
@@ -288,8 +285,8 @@ def _joined(writer: Writer, own: _Sizes, parts: list[str]) -> Rows:
 
 
 def _places(writer: Writer, own: _Sizes) -> str:
-    """For each head of keys the places of its rows among those of all caches with the new rows
-    behind them: new rows come behind each batch's own last one."""
+    """Row indices for each key head into its cache followed by the new rows, such that the new rows
+    come after the last row of each sequence."""
     both = own.past + own.rows
     shape = (own.batch, own.cache)
 
@@ -313,7 +310,7 @@ def _places(writer: Writer, own: _Sizes) -> str:
 
 
 def _placed(writer: Writer, own: _Sizes, rows: Rows, cache: str, places: str) -> Rows:
-    """Rows of a cache and the new ones, by their places among both."""
+    """A cache and the new rows, gathered by the indices of `_places`."""
     both = own.past + own.rows
     whole = (*own.keys[:2], both, own.depth)
     joined = writer.add("Concat", (cache, rows.value), whole, {"axis": 2})
@@ -326,7 +323,7 @@ def _one(writer: Writer) -> str:
 
 
 def _first(writer: Writer, rows: Rows, count: int) -> Rows:
-    """The first rows of a cache."""
+    """The first ``count`` rows of a cache."""
     if surely_equal(rows.shape[2], count) or rows.shape[2] == count:
         return rows
     part = {"starts": (0,), "ends": (count,), "axes": (2,)}
@@ -335,7 +332,7 @@ def _first(writer: Writer, rows: Rows, count: int) -> Rows:
 
 
 def _addends(writer: Writer, scope: Scope, own: _Sizes) -> list[str]:
-    """What is added to products: -inf for keys that a row does not see, a bias."""
+    """The addends of the scores: -inf for masked keys, and the bias."""
     node, window = scope.node, scope.attr("local_window_size", -1)
     left = None if window <= 0 else window - 1
     causal = scope.attr("causal", 1)
@@ -350,7 +347,7 @@ def _addends(writer: Writer, scope: Scope, own: _Sizes) -> list[str]:
 
 
 def _counts(writer: Writer, own: _Sizes) -> str:
-    """How many keys each batch has."""
+    """The number of keys of each sequence."""
     ends = integers(writer, writer.node.inputs[_LENGTHS], (own.batch,))
     return writer.add("Add", (ends, _one(writer)), (own.batch,), dtype=_INDEX)
 

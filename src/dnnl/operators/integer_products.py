@@ -1,4 +1,5 @@
-"""Products of bytes of ONNX Runtime's domain, whose results are floats, and choices of bytes."""
+"""Integer operators of ONNX Runtime's domain with float scales: DynamicQuantizeMatMul,
+MatMulIntegerToFloat and QLinearWhere."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _BYTE, _TRUTH = np.dtype(np.uint8), np.dtype(np.bool_)
 
 
 def _infer(scope: Scope, scales: tuple[int, ...], zeros: tuple[int, ...], bias: int) -> TensorType:
-    """f32 out of a product of bytes, or of floats that become bytes."""
+    """f32 [..., N] from a product with int8 or uint8 weights; ``scales``, ``zeros`` and ``bias``
+    are indices of inputs."""
     check_known(scope)
     columns = scope.shape(1)[-1]
     if scope.type(1).dtype not in BYTES:
@@ -40,14 +42,14 @@ def _infer(scope: Scope, scales: tuple[int, ...], zeros: tuple[int, ...], bias: 
 
 
 def _infer_dynamic(scope: Scope) -> list[TensorType]:
-    """A source of floats, whose bytes and scale a run computes."""
+    """The source has f32, which a run quantizes."""
     if scope.type().dtype != _F32:
         raise Unimplemented(f"{scope.node}: {scope.type().dtype} is not quantized; Cast makes f32")
     return [_infer(scope, (2,), (3,), 4)]
 
 
 def _infer_to_float(scope: Scope) -> list[TensorType]:
-    """A source of bytes that has one scale and one zero point."""
+    """The source has int8 or uint8, with one scale and one zero point."""
     if scope.type().dtype not in BYTES:
         rule = f"a source of {scope.type().dtype}; quantized values are int8 or uint8"
         raise Unimplemented(f"{scope.node}: {rule}")
@@ -78,8 +80,10 @@ def _expand_to_float(writer: Writer) -> bool:
 def _product(
     writer: Writer, source: tuple[str, str, str], zero: str, scale: str, bias: str
 ) -> None:
-    """A product of integers times the scales of both, with a bias: as exporters write it. The
-    source has a zero point and a scale, of any shape of one element."""
+    """MatMulInteger, times both scales, plus a bias: the nodes of exporters, which passes fuse.
+
+    ``source`` has the names of the integers, of their zero point and of their scale.
+    """
     integers, source_zero, source_scale = source
     shape = writer.shape_of(writer.node.output)
     inputs: tuple[str, ...] = (integers, writer.node.inputs[1])
@@ -97,7 +101,8 @@ def _product(
 
 
 def _infer_where(scope: Scope) -> list[TensorType]:
-    """Bytes of the result's zero point, chosen from two with scales of their own."""
+    """The type of the result's zero point; both sources have scales and zero points of their
+    own."""
     check_known(scope)
     for place in (1, 4):
         if scope.type(place).dtype not in BYTES:
@@ -111,7 +116,7 @@ def _infer_where(scope: Scope) -> list[TensorType]:
 
 
 def _expand_where(writer: Writer) -> bool:
-    """A choice of floats between conversions."""
+    """Where on dequantized sources, quantized again."""
     node, shape = writer.node, writer.shape_of(writer.node.output)
     sources = []
     for first in (1, 4):
@@ -125,7 +130,7 @@ def _expand_where(writer: Writer) -> bool:
 
 
 def _single(writer: Writer, place: int) -> tuple[str, str]:
-    """A scale and a zero point as single numbers."""
+    """The scale at input ``place`` and the zero point after it, as scalars."""
     scale, zero = writer.node.inputs[place : place + 2]
     return (
         writer.reshape(scale, (), _F32),

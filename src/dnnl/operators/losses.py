@@ -1,4 +1,4 @@
-"""Losses of classes: the negative logarithms of the probabilities of what is right."""
+"""NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, in inference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REDUCTIONS = (b"none", b"mean", b"sum")
 
 
 def _infer(scope: Scope) -> list[TensorType]:
-    """One number, or one for each target; logarithms of all probabilities as a second result."""
+    """A scalar, or one loss for each target; the second result are all log-probabilities."""
     shape, targets = scope.shape(), scope.shape(1)
     if is_whole(scope.type().dtype):
         rule = f"{scope.type().dtype} has no losses; Cast makes floats of it"
@@ -37,7 +37,7 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 
 def _expand_cross_entropy(writer: Writer) -> bool:
-    """A softmax along the classes, seen as the last dimension, and the loss of its logarithm."""
+    """The loss of a log-softmax along the classes, which become the last axis."""
     node, graph = writer.node, writer.graph
     shape = graph.shape_of(node.inputs[0])
     whole = (shape[0], shape[1], prod(shape[2:]))
@@ -53,13 +53,14 @@ def _expand_cross_entropy(writer: Writer) -> bool:
 
 
 def _expand_likelihood(writer: Writer) -> bool:
-    """Logarithms are given."""
+    """The loss of log-probabilities that are given."""
     _loss(writer, writer.node.inputs[0])
     return True
 
 
 def _loss(writer: Writer, logarithms: str) -> None:
-    """What is ignored counts nothing, whatever its logarithm is."""
+    """The weighted loss. Ignored targets add 0, even if their log-probability is NaN or
+    infinite."""
     node, graph = writer.node, writer.graph
     shape, targets = (graph.shape_of(value) for value in node.inputs[:2])
     reduction = node.attrs.get("reduction", b"mean")
@@ -84,8 +85,8 @@ def _loss(writer: Writer, logarithms: str) -> None:
 
 
 def _targets(writer: Writer) -> tuple[str, str]:
-    """The classes as s64, 0 where they are to be ignored, and where they are not; "" where all
-    count."""
+    """The target classes as s64, 0 for ignored ones, and a mask of those that count; "" for the
+    mask if nothing is ignored."""
     node, graph = writer.node, writer.graph
     value, shape = node.inputs[1], graph.shape_of(node.inputs[1])
     if graph.type_of(value).dtype != _INDEX:
@@ -100,7 +101,7 @@ def _targets(writer: Writer) -> tuple[str, str]:
 
 
 def _weights(writer: Writer, places: str, valid: str) -> str:
-    """The weight of each target, 0 where it is ignored; "" where all are 1."""
+    """The weight of each target, 0 for ignored ones; "" if all are 1."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.inputs[1])
     if not node.input(2):
         return writer.add("Cast", (valid,), shape, {"to": writer.dtype}) if valid else ""
@@ -111,7 +112,7 @@ def _weights(writer: Writer, places: str, valid: str) -> str:
 
 
 def _count(writer: Writer, shape: Shape) -> str:
-    """The number of targets as a float."""
+    """The number of targets, as a float."""
     number = writer.sizes([prod(shape)], ())
     return writer.add("Cast", (number,), (), {"to": writer.dtype})
 

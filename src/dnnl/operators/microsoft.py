@@ -1,4 +1,4 @@
-"""What operators of ONNX Runtime's domain have in common."""
+"""What the contrib operators of ONNX Runtime have in common."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dnnl.errors import Unimplemented
 from dnnl.graph.scope import Scope
 
 MICROSOFT = "com.microsoft"
-"""The domain of the operators that ONNX Runtime's optimizer and exporters for it write."""
+"""The domain of ONNX Runtime's contrib operators."""
 
 
 def check_known(scope: Scope, *names: str) -> None:
-    """Raise Unimplemented for an attribute that is none of ``names``: ONNX does not know these
-    operators, so that nothing else looks at them."""
+    """Raise Unimplemented for an attribute that is none of ``names``. ONNX's checker does not know
+    these operators, so nothing else checks them."""
     for name in scope.node.attrs:
         if name not in names:
             given = scope.attr(name)
@@ -20,5 +20,5 @@ def check_known(scope: Scope, *names: str) -> None:
 
 
 def refuse(scope: Scope, what: str, rule: str) -> None:
-    """Raise Unimplemented for a form of an operator."""
+    """Raise Unimplemented: form ``what`` of the operator breaks ``rule``."""
     raise Unimplemented(f"{scope.node}: {what}: {rule}")

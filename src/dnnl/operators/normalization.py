@@ -24,8 +24,8 @@ from dnnl.types.kinds import NormFlags
 
 
 def _infer_batch(scope: Scope) -> list[TensorType]:
-    """The source's own type; scale, shift, mean and variance have one value per channel, and so do
-    the statistics that are results in training mode."""
+    """The type of the source. Scale, shift, mean and variance have one value per channel, and so
+    have the running statistics that training mode returns."""
     node, shape = scope.node, scope.shape()
     training = scope.attr("training_mode", 0)
     # Before operator set 14 it is the results after the first that ask for training.
@@ -96,8 +96,8 @@ _F32 = np.dtype(np.float32)
 
 
 def _expand_batch(writer: Writer) -> bool:
-    """In training mode the statistics are those of the batch, and what is given moves a little
-    towards them."""
+    """Training mode: normalize with the statistics of the batch, and return the moving averages of
+    the given ones."""
     node, graph = writer.node, writer.graph
     if not node.attrs.get("training_mode", 0):
         return False
@@ -119,7 +119,7 @@ def _expand_batch(writer: Writer) -> bool:
 
 
 def _moments(writer: Writer, value: str, shape: Shape, axes: Sequence[int]) -> tuple[str, str]:
-    """The mean and the variance along axes, which stay with size 1."""
+    """The mean and the variance along ``axes``, which keep size 1."""
     mean = reduced(writer, "ReduceMean", value, shape, axes)
     distance = writer.add("Sub", (value, mean), shape)
     squares = writer.add("Mul", (distance, distance), shape)
@@ -133,7 +133,7 @@ def _infer_whole(scope: Scope) -> list[TensorType]:
 
 
 def _expand_mean_variance(writer: Writer) -> bool:
-    """The distance from the mean, divided by the deviation and a little more."""
+    """(x - mean) / (standard deviation + epsilon), as ONNX defines it."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes", (0, 2, 3))]
     left = tuple(1 if dim in axes else size for dim, size in enumerate(shape))
@@ -149,7 +149,7 @@ _LITTLE = 1e-9
 
 
 def _expand_norm(writer: Writer) -> bool:
-    """Divided by the p-norm along the axis; zeros where that is 0."""
+    """x divided by its p-norm along the axis, 0 where the norm is 0."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     axis, power = Scope(node, writer.graph).axis(-1), node.attrs.get("p", 2)
     if power not in (1, 2):
@@ -253,8 +253,7 @@ def _expand_group(writer: Writer) -> bool:
 
 
 def _per_channel(writer: Writer, value: str, channels: int) -> str:
-    """``value``, which may have a number for each group, with one for each channel, as
-    ``per_channel`` says of a node that an expansion wrote."""
+    """``value`` with one number for each channel; numbers of groups are repeated."""
     whole = writer.graph.opset >= _PER_CHANNEL or writer.node.attrs.get("per_channel", 0)
     if writer.node.op != "GroupNormalization" or whole:
         return value

@@ -1,4 +1,7 @@
-"""Which sources of each operator a plan has to know as numbers, and what runs between plans."""
+"""Which sources of each operator a plan has to know as numbers, and what runs between plans.
+
+Loading a saved model imports this module, so it imports nothing that plans or compiles.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections.abc import Mapping
 
 from dnnl.graph.graph import Node
 from dnnl.operators.microsoft import MICROSOFT
-from dnnl.operators.reduction import REDUCTIONS
+
+_REDUCED = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+REDUCTIONS = tuple(f"Reduce{name}" for name in _REDUCED)
 
 NUMBERS: Mapping[str, tuple[int, ...]] = {
     "AffineGrid": (1,),
@@ -41,22 +46,22 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(REDUCTIONS, (1,)),
     f"{MICROSOFT}.GroupQueryAttention": (6,),
 }
-"""The places of sources that decide what an operator does: sizes, places, axes."""
+"""By operator, the indices of the inputs that must be numbers for a plan: sizes, indices, axes."""
 
 FOLDED = frozenset(
     {"BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix"}
 )
-"""Operators that a plan computes before anything runs, or not at all."""
+"""Operators that are computed while planning, or are refused."""
 
 HAS_ELEMENT = "OptionalHasElement"
 SIZES = frozenset({HAS_ELEMENT, "Shape", "Size"})
-"""Operators that read the shape of their source alone, or that there is one."""
+"""Operators whose result follows from the shape of their source, or from its presence."""
 
 UNCHANGED = frozenset({"Identity", "Optional", "OptionalGetElement"})
-"""Operators whose result is their source, a tensor or a list of them: optional values are given."""
+"""Operators whose result is their source, a tensor or a list: optional values are always given."""
 
 LIKE = "CastLike"
-"""The operator that reads the type of its second source alone."""
+"""The operator that reads only the type of its second source."""
 
 CONTROL = frozenset({"Loop", "Scan", "SequenceMap"})
 """Operators that run a graph of their own, any number of times."""
@@ -65,7 +70,7 @@ SELECTIONS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Uni
 """Operators whose results have sizes that contents decide."""
 
 ON_MATRICES = frozenset({"Det"})
-"""Operators on small matrices."""
+"""Operators on matrices that NumPy computes between parts."""
 
 SEQUENCES = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"}
@@ -85,7 +90,7 @@ def number_places(node: Node) -> tuple[int, ...]:
 
 
 def deciding(node: Node) -> tuple[str, ...]:
-    """The sources whose contents the results depend on."""
+    """The sources whose contents, not only shapes or types, the results depend on."""
     if node.op in SIZES:
         return ()
     return node.inputs[:1] if node.op == LIKE and not node.domain else node.reads

@@ -10,6 +10,7 @@ import numpy as np
 from dnnl.graph.graph import JOINT, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
+from dnnl.lowering.facts import Source
 from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.inference import same
 from dnnl.operators.operator import ANY_POST_OPS, Expand, Operator, Role
@@ -23,7 +24,8 @@ from dnnl.types.size import is_known
 
 _INDEX = np.dtype(np.int64)
 _TAPS = "dnnl.MaxPoolTaps"
-"""MaxPool whose second result numbers the taps that won. No file can hold one."""
+"""MaxPool whose second result is the index of the maximum within its window; an operator of
+expansions, which no file can hold."""
 _NUMBERED_BY_BYTES = 255
 
 
@@ -33,13 +35,13 @@ def infer_pooling(scope: Scope) -> list[TensorType]:
 
 
 def _infer_maximum(scope: Scope) -> list[TensorType]:
-    """The maxima, and where in the whole tensor they are."""
+    """The maxima, and their flattened indices in the source."""
     (maxima,) = infer_pooling(scope)
     return [maxima, TensorType(_INDEX, maxima.shape)][: len(scope.node.outputs)]
 
 
 def _infer_taps(scope: Scope) -> list[TensorType]:
-    """The maxima, and the number of the tap that each is."""
+    """The maxima, and their indices within the window."""
     (maxima,) = infer_pooling(scope)
     return [maxima, TensorType(_number_type(scope), maxima.shape)]
 
@@ -64,7 +66,8 @@ def pooling_window(scope: Scope) -> Window:
 
 
 def _expand_maximum(writer: Writer) -> bool:
-    """Where maxima are, from the numbers of their taps and the places of the windows."""
+    """Flattened indices of maxima, from their indices within the window and the window's
+    position."""
     node, graph = writer.node, writer.graph
     if len(node.outputs) < 2 or not node.outputs[1]:
         return False
@@ -103,8 +106,8 @@ def _expand_maximum(writer: Writer) -> bool:
 
 
 def _expand_norm(writer: Writer) -> bool:
-    """The p-th root of the sum of magnitudes to the power of p: the mean that counts all taps,
-    times their number."""
+    """(sum |x|^p)^(1/p). The sum is an average pooling that includes padding, times the window's
+    size."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     source = writer.graph.shape_of(node.inputs[0])
     power = node.attrs.get("p", 2)
@@ -173,45 +176,35 @@ def _lower_pooling(lowering: Lowering, node: Node) -> None:
     if node.op.startswith("Global") and not all(map(is_known, scope.shape()[2:])):
         _reduced(lowering, node)
         return
-    window = pooling_window(scope)
-    source = lowering.source(node.inputs[0])
     alg = "pooling_max"
     if node.op.endswith("AveragePool"):
         include = bool(scope.attr("count_include_pad", 0))
         alg = f"pooling_avg_{'include' if include else 'exclude'}_padding"
-    out = (*source.desc.dims[:2], *window.out)
-    desc = PoolingDesc.forward(
-        FORWARD,
-        alg,
-        source.desc,
-        lowering.result(node, out),
-        window.strides,
-        window.kernel,
-        window.padding_l,
-        window.padding_r,
-        window.gaps,
-    )
-    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
+    lowering.define(node.output, _emit(lowering, node, FORWARD, alg))
 
 
 def _lower_taps(lowering: Lowering, node: Node) -> None:
-    """A maximum as in training, which numbers the taps."""
+    """Max pooling in training mode: its workspace has the indices."""
+    dst = _emit(lowering, node, "forward_training", "pooling_max")
+    lowering.define(node.outputs[0], dst)
+    lowering.define(node.outputs[1], lowering.further(Arg.WORKSPACE, dst.desc.dims))
+
+
+def _emit(lowering: Lowering, node: Node, propagation: str, alg: str) -> Source:
     window = pooling_window(Scope(node, lowering.graph))
     source = lowering.source(node.inputs[0])
-    out = (*source.desc.dims[:2], *window.out)
     desc = PoolingDesc.forward(
-        "forward_training",
-        "pooling_max",
+        propagation,
+        alg,
         source.desc,
-        lowering.result(node, out),
+        lowering.result(node, (*source.desc.dims[:2], *window.out)),
         window.strides,
         window.kernel,
         window.padding_l,
         window.padding_r,
         window.gaps,
     )
-    lowering.define(node.outputs[0], lowering.emit(node, desc, {Arg.SRC: source}))
-    lowering.define(node.outputs[1], lowering.further(Arg.WORKSPACE, out))
+    return lowering.emit(node, desc, {Arg.SRC: source})
 
 
 def _reduced(lowering: Lowering, node: Node) -> None:

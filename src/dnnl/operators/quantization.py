@@ -85,8 +85,8 @@ def aligned_shape(shape: tuple[int, ...], rank: int, axis: int) -> tuple[int, ..
 
 
 def converted(node: Node, graph: Graph, dtype: np.dtype) -> dict[str, Array] | None:
-    """The result, of type ``dtype``, of a QuantizeLinear or DequantizeLinear of constants; None for
-    any other, and for one of bytes, which whoever multiplies by it wants as they are."""
+    """The result, of type ``dtype``, of a QuantizeLinear or DequantizeLinear of constants. None for
+    other nodes, and for int8 and uint8 weights, which int8 products read."""
     array, known = graph.constants.get(node.inputs[0]), parameters(node, graph)
     if array is None or known is None:
         return None

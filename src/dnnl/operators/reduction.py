@@ -15,6 +15,7 @@ from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
 from dnnl.lowering.facts import Source, volume
 from dnnl.lowering.graphs import FORWARD, Lowering
+from dnnl.operators.numbers import REDUCTIONS
 from dnnl.operators.operator import ANY_POST_OPS, Operator, Role
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.pooling import PoolingDesc
@@ -25,8 +26,6 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known
 
-_NAMES = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-REDUCTIONS = tuple(f"Reduce{name}" for name in _NAMES)
 _OF_FLOATS = frozenset({"ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"})
 _OF_TRUTHS = frozenset({"ReduceMax", "ReduceMin"})
 
@@ -153,8 +152,8 @@ _LONG = (np.dtype(np.int64), np.dtype(np.uint64))
 
 
 def _by_product(writer: Writer, shape: Shape, left: Shape) -> str:
-    """Sums of rows of long integers. Those of which only a run knows the size are products with a
-    column of ones: halves of a row would be another plan for each size."""
+    """Sums of rows of 32- or 64-bit integers. For open sizes they are products with a column of
+    ones, as splitting rows in halves would need a plan for each size."""
     source, size = writer.node.inputs[0], shape[-1]
     if is_known(size):
         return writer.add("ReduceSum", (source,), left, {"axes": (len(shape) - 1,)})

@@ -1,4 +1,4 @@
-"""Rotary embeddings: pairs of numbers rotated by angles of their positions."""
+"""Rotary position embeddings: pairs of elements rotated by angles of their positions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from dnnl.graph.graph import JOINT, Array, ModelError, Shape, TensorType, is_who
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
-from dnnl.operators.attending import integers
 from dnnl.operators.microsoft import MICROSOFT, check_known
 from dnnl.operators.operator import Operator
+from dnnl.operators.scaled_dot_product import integers
 from dnnl.operators.writing import with_size
 
 
 @dataclass(frozen=True, slots=True)
 class Angles:
-    """What numbers are multiplied by that are broadcast to [..., twice the pairs]: they themselves
-    by ``cosines``, the other ones of their pairs by ``sines``, which are negative for the first of
-    a pair. Pairs are neighbours if ``interleaved``, else half the numbers apart."""
+    """Factors that are broadcast to [..., 2 * pairs]: x * ``cosines`` + partner(x) * ``sines``.
+
+    ``sines`` are negated for the first element of a pair. The elements of a pair are neighbours if
+    ``interleaved``, else ``pairs`` apart.
+    """
 
     cosines: str
     sines: str
@@ -30,7 +32,7 @@ class Angles:
 
 
 def rotated(writer: Writer, value: str, angles: Angles) -> str:
-    """``value`` with its first numbers rotated, as many as there are angles."""
+    """``value`` with the first elements of its last axis rotated, as many as there are factors."""
     kind = writer.type_of(value)
     shape, dtype = kind.sizes, kind.dtype
     paired = with_size(shape, len(shape) - 1, writer.shape_of(angles.cosines)[-1])
@@ -49,7 +51,7 @@ def rotated(writer: Writer, value: str, angles: Angles) -> str:
 
 
 def _part(writer: Writer, value: str, first: int, end: int, step: int = 1) -> str:
-    """Numbers of the last axis."""
+    """A slice of the last axis."""
     kind = writer.type_of(value)
     axis = len(kind.sizes) - 1
     shape = with_size(kind.sizes, axis, -(-(end - first) // step))
@@ -58,7 +60,7 @@ def _part(writer: Writer, value: str, first: int, end: int, step: int = 1) -> st
 
 
 def _pairs(writer: Writer, value: str, interleaved: bool) -> tuple[str, str]:
-    """The second and the first number of each pair."""
+    """The second elements of all pairs, and the first ones."""
     size = writer.shape_of(value)[-1]
     if interleaved:
         return _part(writer, value, 1, size, 2), _part(writer, value, 0, size, 2)
@@ -78,7 +80,7 @@ def _joined_pairs(writer: Writer, first: str, second: str, interleaved: bool) ->
 
 
 def angles_of(writer: Writer, cosines: str, sines: str, *, interleaved: bool) -> Angles:
-    """The angles whose cosines and sines are broadcast to [..., pairs]."""
+    """The factors of cosines and sines that are broadcast to [..., pairs]."""
     kind = writer.type_of(sines)
     negative = writer.add("Neg", (sines,), kind.sizes, {}, kind.dtype)
     return Angles(
@@ -91,9 +93,10 @@ def angles_of(writer: Writer, cosines: str, sines: str, *, interleaved: bool) ->
 def angles_at(
     writer: Writer, caches: tuple[str, str], positions: str, shape: Shape, *, interleaved: bool
 ) -> Angles:
-    """The rows of two tables of angles at ``positions``, in a ``shape`` without the last size.
+    """The factors at ``positions`` of two tables [most positions, pairs]. ``shape`` is that of the
+    result without its last axis.
 
-    Constant tables become one of all factors, which the nodes that read them share.
+    Constant tables become one constant of all factors, which all nodes with these tables share.
     """
     if all(cache in writer.graph.constants for cache in caches):
         table = _factors(writer, caches, interleaved)
@@ -114,8 +117,7 @@ def _rows(writer: Writer, table: str, positions: str, shape: Shape) -> str:
 
 
 def _factors(writer: Writer, caches: tuple[str, str], interleaved: bool) -> str:
-    """A constant whose rows have all that numbers are multiplied by, and all that the others of
-    their pairs are."""
+    """A constant [most positions, 4 * pairs]: cosines of 2 * pairs elements, then signed sines."""
     name = f"{caches[0]}{JOINT}{caches[1]}{JOINT}{'neighbours' if interleaved else 'halves'}"
     cosines, sines = (writer.graph.constants[cache] for cache in caches)
     if name not in writer.graph.constants:
@@ -134,7 +136,8 @@ def _neighbours(first: Array, second: Array) -> Array:
 
 
 def _infer(scope: Scope) -> list[TensorType]:
-    """The type of the source; angles are those of positions, or of each place."""
+    """The type of the source. Tables have a row for each position, or without position_ids for each
+    row of the source."""
     batch, rows, _, size = _by_heads(scope)
     pairs = _pair_count(scope, size)
     caches = [scope.shape(place) for place in (1, 2)]
@@ -150,7 +153,7 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 
 def _by_heads(scope: Scope) -> tuple[int, int, int, int]:
-    """The batch, the rows, the heads and the size of a head."""
+    """Batch, rows, heads, and the size of a head."""
     shape, count = scope.shape(), scope.attr("num_heads", 0)
     if is_whole(scope.type().dtype):
         raise ModelError(f"{scope.type().dtype} is not rotated by angles")
@@ -188,12 +191,12 @@ def _expand(writer: Writer) -> bool:
 
 
 def _row_shape(shape: Shape, batch: int, rows: int) -> Shape:
-    """How angles of rows are broadcast to a source, the last size aside."""
+    """The shape, without the last axis, in which factors of rows broadcast to a source."""
     return (batch, rows, 1) if len(shape) == 3 else (batch, 1, rows)
 
 
 def _rotated_heads(writer: Writer, angles: Angles) -> None:
-    """The source as a whole, by heads of each row, or by rows of each head."""
+    """Rotate the source, which is [batch, rows, heads * size] or [batch, heads, rows, size]."""
     source = writer.node.inputs[0]
     shape = writer.shape_of(source)
     if len(shape) == 4:
@@ -208,7 +211,7 @@ _KNOWN = "interleaved", "is_packed_batching", "num_heads", "rotary_embedding_dim
 
 
 def _infer_microsoft(scope: Scope) -> list[TensorType]:
-    """As ONNX's own, with the positions before the tables: of each place, or of the first one."""
+    """As in ONNX's domain, but positions come before the tables: one for each row, or the first."""
     check_known(scope, *_KNOWN)
     node = scope.node
     if scope.attr("is_packed_batching", 0) or scope.attr("scale", 1.0) != 1.0:
@@ -226,8 +229,8 @@ def _infer_microsoft(scope: Scope) -> list[TensorType]:
 
 
 def _sizes_by_table(scope: Scope) -> tuple[int, int, int]:
-    """The batch, the rows and the size of a head: what the tables rotate, where nothing says how
-    many heads there are."""
+    """Batch, rows, and the size of a head: twice the width of the tables if no attribute says
+    otherwise."""
     shape = scope.shape()
     if len(shape) == 4:
         return shape[0], shape[2], shape[3]

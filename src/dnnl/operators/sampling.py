@@ -1,4 +1,4 @@
-"""Operators that read images at computed places."""
+"""Operators that sample images at computed positions: GridSample, AffineGrid and DeformConv."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dnnl.types.arg import Arg
 from dnnl.types.size import is_known
 
 _SAMPLE = "dnnl.Sample"
-"""GridSample with all its attributes, of the ``coordinates`` that the primitive knows. No file can
-hold one."""
+"""GridSample with the attributes of the primitive; an operator of expansions, which no file can
+hold."""
 _FUNCTIONS = {
     b"bilinear": "linear", b"linear": "linear", b"nearest": "nearest",
     b"bicubic": "cubic", b"cubic": "cubic",
@@ -31,7 +31,7 @@ _PADDINGS = (b"zeros", b"border", b"reflection")
 
 
 def _infer_sample(scope: Scope) -> list[TensorType]:
-    """Batch and channels of the image, at the places of the grid."""
+    """[N, C, ...] with the spatial sizes of the grid."""
     shape, grid = scope.shape(), scope.shape(1)
     space = len(shape) - 2
     if not 1 <= space <= 3:
@@ -51,7 +51,7 @@ def _infer_sample(scope: Scope) -> list[TensorType]:
 
 
 def _expand_sample(writer: Writer) -> bool:
-    """The attributes as the primitive calls them."""
+    """GridSample with the attributes as the primitive names them."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     corners = node.attrs.get("align_corners", 0)
     attrs = {
@@ -64,7 +64,7 @@ def _expand_sample(writer: Writer) -> bool:
 
 
 def _lower_sample(lowering: Lowering, node: Node) -> None:
-    """The layout of the image stays."""
+    """A grid sample in the layout of the image."""
     source, grid = map(lowering.source, node.inputs)
     desc = GridSampleDesc(
         _FUNCTIONS[node.attrs["mode"]],
@@ -79,7 +79,7 @@ def _lower_sample(lowering: Lowering, node: Node) -> None:
 
 
 def _infer_affine(scope: Scope) -> list[TensorType]:
-    """A place for each pixel of images of the size that the second source is."""
+    """A grid [N, H, W, 2] or [N, D, H, W, 3] for images of the size in the second source."""
     theta, size = scope.shape(), scope.listed("size", 1)
     if size is None or len(size) not in (4, 5):
         raise ModelError(f"size {size} is not that of images or volumes")
@@ -90,8 +90,7 @@ def _infer_affine(scope: Scope) -> list[TensorType]:
 
 
 def _expand_affine(writer: Writer) -> bool:
-    """Each coordinate of a pixel times its factors, of which those of the last dimension of space
-    come first, and what moves all."""
+    """theta times the homogeneous coordinates (x, y, 1) or (x, y, z, 1) of each pixel."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     batch, *sizes, space = shape
     corners = bool(node.attrs.get("align_corners", 0))
@@ -113,7 +112,7 @@ def _expand_affine(writer: Writer) -> bool:
 
 
 def _even(writer: Writer, size: int, *, corners: bool) -> str:
-    """The coordinates of the pixels of a dimension, from -1 to 1."""
+    """The coordinates, from -1 to 1, of the pixels of a dimension."""
     if is_known(size):
         places = np.arange(size)
         if corners:
@@ -131,7 +130,7 @@ def _even(writer: Writer, size: int, *, corners: bool) -> str:
 
 
 def _infer_deformed(scope: Scope) -> list[TensorType]:
-    """[N, C, H, W] convolved at places that have an offset each; the sizes of a convolution."""
+    """[N, C, H, W] gives the shape of the convolution of the same window."""
     shape, weights, offset = (scope.shape(place) for place in range(3))
     groups, parts = scope.attr("group", 1), scope.attr("offset_group", 1)
     if scope.type().dtype not in REAL:
@@ -160,8 +159,8 @@ def _window(scope: Scope) -> Window:
 
 
 def _expand_deformed(writer: Writer) -> bool:
-    """What each tap reads, with zeros beyond the image, times its mask; then products of matrices
-    with the weights."""
+    """The samples of each tap, 0 outside the image, times the mask; then a product with the
+    weights."""
     node, graph = writer.node, writer.graph
     scope = Scope(node, graph)
     (batch, channels, *image), window = scope.shape(), _window(scope)
@@ -172,7 +171,7 @@ def _expand_deformed(writer: Writer) -> bool:
     offset = writer.reshape(node.inputs[2], seen)
     one = (batch * parts, taps, 1, height, width)
     coordinates = []
-    for dim in (1, 0):  # the last dimension of space first
+    for dim in (1, 0):  # grids have the last spatial dimension first
         ends = {"starts": (dim,), "ends": (dim + 1,), "axes": (2,)}
         moved = writer.add("Slice", (offset,), one, ends)
         places = _places_of_taps(writer, window, dim)
@@ -199,8 +198,8 @@ def _expand_deformed(writer: Writer) -> bool:
 
 
 def _places_of_taps(writer: Writer, window: Window, dim: int) -> str:
-    """Where the taps of each window are along a dimension, in pixels: [1, taps, 1, H, W] or with 1
-    for a dimension of space."""
+    """The positions of taps along spatial dimension ``dim``, in pixels: broadcast to [1, taps, 1,
+    H, W]."""
     stride, first = window.strides[dim], -window.padding_l[dim]
     tap = np.arange(prod(window.kernel))
     tap = tap // window.kernel[1] if dim == 0 else tap % window.kernel[1]
@@ -215,7 +214,7 @@ def _places_of_taps(writer: Writer, window: Window, dim: int) -> str:
 
 
 def _numbers(writer: Writer, count: int) -> str:
-    """The numbers below ``count`` as floats."""
+    """0 to ``count - 1`` as floats."""
     if is_known(count):
         return writer.constant(np.arange(count))
     return writer.add("Cast", (counted(writer, count),), (count,), {"to": writer.dtype})
@@ -224,7 +223,8 @@ def _numbers(writer: Writer, count: int) -> str:
 def sampled(
     writer: Writer, sources: tuple[str, str], shape: Shape, mode: bytes, padding: bytes
 ) -> str:
-    """A sample at places in pixels."""
+    """Samples of an image at a grid in pixels: ``sources`` are both, ``shape`` is that of the
+    result."""
     attrs = {"mode": mode, "padding_mode": padding, "coordinates": "pixels"}
     return writer.add(_SAMPLE, sources, shape, attrs)
 

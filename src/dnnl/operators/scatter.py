@@ -1,4 +1,5 @@
-"""Operators that write elements or slices to places that indices say."""
+"""Operators that write elements or slices to indexed positions: ScatterElements, ScatterND and
+TensorScatter."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _INDEX = np.dtype(np.int64)
 SLICES = "dnnl.ScatterSlices"
-"""Slices along axis 0, with one index each. No file can hold one."""
+"""A scatter of slices along axis 0; an operator of expansions, which no file can hold."""
 _FUNCTIONS = ("none", "add", "mul", "max", "min")
 
 
 def _infer_elements(scope: Scope) -> list[TensorType]:
-    """The source's own type; updates have the dims of the indices, which reach no further than the
-    source except along the axis."""
+    """The type of the source. Updates have the shape of the indices, which is at most that of the
+    source in all axes but ``axis``."""
     shape, indices, updates = (scope.shape(place) for place in range(3))
     axis = scope.axis(0)
     if not shape or len(indices) != len(shape) or updates != indices:
@@ -39,7 +40,7 @@ def _infer_elements(scope: Scope) -> list[TensorType]:
 
 
 def _of_source(scope: Scope) -> list[TensorType]:
-    """The source's own type, which the updates have as well."""
+    """The type of the source, which the updates must share."""
     if scope.type(2).dtype != scope.type().dtype:
         raise ModelError(f"updates of {scope.type(2).dtype} for a source of {scope.type().dtype}")
     _function(scope.node)
@@ -54,7 +55,8 @@ def _function(node: Node) -> str:
 
 
 def _infer_nd(scope: Scope) -> list[TensorType]:
-    """Rows of indices name places on the first axes; updates are slices of the others."""
+    """The type of the source. Rows of indices index the first axes; updates are slices of the
+    rest."""
     shape, indices, updates = (scope.shape(place) for place in range(3))
     if not indices or not 1 <= indices[-1] <= len(shape):
         raise ModelError(f"indices {indices} do not name places of {shape}")
@@ -73,8 +75,7 @@ def _infer_nd(scope: Scope) -> list[TensorType]:
 
 
 def _expand_nd(writer: Writer) -> bool:
-    """Slices of the source seen with one axis instead of those that are indexed, by the place on it
-    that each row of indices means."""
+    """A scatter of slices: the indexed axes are merged to one, and the indices flattened."""
     node, graph = writer.node, writer.graph
     shape, rows = graph.shape_of(node.inputs[0]), graph.shape_of(node.inputs[1])
     axes, rest = shape[: rows[-1]], shape[rows[-1] :]
@@ -90,8 +91,8 @@ def _expand_nd(writer: Writer) -> bool:
 
 
 def _infer_tensor(scope: Scope) -> list[TensorType]:
-    """A cache [batch, ...] of which updates are a part along ``axis``, and where in it that begins,
-    for each of the batch."""
+    """The type of a cache [batch, ...]. Updates are a range of it along ``axis``, with a start
+    index for each batch element."""
     shape, updates = scope.shape(), scope.shape(1)
     axis = scope.axis(-2)
     if not axis or len(updates) != len(shape):
@@ -108,8 +109,8 @@ def _infer_tensor(scope: Scope) -> list[TensorType]:
 
 
 def _expand_tensor(writer: Writer) -> bool:
-    """Slices of the cache seen with one axis for batch and axis; what is between them is moved in
-    front of neither."""
+    """A scatter of slices: all axes up to ``axis`` are merged to one, and start indices
+    flattened."""
     node, graph = writer.node, writer.graph
     shape, updates = graph.shape_of(node.inputs[0]), graph.shape_of(node.inputs[1])
     axis = normal_axis(node.attrs.get("axis", -2), len(shape))
@@ -129,7 +130,7 @@ def _expand_tensor(writer: Writer) -> bool:
         size = writer.sizes([extent], ())
         if node.attrs.get("mode", b"linear") == b"circular":
             places = add("Mod", places, size, shape=where)
-        else:  # what is outside stays outside of the axis that all are seen with
+        else:  # an index out of range must stay so on the merged axis
             far = writer.constant(_FAR, _INDEX)
             truth = np.dtype(np.bool_)
             inside = writer.add("Less", (places, size), where, dtype=truth)
@@ -155,19 +156,19 @@ _FAR = 2**56
 
 
 def _lower_elements(lowering: Lowering, node: Node) -> None:
-    """Single elements, whose indices have the shape of the updates."""
+    """A scatter of single elements: indices have the shape of the updates."""
     _lower(lowering, node, Scope(node, lowering.graph).axis(0))
 
 
 def _lower_slices(lowering: Lowering, node: Node) -> None:
-    """Rows of a matrix."""
+    """A scatter of the rows of a matrix."""
     _lower(lowering, node, 0)
 
 
 def _lower(lowering: Lowering, node: Node, axis: int) -> None:
     source, indices, updates = map(lowering.source, node.inputs)
     where = indices.desc
-    if where.inner_blocks:  # a run looks at them as an array
+    if where.inner_blocks:  # the check of indices reads them as an array
         where = MemoryDesc(where.dims, where.data_type)
     dst = MemoryDesc(source.desc.dims, source.desc.data_type)
     desc = ScatterDesc(_function(node), source.desc, where, updates.desc, dst, axis)

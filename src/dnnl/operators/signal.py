@@ -1,4 +1,4 @@
-"""Fourier transforms as products with matrices."""
+"""DFT and STFT as products with matrices of sines and cosines."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ _INDEX = np.dtype(np.int64)
 _AXIS_IS_AN_INPUT = 20
 """The operator set since which DFT has its axis as an input."""
 _LONG = 1024
-"""The length of a transform from which on it is two products."""
+"""The length of a DFT from which it is factored into two products."""
 _FLOATS = REAL | {DataType.f64.numpy}
 
 
 def _infer_transform(scope: Scope) -> list[TensorType]:
-    """As many frequencies along the axis as the length says, of two parts each; an inverse of one
-    side gives real numbers."""
+    """[..., length or length / 2 + 1, ..., 2]; a one-sided inverse gives real numbers, [..., 1]."""
     shape, axis, length = _transform(scope)
     inverse, half = bool(scope.attr("inverse", 0)), bool(scope.attr("onesided", 0))
     count = length // 2 + 1 if half and not inverse else length
@@ -36,7 +35,7 @@ def _infer_transform(scope: Scope) -> list[TensorType]:
 
 
 def _transform(scope: Scope) -> tuple[Shape, int, int]:
-    """The shape of the source, the axis and the length, as numbers of a plan."""
+    """The shape of the source, the axis, and the length, which a plan must know."""
     shape, graph = scope.shape(), scope.graph
     if scope.type().dtype not in _FLOATS:
         raise Unimplemented(f"{scope.node}: {scope.type().dtype} is not transformed")
@@ -59,7 +58,7 @@ def _transform(scope: Scope) -> tuple[Shape, int, int]:
 
 
 def _expand_transform(writer: Writer) -> bool:
-    """Numbers along the axis and their parts as rows, times a matrix of sines and cosines."""
+    """Rows of the axis with real and imaginary parts, times a matrix of sines and cosines."""
     node, graph = writer.node, writer.graph
     scope, out = Scope(node, graph), graph.shape_of(node.output)
     shape, axis, length = _transform(scope)
@@ -93,15 +92,15 @@ def _expand_transform(writer: Writer) -> bool:
 
 
 def _factor(length: int) -> int:
-    """The factor of a long transform that is closest to its root from below, 1 of a short one."""
+    """The largest factor of a long DFT up to its square root; 1 for a short one."""
     if length < _LONG:
         return 1
     return next(n for n in range(isqrt(length), 0, -1) if length % n == 0)
 
 
 def _by_factors(writer: Writer, value: str, rows: int, factors: tuple[int, int]) -> str:
-    """A transform of rows of a * b numbers as two products (Cooley and Tukey): of every b-th
-    number, with the angles between both in its matrices, and of what these give."""
+    """A DFT of rows of a * b numbers as two products (Cooley and Tukey): DFTs of every b-th number,
+    with the twiddle factors in their matrices, then DFTs across these."""
     (a, b), parts = factors, Scope(writer.node, writer.graph).shape()[-1]
     length, inverse = a * b, bool(writer.node.attrs.get("inverse", 0))
     sign = 1 if inverse else -1
@@ -125,19 +124,19 @@ def _by_factors(writer: Writer, value: str, rows: int, factors: tuple[int, int])
 
 
 def _most_taken(scope: Scope, length: int) -> int:
-    """The numbers of the source beyond which a transform of a length reads nothing."""
+    """How many numbers of the source a DFT of a length reads at most."""
     half = scope.attr("inverse", 0) and scope.attr("onesided", 0)
     return length // 2 + 1 if half else length
 
 
 def _matrix(scope: Scope, taken: int, length: int, count: int) -> Array:
-    """The factors of ``taken`` numbers in ``count`` others, [taken * parts, count * parts]."""
+    """The matrix from ``taken`` numbers to ``count`` results, [taken * parts, count * parts]."""
     inverse, half = bool(scope.attr("inverse", 0)), bool(scope.attr("onesided", 0))
     parts = scope.shape()[-1]
     matrix = fourier(taken, length, count, parts, inverse=inverse)
     if not (inverse and half):
         return matrix
-    ends = (0, length / 2)  # which have no mirrored number
+    ends = (0, length / 2)  # which have no conjugate
     weights = np.where(np.isin(np.arange(taken), ends), 1.0, 2.0)
     real: Array = matrix.reshape(taken * parts, count, 2)[..., 0]
     weighted: Array = real * np.repeat(weights, parts).reshape(-1, 1)
@@ -145,8 +144,8 @@ def _matrix(scope: Scope, taken: int, length: int, count: int) -> Array:
 
 
 def fourier(taken: int, length: int, count: int, parts: int, *, inverse: bool) -> Array:
-    """The matrix [taken * parts, count * 2] of a transform of ``length``; numbers of one part are
-    real. Angles are exact up to their rounding."""
+    """The matrix [taken * parts, count * 2] of a DFT of ``length``, in f64. ``parts`` is 1 for real
+    numbers and 2 for complex ones."""
     check_capacity(4 * taken * parts * count * np.dtype(np.float64).itemsize)
     steps = np.outer(np.arange(taken), np.arange(count)) % length
     angles = 2 * pi / length * steps
@@ -158,7 +157,7 @@ def fourier(taken: int, length: int, count: int, parts: int, *, inverse: bool) -
 
 
 def _infer_frames(scope: Scope) -> list[TensorType]:
-    """[batch, frames, frequencies, 2]."""
+    """[batch, length, parts] gives [batch, frames, frequencies, 2]."""
     shape = scope.shape()
     step, length = _frames(scope)
     if scope.type().dtype not in _FLOATS:
@@ -172,7 +171,7 @@ def _infer_frames(scope: Scope) -> list[TensorType]:
 
 
 def _frames(scope: Scope) -> tuple[int, int]:
-    """The distance of frames and their length."""
+    """The step and the length of frames."""
     shape, step, length = scope.shape(), scope.constant(1), scope.constant(3)
     if len(shape) != 3 or shape[2] not in (1, 2):
         raise ModelError(f"signal {shape} is not [batch, length, one or two parts]")
@@ -187,7 +186,7 @@ def _frames(scope: Scope) -> tuple[int, int]:
 
 
 def _expand_frames(writer: Writer) -> bool:
-    """Frames side by side as rows, times the window and the matrix of a transform."""
+    """Frames as rows, times the window and the matrix of a DFT."""
     node, graph = writer.node, writer.graph
     scope, out = Scope(node, graph), graph.shape_of(node.output)
     (batch, _, parts), (step, length) = scope.shape(), _frames(scope)

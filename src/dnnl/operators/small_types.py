@@ -1,7 +1,7 @@
-"""Types that no primitive computes: floats of 4 to 8 bits and integers below 8.
+"""Types without arithmetic: floats of 4 to 8 bits, and integers of less than 8.
 
-Their elements take a byte each, as in NumPy, and are moved as bytes. Others are made of them, and
-they of others, by functions of the bytes that `ExactDesc` computes.
+An element takes a byte, as in NumPy, and is moved as one. Conversions from and to other types are
+functions of the byte, which `ExactDesc` computes.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class SmallType(Protocol):
     """How a small type is stored in a byte."""
 
     def decoded(self, byte: Scalar) -> Scalar:
-        """The number in a byte, as an integer of 8 bits or f32."""
+        """The value of a byte, in s8, u8 or f32."""
 
     def encoded(self, number: Scalar, saturates: bool, round_mode: str) -> Scalar:
-        """The byte of a number of any type of `TYPES`."""
+        """The byte of a number of any type of `TYPES`; the arguments are those of ONNX's Cast."""
 
 
 @dataclass(frozen=True)
 class SmallInteger:
-    """An integer in the lower bits; what the upper ones are does not matter, 0 is written."""
+    """An integer in the lower bits. Upper bits are ignored when read, and written as 0."""
 
     dtype: np.dtype[Any]
 
     @cached_property
     def limits(self) -> tuple[int, int]:
-        """The least and the largest one."""
+        """The smallest and the largest value."""
         info = ml_dtypes.iinfo(self.dtype)  # type: ignore[no-untyped-call]
         return int(info.min), int(info.max)
 
@@ -55,20 +55,20 @@ class SmallInteger:
         return 8 - (high - low).bit_length()
 
     def decoded(self, byte: Scalar) -> Scalar:
-        """Of 8 bits, signed as the type is."""
+        """The value in s8 or u8, as the type is signed or not."""
         wide = byte.astype(DataType.s8 if self.limits[0] < 0 else DataType.u8)
         return (wide << self._unused) >> self._unused
 
     def encoded(self, number: Scalar, saturates: bool = True, round_mode: str = "") -> Scalar:
-        """The lower bits, of floats what stands before the point."""
+        """The lower bits of an integer; floats are truncated first."""
         whole = number.astype(DataType.s32) if _type_of(number).is_float else number
         return whole.astype(DataType.u8) & (255 >> self._unused)
 
 
 @dataclass(frozen=True)
 class SmallFloat:
-    """A sign, an exponent and a significand. Where the type has no infinity, NaN stands for it, and
-    where it has no NaN, the largest number."""
+    """A sign, an exponent and a significand. Types without infinity have NaN in its place, and
+    types without NaN the largest number."""
 
     dtype: np.dtype[Any]
 
@@ -96,7 +96,7 @@ class SmallFloat:
         return self._code(float(self._info.max))
 
     def decoded(self, byte: Scalar) -> Scalar:
-        """In f32, which has all of them."""
+        """The value in f32, which is exact."""
         sign_place = self._bits - 1
         code = byte.astype(DataType.s32)
         magnitude = code & ((1 << sign_place) - 1)
@@ -120,9 +120,9 @@ class SmallFloat:
         return self._code(-0.0) != 0
 
     def encoded(self, number: Scalar, saturates: bool, round_mode: str = "") -> Scalar:
-        """The nearest one to the number in f32, of two the even one. What is too large, infinity
-        among it, becomes the largest number if that ``saturates``, and infinity or NaN otherwise.
-        """
+        """The number, rounded to f32 and then to nearest, ties to even. With ``saturates`` numbers
+        that are too large, and infinity, become the largest number, else infinity or
+        NaN."""
         number = number.astype(_F32)
         bits = number.view(DataType.s32)
         magnitude, size = bits & _F32_MAGNITUDE, abs(number)
@@ -136,7 +136,7 @@ class SmallFloat:
         code = apply("where", magnitude > _F32_INFINITY, self._code(np.nan), code)
         place = self._bits - 1
         signed = code ^ (((bits >> 31) & 1) << place)
-        if not self._has_negative_zero:  # whose code is that of NaN
+        if not self._has_negative_zero:  # the code of -0 is NaN
             signed = apply("where", code & ((1 << place) - 1) == 0, code, signed)
         return signed.astype(DataType.u8)
 
@@ -148,14 +148,14 @@ class Exponent:
     dtype: np.dtype[Any]
 
     def decoded(self, byte: Scalar) -> Scalar:
-        """In f32."""
+        """The value in f32."""
         code = byte.astype(DataType.s32)
         bits = apply("where", code == 0, 1 << (_F32_DIGITS - 1), code << _F32_DIGITS)
         return apply("where", code == _LAST_EXPONENT, _F32_NAN, bits).view(_F32)
 
     def encoded(self, number: Scalar, saturates: bool, round_mode: str) -> Scalar:
-        """Of the number in f32, without its sign: ``up``, ``down`` or to the ``nearest`` power, of
-        two the upper one. Infinity and NaN become NaN."""
+        """The power of two of the number's magnitude, in f32: rounded ``up``, ``down`` or to
+        ``nearest``, ties up. Infinity and NaN become NaN."""
         if round_mode not in ("up", "down", "nearest"):
             rule = "none of up, down, nearest"
             raise ModelError(f"attribute 'round_mode' = {round_mode!r} is {rule}")
@@ -185,11 +185,11 @@ SMALL: Mapping[np.dtype[Any], SmallType] = {
     **{np.dtype(name): SmallFloat(np.dtype(name)) for name in _FLOATS},
     np.dtype("float8_e8m0fnu"): Exponent(np.dtype("float8_e8m0fnu")),
 }
-"""By their NumPy types."""
+"""Small types by NumPy type."""
 
 
 def stored_type(dtype: np.dtype[Any]) -> DataType:
-    """What elements are stored as: small ones as bytes.
+    """The data type in which elements are stored: u8 for small types.
 
     Raises Unimplemented for types that are neither small nor computed.
     """
@@ -200,21 +200,21 @@ def stored_type(dtype: np.dtype[Any]) -> DataType:
 
 
 def number_of(dtype: np.dtype[Any], stored: Scalar) -> Scalar:
-    """The number of an element of any type, as a type of `TYPES`."""
+    """The value of a stored element of ``dtype``, in a type of `TYPES`."""
     return SMALL[dtype].decoded(stored) if dtype in SMALL else stored
 
 
 def element_of(
     dtype: np.dtype[Any], number: Scalar, saturates: bool = True, round_mode: str = "up"
 ) -> Scalar:
-    """A number of any type as an element of another, as Cast converts it."""
+    """A number as a stored element of ``dtype``, converted as Cast does."""
     if dtype in SMALL:
         return SMALL[dtype].encoded(number, saturates, round_mode)
     return number.astype(stored_type(dtype))
 
 
 def widened(writer: Writer, value: str) -> str:
-    """A value of small floats as f32; others stay."""
+    """``value`` as f32 if it has small floats, else unchanged."""
     own = writer.graph.type_of(value)
     if own.dtype not in SMALL:
         return value

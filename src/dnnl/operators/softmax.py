@@ -16,7 +16,7 @@ from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.types.arg import Arg
 
 MASKED_SOFTMAX = "dnnl.MaskedSoftmax"
-"""The operator, which no file can hold, that makes 0 of a row of -inf."""
+"""A softmax that gives 0 for a row of -inf; an operator of expansions, which no file can hold."""
 
 
 def _lower_softmax(lowering: Lowering, node: Node) -> None:
@@ -37,7 +37,7 @@ def _lower_softmax(lowering: Lowering, node: Node) -> None:
 
 
 def _lower_masked_softmax(lowering: Lowering, node: Node) -> None:
-    """Along an axis; a row of -inf, in which nothing takes part, becomes 0."""
+    """A softmax along an axis, 0 for a row of -inf."""
     source = lowering.source(node.inputs[0])
     dst = lowering.result(node, source.desc.dims)
     alg, axis = "softmax_accurate", node.attrs["axis"]

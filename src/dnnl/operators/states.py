@@ -1,5 +1,4 @@
-"""Operators that carry a state from one part of a sequence to the next: causal convolutions and
-linear attention."""
+"""Operators with a recurrent state: CausalConvWithState and LinearAttention."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ from dnnl.graph.graph import REAL, ModelError, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
 from dnnl.operators.activations import swish
-from dnnl.operators.attending import heads_of, places
 from dnnl.operators.attention import is_shown
 from dnnl.operators.microsoft import MICROSOFT, check_known
 from dnnl.operators.operator import Operator
+from dnnl.operators.scaled_dot_product import heads_of, positions
 from dnnl.types.size import surely_equal
 
 _F32, _TRUTH = np.dtype(np.float32), np.dtype(np.bool_)
@@ -30,7 +29,7 @@ _UNUSED = {
     "state_update_capacity": 0,
     "state_window": 0,
 }
-"""Attributes of ONNX Runtime's forms, with the only value of each that is computed."""
+"""Attributes of ONNX Runtime's forms, each with its only supported value."""
 
 
 def _check_floats(scope: Scope) -> None:
@@ -47,7 +46,7 @@ def _check_attributes(scope: Scope, *known: str) -> None:
 
 
 def _infer_convolution(scope: Scope) -> list[TensorType]:
-    """[batch, channels, length] stays; the state has what a window has before its last place."""
+    """[batch, channels, length], and the state [batch, channels, (taps - 1) * dilation]."""
     _check_attributes(scope, "activation", "dilation")
     _check_floats(scope)
     shape, weights = scope.shape(), scope.shape(1)
@@ -67,7 +66,7 @@ def _infer_convolution(scope: Scope) -> list[TensorType]:
 
 
 def _expand_convolution(writer: Writer) -> bool:
-    """A depthwise convolution of what is behind the state, or behind zeros."""
+    """A depthwise convolution of the source, preceded by the state or by zeros."""
     node, shape = writer.node, writer.shape_of(writer.node.output)
     scope = Scope(node, writer.graph)
     taps, dilation = writer.shape_of(node.inputs[1])[2], scope.attr("dilation", 1)
@@ -87,7 +86,7 @@ def _expand_convolution(writer: Writer) -> bool:
 
 
 def _show_state(writer: Writer, source: str, before: int) -> None:
-    """The last places of a source, behind zeros where it has fewer."""
+    """Make the last ``before`` elements of each channel result 1, padded with zeros in front."""
     shape = writer.shape_of(source)
     length, state = shape[2], (*shape[:2], before)
     if not before:
@@ -108,9 +107,9 @@ _RULES: Mapping[bytes, tuple[bool, bool]] = {
     b"delta": (False, True),
     b"gated_delta": (True, True),
 }
-"""Whether a rule has decays, and whether it subtracts what the state has for a key."""
+"""By update rule: whether it has decays, and whether it has a delta correction."""
 _MOST_STEPS = 64
-"""Rows up to which rules without a form as products are computed one row after the other."""
+"""The maximum number of tokens for rules that are unrolled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ def _sizes(scope: Scope) -> _Sizes:
 
 
 def _infer_attention(scope: Scope) -> list[TensorType]:
-    """[batch, rows, heads * values] and the state [batch, heads of keys, size, values]."""
+    """[batch, rows, heads * value size] and the state [batch, key heads, key size, value size]."""
     _check_attributes(scope, "chunk_size", "kv_num_heads", "q_num_heads", "scale", "update_rule")
     _check_floats(scope)
     node, own = scope.node, _sizes(scope)
@@ -179,14 +178,14 @@ def _infer_attention(scope: Scope) -> list[TensorType]:
 
 
 def _is_product(scope: Scope, own: _Sizes) -> bool:
-    """Whether all rows are computed at once: by products with a triangle of factors."""
+    """Whether all rows are computed in parallel, as products with a lower triangular matrix."""
     decays, subtracts = _RULES[scope.attr("update_rule", b"gated_delta")]
     single = not decays or scope.shape(_DECAY)[2] == own.shared
     return single and not subtracts and not surely_equal(own.rows, 1)
 
 
 def _expand_attention(writer: Writer) -> bool:
-    """All sums are f32."""
+    """Products or unrolled steps, accumulated in f32."""
     node = writer.node
     scope = Scope(node, writer.graph)
     own = _sizes(scope)
@@ -227,7 +226,7 @@ def _factor(writer: Writer, value: str, factor: float) -> str:
 
 
 def _per_head(writer: Writer, value: str, own: _Sizes) -> str:
-    """[batch, rows, heads * n] as [batch, heads, rows, n] in f32; "" where there is none."""
+    """[batch, rows, heads * n] as [batch, heads, rows, n] in f32; "" for an absent input."""
     if not value:
         return ""
     width = writer.shape_of(value)[2]
@@ -247,7 +246,7 @@ def _add(writer: Writer, op: str, shape: Shape, *inputs: str, **attrs: object) -
 
 
 def _transposed(writer: Writer, value: str) -> str:
-    """Matrices with rows as columns."""
+    """``value`` with its last two axes exchanged."""
     *outer, rows, columns = writer.shape_of(value)
     rank = len(outer)
     shape = (*outer, columns, rows)
@@ -257,8 +256,8 @@ def _transposed(writer: Writer, value: str) -> str:
 def _at_once(
     writer: Writer, own: _Sizes, heads: tuple[str, str, str], decay: str, state: str
 ) -> tuple[str, str]:
-    """Products of queries and keys, times the decay between their rows, by values; what the state
-    adds; and the state behind the last row."""
+    """The parallel form: (Q K^T * decays) V, plus the contribution of the state; and the new
+    state."""
     query, key, value = heads
     outer = (own.batch, own.shared)
     grouped, single = (*outer, own.groups), (*outer, 1)
@@ -270,9 +269,9 @@ def _at_once(
     query = seen(query, (*grouped, rows, own.depth))
     keys = seen(key, (*single, rows, own.depth))
     values = seen(value, (*single, rows, own.width))
-    columns = places(writer, 0, rows, down=False)
+    columns = positions(writer, 0, rows, down=False)
     below = writer.add(
-        "LessOrEqual", (columns, places(writer, 0, rows, down=True)), (rows, rows), dtype=_TRUTH
+        "LessOrEqual", (columns, positions(writer, 0, rows, down=True)), (rows, rows), dtype=_TRUTH
     )
     ends = writer.constant(0, _F32), writer.constant(1, _F32)
     square = (*grouped, rows, rows)
@@ -304,7 +303,7 @@ def _at_once(
 
 
 def _of_state(writer: Writer, own: _Sizes, query: str, sums: str, state: str) -> str:
-    """What queries find in the state before the first row."""
+    """The contribution of the initial state to each row."""
     outer = (own.batch, own.shared)
     shape = (*outer, own.groups, own.rows, own.width)
     seen = writer.reshape(state, (*outer, 1, own.depth, own.width), _F32)
@@ -338,7 +337,7 @@ def _row_by_row(
     gates: tuple[str, str],
     state: str,
 ) -> tuple[str, str]:
-    """The rule as it is written, for a number of rows that a plan is for."""
+    """The recurrent form, unrolled for a known number of rows."""
     outer, results = (own.batch, own.shared), []
     query, key, value = heads
     seen = writer.reshape(query, (*outer, own.groups, own.rows, own.depth), _F32)
@@ -364,7 +363,7 @@ def _row_by_row(
 
 
 def _next(writer: Writer, own: _Sizes, key: str, value: str, gates: list[str], state: str) -> str:
-    """The state with one row more, of keys and values [batch, heads, 1, size]."""
+    """The state after one more row, of keys and values [batch, heads, 1, size]."""
     decay, beta = gates
     row = (own.batch, own.shared, 1, own.width)
     if state and decay:

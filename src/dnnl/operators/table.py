@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dnnl.graph.graph import ModelError, Node
 from dnnl.operators import (
     activations,
+    arg_reduction,
     attention,
-    blocks,
-    compressed,
     conversions,
     convolution,
     copies,
@@ -21,25 +20,26 @@ from dnnl.operators import (
     fused,
     gather,
     grouped_query,
-    heads,
     integer_products,
-    linear,
     losses,
+    matmul_nbits,
+    multi_head,
     normalization,
     parts,
-    places,
     pooling,
     products,
+    quantize_linear,
     quantized,
+    rearrangement,
     recurrent,
     reduction,
-    regions,
     resize,
+    roi_align,
     rotary,
     sampling,
     scatter,
     signal,
-    skipped,
+    skip_normalization,
     softmax,
     states,
     unpooling,
@@ -64,25 +64,25 @@ OPERATORS: Mapping[str, Operator] = {
     **views.OPERATORS,
     **parts.OPERATORS,
     **copies.OPERATORS,
-    **blocks.OPERATORS,
+    **rearrangement.OPERATORS,
     **gather.OPERATORS,
-    **places.OPERATORS,
+    **arg_reduction.OPERATORS,
     **cumulative.OPERATORS,
     **scatter.OPERATORS,
     **sampling.OPERATORS,
-    **regions.OPERATORS,
+    **roi_align.OPERATORS,
     **unpooling.OPERATORS,
     **signal.OPERATORS,
     **quantized.OPERATORS,
     **recurrent.OPERATORS,
-    **linear.OPERATORS,
+    **quantize_linear.OPERATORS,
     **attention.OPERATORS,
     **rotary.OPERATORS,
-    **compressed.OPERATORS,
+    **matmul_nbits.OPERATORS,
     **activations.OPERATORS,
     **fused.OPERATORS,
-    **skipped.OPERATORS,
-    **heads.OPERATORS,
+    **skip_normalization.OPERATORS,
+    **multi_head.OPERATORS,
     **grouped_query.OPERATORS,
     **integer_products.OPERATORS,
     **states.OPERATORS,
@@ -98,7 +98,7 @@ MADE: Mapping[str, Operator] = {
     **pooling.MADE,
     **softmax.MADE,
     **recurrent.MADE,
-    **compressed.MADE,
+    **matmul_nbits.MADE,
     **scatter.MADE,
     **sampling.MADE,
 }
@@ -133,6 +133,9 @@ def check_form(node: Node) -> None:
 
 def _check_inputs(inputs: tuple[str, ...], least: int, most: int | None) -> None:
     required = inputs if most is None else inputs[:least]
-    if len(required) < least or not all(required) or (most is not None and len(inputs) > most):
+    found = f"inputs ({', '.join(map(repr, inputs))})"
+    if len(required) < least or (most is not None and len(inputs) > most):
         count = f"{least} or more" if most is None else f"{least}" + f" to {most}" * (most > least)
-        raise ModelError(f"inputs {', '.join(map(repr, inputs))}: it must have {count} of them")
+        raise ModelError(f"{found}: expected {count}")
+    if not all(required):
+        raise ModelError(f"{found}: input {required.index('')} must be given")

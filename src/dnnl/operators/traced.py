@@ -58,4 +58,4 @@ ALONE: Mapping[str, Traced] = {
 }
 """Operators of one source for which there is no algorithm."""
 ONLY_F32 = frozenset({"Cos", "Sin", "Tan"})
-"""Those of them that are not computed in f64."""
+"""Functions without a form in f64."""

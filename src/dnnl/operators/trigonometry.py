@@ -1,7 +1,7 @@
-"""Inverse and hyperbolic functions, as traced functions of f32: within a few units in the last
-place, also near zero and near the ends of their ranges.
+"""Inverse trigonometric and hyperbolic functions, as traced functions of f32.
 
-Polynomials are those of Cephes (Moshier), for asin and atan of small arguments.
+Errors are a few ulp, also near zero and near the ends of domains. asin and atan of small arguments
+use the polynomials of Cephes (Moshier).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _ASIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6
 _ATAN = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
 _TAN_PI_8, _TAN_3_PI_8 = math.sqrt(2) - 1, math.sqrt(2) + 1
 _SMALL = 1e-3
-"""Below, what follows the cube of an argument is lost."""
+"""Below, terms after the cube are rounded away."""
 _LARGE = 1e9
-"""Beyond, 1 is lost beside the square of an argument, which f32 holds no more."""
+"""Beyond, x^2 + 1 rounds to x^2 or overflows."""
 
 
 def _where(condition: Scalar, a: Scalar | float, b: Scalar | float) -> Scalar:
@@ -35,8 +35,8 @@ def _polynomial(x: Scalar, factors: Sequence[float]) -> Scalar:
 
 
 def _odd(x: Scalar, cube: float, of_magnitude: Callable[[Scalar], Scalar]) -> Scalar:
-    """An odd function, given for what is not negative; close to 0 it is x + cube * x^3, as a
-    product, so that -0 stays -0."""
+    """An odd function by its values for x >= 0. Close to 0 it is x * (1 + cube * x^2), a product,
+    so that -0 gives -0."""
     a = abs(x)
     value = of_magnitude(a)
     near = x * (1 + cube * (x * x))
@@ -44,7 +44,7 @@ def _odd(x: Scalar, cube: float, of_magnitude: Callable[[Scalar], Scalar]) -> Sc
 
 
 def asin(x: Scalar) -> Scalar:
-    """NaN beyond 1."""
+    """asin, NaN beyond 1."""
     return _odd(x, 1 / 6, _asin_of_magnitude)
 
 
@@ -57,7 +57,7 @@ def _asin_of_magnitude(a: Scalar) -> Scalar:
 
 
 def acos(x: Scalar) -> Scalar:
-    """Near 1 and -1 by the root of the distance, so that no digits are lost."""
+    """acos; near 1 and -1 by sqrt(1 - |x|), without cancellation."""
     a = abs(x)
     far = a > 0.5
     square = _where(far, 0.5 * (1 - a), a * a)
@@ -67,7 +67,7 @@ def acos(x: Scalar) -> Scalar:
 
 
 def atan(x: Scalar) -> Scalar:
-    """By the angle to 0, 45 or 90 degrees."""
+    """atan, with its argument reduced by 0, 45 or 90 degrees."""
     return _odd(x, -1 / 3, _atan_of_magnitude)
 
 
@@ -80,7 +80,7 @@ def _atan_of_magnitude(a: Scalar) -> Scalar:
 
 
 def sinh(x: Scalar) -> Scalar:
-    """Half of the exponential as a product of roots, which are finite as long as it is."""
+    """sinh; exp(x) / 2 is exp(x / 2)^2 / 2, which overflows only when the result does."""
     a = abs(x)
     root = apply("exp", 0.5 * a)
     large = (0.5 * root) * root - (0.5 / root) / root
@@ -90,13 +90,13 @@ def sinh(x: Scalar) -> Scalar:
 
 
 def cosh(x: Scalar) -> Scalar:
-    """As sinh."""
+    """cosh, without early overflow, as `sinh`."""
     root = apply("exp", 0.5 * abs(x))
     return (0.5 * root) * root + (0.5 / root) / root
 
 
 def asinh(x: Scalar) -> Scalar:
-    """log(x + sqrt(x^2 + 1)), of what it is more than 1."""
+    """asinh as log1p of x + sqrt(x^2 + 1) - 1, without cancellation."""
     return _odd(x, -1 / 6, _asinh_of_magnitude)
 
 
@@ -107,14 +107,14 @@ def _asinh_of_magnitude(a: Scalar) -> Scalar:
 
 
 def acosh(x: Scalar) -> Scalar:
-    """NaN below 1."""
+    """acosh, NaN below 1."""
     more = x - 1
     small = apply("log1p", more + apply("sqrt", more) * apply("sqrt", more + 2))
     return _where(x > _LARGE, apply("log", x) + _LOG_2, small)
 
 
 def atanh(x: Scalar) -> Scalar:
-    """NaN beyond 1."""
+    """atanh, NaN beyond 1."""
     return _odd(x, 1 / 3, lambda a: 0.5 * apply("log1p", 2 * a / (1 - a)))
 
 
@@ -128,4 +128,4 @@ FUNCTIONS: Mapping[str, Callable[[Scalar], Scalar]] = {
     "Cosh": cosh,
     "Sinh": sinh,
 }
-"""By the names of operators."""
+"""Functions by the names of operators."""

@@ -1,5 +1,4 @@
-"""Operators that put windows back into images: maxima where they were, columns where they are
-from."""
+"""MaxUnpool and Col2Im."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _INDEX = np.dtype(np.int64)
 
 
 def _infer_unpooled(scope: Scope) -> list[TensorType]:
-    """The size of what was pooled, or a given one."""
+    """The size before the pooling, or a given one."""
     if scope.shape(1) != scope.shape():
         raise ModelError(f"indices {scope.shape(1)} are not one for each of {scope.shape()}")
     return scope.result(_wanted(scope) or _unpooled(scope))
@@ -46,7 +45,7 @@ def _unpooled(scope: Scope) -> Shape:
 
 
 def _expand_unpooled(writer: Writer) -> bool:
-    """Elements of zeros, seen as one row; more zeros behind them where more is wanted."""
+    """A scatter of elements into a row of zeros, which is padded to a larger given size."""
     node, graph = writer.node, writer.graph
     scope = Scope(node, graph)
     source, shape, out = scope.shape(), _unpooled(scope), graph.shape_of(node.output)
@@ -66,7 +65,7 @@ def _expand_unpooled(writer: Writer) -> bool:
 
 
 def _infer_columns(scope: Scope) -> list[TensorType]:
-    """[N, C, ...] of as many channels as there are columns of whole blocks."""
+    """[N, C * block, L] gives [N, C, ...], where L is the number of blocks."""
     image, block = _columns(scope)
     (batch, rows, places), window = scope.shape(), _window(scope, image, block)
     if rows % prod(block) or places != prod(window.out):
@@ -76,7 +75,7 @@ def _infer_columns(scope: Scope) -> list[TensorType]:
 
 
 def _columns(scope: Scope) -> tuple[Shape, Shape]:
-    """The sizes of the image and of a block, which are numbers of a plan."""
+    """The sizes of the image and of a block, which a plan must know."""
     image, block = scope.listed("image_shape", 1), scope.listed("block_shape", 2)
     if image is None or block is None or len(image) != len(block) or len(scope.shape()) != 3:
         raise ModelError(f"image_shape {image} and block_shape {block} of {scope.shape()} disagree")
@@ -88,8 +87,7 @@ def _window(scope: Scope, image: Shape, block: Shape) -> Window:
 
 
 def _expand_columns(writer: Writer) -> bool:
-    """Columns of all channels added where each tap of each block is, in an image with its padding,
-    which is cut off again."""
+    """A scatter that adds the elements of all columns into the padded image, then a Slice."""
     node, graph = writer.node, writer.graph
     scope = Scope(node, graph)
     image, block = _columns(scope)
@@ -119,7 +117,7 @@ def _expand_columns(writer: Writer) -> bool:
 
 
 def _places(window: Window, whole: Shape) -> np.ndarray:
-    """Where each tap of each block is in the padded image seen as a row; the taps first."""
+    """Flattened indices into the padded image, [taps, blocks]."""
     rank, total = len(whole), np.zeros((), np.int64)
     for dim, size in enumerate(whole):
         tap = np.arange(window.kernel[dim]) * window.dilations[dim]

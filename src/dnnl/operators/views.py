@@ -81,7 +81,7 @@ def _infer_transpose(scope: Scope) -> list[TensorType]:
 
 
 def _infer_dropout(scope: Scope) -> list[TensorType]:
-    """In inference the source itself, and a mask of truths.
+    """The type of the source, and a boolean mask that is true everywhere.
 
     Raises Unimplemented in training mode.
     """
@@ -92,7 +92,7 @@ def _infer_dropout(scope: Scope) -> list[TensorType]:
 
 
 def _expand_dropout(writer: Writer) -> bool:
-    """Everything stays, as a mask says that somebody reads."""
+    """Inference drops nothing: the source, and a mask of true if it is used."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     if len(node.outputs) < 2 or not node.outputs[1]:
         return False

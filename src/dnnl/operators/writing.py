@@ -26,7 +26,7 @@ def gathered(
 
 
 def counted(writer: Writer, count: int) -> str:
-    """The integers below ``count``: a constant if that is known."""
+    """The integers 0 to ``count - 1``, a constant if ``count`` is known."""
     if is_known(count):
         return writer.constant(np.arange(count), _INDEX)
     return writer.numbers(0, count)
@@ -45,7 +45,7 @@ def ended(writer: Writer, value: str) -> bool:
 
 
 def transposed(writer: Writer, value: str, shape: Shape, order: Sequence[int]) -> str:
-    """The dimensions of ``value``, which have ``shape``, in another order."""
+    """A Transpose of ``value``, which has ``shape``, to axes in ``order``."""
     if tuple(order) == tuple(range(len(shape))):
         return value
     attrs = {"perm": tuple(order)}
@@ -53,7 +53,7 @@ def transposed(writer: Writer, value: str, shape: Shape, order: Sequence[int]) -
 
 
 def reduced(writer: Writer, op: str, value: str, shape: Shape, axes: Sequence[int]) -> str:
-    """A reduction of ``value``, which has ``shape``, along ``axes``, which stay with size 1."""
+    """A reduction of ``value``, which has ``shape``, along ``axes``, which keep size 1."""
     left = tuple(1 if dim in axes else size for dim, size in enumerate(shape))
     if op == "ReduceSum" and any(surely_equal(shape[dim], 0) for dim in axes):
         return writer.add("Identity", (writer.filled(0, left),), left)
@@ -62,13 +62,13 @@ def reduced(writer: Writer, op: str, value: str, shape: Shape, axes: Sequence[in
 
 
 def summed(writer: Writer, value: str, shape: Shape, axes: Sequence[int]) -> str:
-    """The sum of ``value``, which has ``shape``, along ``axes``, which are gone."""
+    """The sum of ``value``, which has ``shape``, along ``axes``, which are dropped."""
     value = reduced(writer, "ReduceSum", value, shape, axes)
     return writer.reshape(value, tuple(n for dim, n in enumerate(shape) if dim not in axes))
 
 
 def powers(writer: Writer, value: str, shape: Shape, power: int) -> str:
-    """The magnitudes of ``value``, which has ``shape``, to a power."""
+    """``abs(value) ** power`` of a ``value`` that has ``shape``."""
     if power == 2:
         return writer.add("Mul", (value, value), shape)
     value = writer.add("Abs", (value,), shape)
@@ -76,7 +76,7 @@ def powers(writer: Writer, value: str, shape: Shape, power: int) -> str:
 
 
 def root(writer: Writer, value: str, shape: Shape, power: int) -> str:
-    """The root that undoes a power."""
+    """``value ** (1 / power)``, the inverse of `powers`."""
     if power == 1:
         return value
     if power == 2:

@@ -136,12 +136,12 @@ def _folded(
 
 
 def _rounded_once(weights: Array, factor: Float64) -> Array | None:
-    """``weights * factor`` in the type of the weights; None where it does not hold the products.
+    """``weights * factor`` in the type of the weights; None if the type cannot represent it.
 
-    They may lose what rounding the largest weight of the channel may.
+    An error up to the rounding error of the largest weight of the channel is accepted.
     """
     kind = DataType.from_numpy(weights.dtype)
-    # NumPy multiplies small pieces in double precision: the array of all is larger than caches.
+    # NumPy buffers the f64 products in small pieces; an array of all would exceed the caches.
     scaled = np.empty(np.broadcast_shapes(weights.shape, factor.shape), weights.dtype)
     np.multiply(weights, factor, out=scaled, dtype=np.float64, casting="unsafe")
     along = tuple(d - factor.ndim for d, n in enumerate(factor.shape) if n == 1)

@@ -14,10 +14,10 @@ from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
-from dnnl.operators.linear import WITH_ALL_TYPES, is_plain
 from dnnl.operators.numbers import HAS_ELEMENT, SIZES, is_folded
 from dnnl.operators.parts import slices_of
 from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, converted
+from dnnl.operators.quantize_linear import WITH_ALL_TYPES, is_plain
 from dnnl.operators.table import OPERATORS
 from dnnl.reference.expression import exact
 from dnnl.types.dtype import DataType
@@ -108,7 +108,8 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
 
 
 def _sizes(node: Node, graph: Graph) -> Array | None:
-    """What Shape, Size and OptionalHasElement give of a value that is no constant."""
+    """The result of Shape, Size or OptionalHasElement of a value of known shape; None for
+    others."""
     if node.op not in SIZES or node.input(0) in graph.constants:
         return None
     if node.op == HAS_ELEMENT:

@@ -13,9 +13,9 @@ from dnnl.operators.table import OPERATORS, row_name
 
 
 def expand(graph: Graph) -> Graph:
-    """The graph with such operators replaced, those that replacements consist of as well.
+    """The graph with operators decomposed that have no primitive, recursively.
 
-    An operator that is written as nodes of its own name has what its primitive takes there.
+    A node of the same operator in its own decomposition is final: its primitive takes that form.
     """
     types, constants = dict(graph.types), dict(graph.constants)
     known = replace(graph, types=types, constants=constants)
@@ -36,8 +36,8 @@ def expand(graph: Graph) -> Graph:
 def _written(
     node: Node, graph: Graph, types: dict[str, TensorType], constants: dict[str, Array]
 ) -> list[Node]:
-    """The nodes that replace a node, none where it stays; ``types`` and ``constants``, which the
-    graph has, get theirs."""
+    """The nodes that replace a node, empty if it stays. Adds their types and constants to ``types``
+    and ``constants``, which are those of the graph."""
     row = OPERATORS.get(row_name(node))
     if row is None or row.expand is None:
         return []

@@ -1,4 +1,4 @@
-"""Small types as the bytes that they are stored as."""
+"""Replaces small types by the bytes that store them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dnnl.operators.table import operator_of
 _BYTE = np.dtype(np.uint8)
 _BITCAST = "BitCast"
 _CARRY = frozenset({"Dropout", "Identity", _BITCAST, EXACT})
-"""Operators that take them besides those that move elements; functions were written for them."""
+"""Further operators that take bytes of small types; functions (EXACT) were written for them."""
 
 
 def as_bytes(graph: Graph) -> Graph:
-    """The graph with bytes for all elements of small types but those of its inputs and outputs.
+    """The graph with u8 in place of small types, except for its inputs and outputs.
 
-    Raises Unimplemented for a node that would compute with them.
+    Raises Unimplemented for a node with arithmetic in a small type.
     """
     values = {*graph.inputs, *graph.types, *graph.constants}
     small = {value for value in values if graph.type_of(value).dtype in SMALL}

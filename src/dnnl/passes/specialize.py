@@ -184,7 +184,7 @@ def _targets(graph: Graph, batch: int) -> dict[str, Array]:
         return {}
     except ModelError:
         for name, kind in graph.inputs.items():
-            if needs_shape(kind):  # sizes of 1 did not fit: they must be given
+            if needs_shape(kind):  # the default of 1 does not fit
                 check_shape(name, kind, kind.shape, graph.inputs)
         raise
     targets = {}
@@ -197,7 +197,7 @@ def _targets(graph: Graph, batch: int) -> dict[str, Array]:
 
 
 def check_operators(graph: Graph) -> None:
-    """Raise Unimplemented with every operator that is neither known nor computable beforehand."""
+    """Raise Unimplemented that lists all operators that are neither known nor constant-folded."""
     unknown = unknown_operators(graph)
     if unknown:
         reasons = [
@@ -207,9 +207,11 @@ def check_operators(graph: Graph) -> None:
 
 
 def unknown_operators(graph: Graph, *, branches: bool = False) -> dict[str, list[str]]:
-    """The names of the nodes of each operator that is neither known nor computable beforehand,
-    those of loops and of what runs over sequences included. A branch that is never taken may have
-    any: those of If are included with ``branches``."""
+    """The names of the nodes by operator, for operators that are neither known nor constant-folded.
+
+    Bodies of loops are included. Branches of If are included with ``branches``: one that is never
+    taken may have any operators.
+    """
     constant = set(graph.constants)
     unknown: dict[str, list[str]] = {}
     for node in graph.nodes:

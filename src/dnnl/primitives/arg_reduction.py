@@ -1,4 +1,4 @@
-"""Arg reduction: where the largest or the smallest element along an axis is."""
+"""Arg reduction: the index of the largest or the smallest element along an axis."""
 
 from __future__ import annotations
 
@@ -39,13 +39,15 @@ _TIES = ("first", "last")
 
 @dataclass(frozen=True)
 class ArgReductionDesc(Desc):
-    """dst = the place along ``axis`` of the largest element of src, or of the smallest.
+    """dst = argmax or argmin of src along ``axis``, as ``numpy.argmax`` with ``keepdims``.
 
-    ``function`` is ``max`` or ``min``. Of equal elements ``tie`` takes the ``first`` or the
-    ``last``. A NaN comes before any number, as in NumPy; 0 and -0 are equal.
+    ``function`` is ``max`` or ``min``. Among equal elements ``tie`` chooses the ``first`` or the
+    ``last``. NaN is chosen before any number, as in NumPy; 0 and -0 are equal.
 
-    Arguments SRC, DST, which has size 1 along ``axis`` and is s32 or s64; it may be ``any``. src
-    has any floats, integers of whole bytes, or truth values.
+    Arguments SRC and DST. src has floats, integers of 8 to 64 bits, or booleans. dst has the dims
+    of src with 1 along ``axis``, in s32 or s64; its layout may be ``any``.
+
+    Raises InvalidArguments for a wrong dst, and where src is empty along ``axis``.
     """
 
     function: str
@@ -55,7 +57,7 @@ class ArgReductionDesc(Desc):
     tie: str = "first"
 
     def check(self) -> None:
-        """dst has the dims of src with 1 along the axis, where src has elements."""
+        """Raise InvalidArguments unless dst has the dims of src with 1 along the axis."""
         src = self.src_desc.dims
         if not src[self.axis]:
             rule = f"there is nothing to compare along axis {self.axis}"
@@ -87,7 +89,7 @@ def _dst(case: CaseValues) -> MemoryDesc:
 
 ArgReductionDesc.operation = Operation(
     kind="arg_reduction",
-    summary="arg reduction: where the largest or the smallest element along an axis is",
+    summary="arg reduction: the index of the largest or the smallest element along an axis",
     driver=Driver(
         "arg_reduction",
         (

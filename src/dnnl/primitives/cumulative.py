@@ -1,4 +1,4 @@
-"""Cumulative: the sum or the product of all elements up to each along an axis."""
+"""Cumulative: running sums or products along an axis."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ _ORDERS = ("forward", "reverse")
 
 @dataclass(frozen=True)
 class CumulativeDesc(Desc):
-    """dst[.., k, ..] = the sum or the product of src[.., 0, ..] to src[.., k, ..] along ``axis``.
+    """dst[.., k, ..] = sum or product of src[.., 0, ..] to src[.., k, ..] along ``axis``, as
+    ``numpy.cumsum`` and ``numpy.cumprod``.
 
-    ``function`` is ``sum`` or ``product``. ``exclusive`` ``terms`` leave src[.., k, ..] itself out,
-    and begin with 0 or 1. In ``reverse`` ``order`` they begin at the end of the axis.
+    ``function`` is ``sum`` or ``product``. ``terms`` are ``inclusive``, or ``exclusive``, without
+    src[.., k, ..] itself: the first result is then 0 or 1. ``order`` is ``forward``, or
+    ``reverse``, from the end of the axis.
 
-    Arguments SRC, DST, of one type: f32, bf16 and f16, computed in f32, f64, or integers of whole
-    bytes, which wrap. dst may be ``any``, and may be the buffer of src. Blocks of dst must not pad
-    the axis.
+    Arguments SRC and DST, of the same dims and type: f32, bf16 and f16 (computed in f32), f64, or
+    integers of 8 to 64 bits, which wrap. The layout of dst may be ``any``, and dst may be the
+    buffer of src. Blocks of dst must not pad the axis.
     """
 
     function: str
@@ -47,7 +49,7 @@ class CumulativeDesc(Desc):
     order: str = "forward"
 
     def check(self) -> None:
-        """dst has the dims of src."""
+        """Raise InvalidArguments unless dst has the dims of src."""
         check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
 
     @property
@@ -79,7 +81,7 @@ def _made(case: CaseValues) -> MemoryDesc:
 
 CumulativeDesc.operation = Operation(
     kind="cumulative",
-    summary="cumulative: the sum or the product of all elements up to each along an axis",
+    summary="cumulative: running sums or products along an axis",
     driver=Driver(
         "cumulative",
         (

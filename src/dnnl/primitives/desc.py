@@ -58,7 +58,7 @@ class Desc:
     """Where only executions know sizes, contiguous rows of fewer elements have kernels of their
     own."""
     single: ClassVar[Collection[str]] = ()
-    """The names of sizes for which 1 is a number like others. Elsewhere it is a constant, since it
+    """The names of open sizes for which kernels also serve 1. Elsewhere 1 is a constant, since it
     decides what is broadcast."""
 
     @classmethod
@@ -111,8 +111,8 @@ class Desc:
         return letter
 
     def other_sizes(self) -> Sequence[Mapping[str, int]]:
-        """Sizes by name for which there are kernels from the beginning, besides typical ones: where
-        only the execution knows sizes, and those of a class need code of their own."""
+        """Further sizes, by name, whose kernels are built with the primitive, beside the typical
+        ones: for open sizes that have classes with different code."""
         return ()
 
     def size_promise(self, argument: int, dim: int) -> int:

@@ -40,14 +40,14 @@ from dnnl.types.typed import FUNCTIONS, STEPS, expression_of
 
 @dataclass(frozen=True, init=False)
 class ExactDesc(Desc):
-    """dst = function(srcs), element by element, each step in the type of its elements.
+    """dst = function(srcs), elementwise, with each step in the type of its operands.
 
-    Integers of 8 to 64 bits wrap, ``div`` goes towards zero and is 0 by zero. ``mod`` has the sign
-    of the divisor and ``remainder`` that of the dividend, of floats as well. Comparisons give a
-    boolean, ``where`` chooses by one, and ``cast`` makes any type of any other one: integers keep
-    their lower bits, floats lose what stands behind the point and become the nearest integer that
-    there is. ``bitcast`` makes the same bits another type of as many. Steps of f32, bf16 and f16
-    are computed in f32, those of f64 in f64, and each is rounded to its type.
+    Integers of 8 to 64 bits wrap. ``div`` truncates; division by zero gives 0. ``mod`` has the sign
+    of the divisor and ``remainder`` that of the dividend, also for floats. Comparisons give
+    booleans, by which ``where`` selects. ``cast`` converts between all types: integers keep their
+    lower bits, floats are truncated and saturated to integers. ``bitcast`` reinterprets the bits
+    as a type of the same size. Steps of f32, bf16 and f16 are computed in f32, those of f64 in
+    f64, and each result is rounded to its type.
 
     ``function`` is one of these names, or a Python function of a traced scalar for each source: its
     operators are these functions (``/`` is ``div``, ``%`` is ``mod``), its numbers take the type of

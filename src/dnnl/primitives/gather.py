@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.errors import InvalidArguments
 from dnnl.kernels.data import gather as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import ATTRIBUTES, AXIS, DTAG, Driver, sources, tags, types
@@ -17,12 +15,12 @@ from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.indexed import check_indices, indexed_dims
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import AxisDomain
 from dnnl.reference.gather import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -47,19 +45,9 @@ class GatherDesc(Desc):
         """dst has the dims of src, with as many slices along the axis as there are indices, or
         those of the indices of elements, which reach no further than src along the other axes."""
         src, indices = self.src_desc.dims, self.indices_desc.dims
-        if len(indices) not in (1, len(src)):
-            rule = f"expected one dimension, or {len(src)} for single elements"
-            raise InvalidArguments("indices_desc", indices, rule, "reshape() flattens them")
-        if len(indices) == len(src):
-            for axis, (count, extent) in enumerate(zip(indices, src, strict=True)):
-                if axis != self.axis and count > extent != RUNTIME_DIM:
-                    rule = f"at most {extent} along axis {axis}, as src has"
-                    raise InvalidArguments("indices_desc", indices, rule)
-        if prod(indices) and not src[self.axis]:
-            rule = f"there is nothing to index along axis {self.axis}"
-            raise InvalidArguments("src_desc", src, rule)
+        check_indices(src, indices, self.axis)
         rule = "the dims of src with one slice an index, or those of indices of elements"
-        check_dims("dst_desc", self.dst_desc, gathered(src, indices, self.axis), rule)
+        check_dims("dst_desc", self.dst_desc, indexed_dims(src, indices, self.axis), rule)
 
     def size_name(self, argument: int, dim: int, letter: str) -> str:
         """Indices are as many as they are. Those of elements leave parts of src out."""
@@ -73,19 +61,12 @@ class GatherDesc(Desc):
         """Those of dst are those of src and the indices."""
         if argument != Arg.DST:
             return None
-        return gathered(dims[Arg.SRC], dims[Arg.SRC_1], self.axis)[dim]
+        return indexed_dims(dims[Arg.SRC], dims[Arg.SRC_1], self.axis)[dim]
 
     @property
     def problem(self) -> str:
         """The dims of src and of the indices."""
         return f"{spelled(self.src_desc.dims)}:{spelled(self.indices_desc.dims)}"
-
-
-def gathered(src: Sequence[int], indices: Sequence[int], axis: int) -> tuple[int, ...]:
-    """The dims of what is gathered."""
-    if len(indices) == len(src):
-        return tuple(indices)
-    return (*src[:axis], *indices, *src[axis + 1 :])
 
 
 def _nest(desc: GatherDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -101,7 +82,7 @@ def _indices(case: CaseValues) -> MemoryDesc:
 def _dst(case: CaseValues) -> MemoryDesc:
     dims, axis = case.shapes.dims, case["axis"]
     if axis < len(dims):
-        dims = gathered(dims, case.shapes.tensors[1], axis)
+        dims = indexed_dims(dims, case.shapes.tensors[1], axis)
     return tensor(dims, case.part("sdt", 0), case["dtag"])
 
 

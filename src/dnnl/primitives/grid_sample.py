@@ -1,4 +1,4 @@
-"""Grid sample: images sampled at places that a grid says, as by spatial transformers."""
+"""Grid sample: images sampled at the positions of a grid, as in spatial transformers."""
 
 from __future__ import annotations
 
@@ -41,18 +41,21 @@ _COORDINATES = ("edges", "corners", "pixels")
 
 @dataclass(frozen=True)
 class GridSampleDesc(Desc):
-    """dst[n, c, o..] = src[n, c, ..] at the place grid[n, o.., :], interpolated by ``function``.
+    """dst[n, c, o..] = src[n, c, ..] at the position grid[n, o.., :], interpolated.
 
-    src is [N, C, ...] with one to three dimensions of space, grid [N, o.., space]: its last
-    dimension has the coordinate along the last dimension of space first. ``coordinates`` go from -1
-    to 1 between the outer ``edges`` of the image or between the middles of its ``corners``, or they
-    are ``pixels``, 0 the middle of the first. ``function`` is ``nearest`` (ties to even),
-    ``linear`` or ``cubic`` (Keys' convolution, a = -0.75). Beyond the image are ``zeros``, its
-    ``border``, or its ``reflection`` (in pixels at its edges): the ``padding``. A coordinate that
-    is NaN means a place before the image.
+    src is [N, C, ...] with one to three spatial dimensions, grid is [N, o.., space], dst is
+    [N, C, o..]. The last dimension of grid has the coordinate of the last spatial dimension first,
+    (x, y) for images.
 
-    Arguments SRC, SRC_1 (the grid), DST, which may be ``any``: f32, bf16, f16 and f64 in any
-    combination, computed in f32, or in f64 where src or dst is.
+    - ``function``: ``nearest`` (ties to even), ``linear`` or ``cubic`` (Keys' convolution,
+      a = -0.75);
+    - ``coordinates``: from -1 to 1 between the outer ``edges`` of the image or between the centers
+      of its ``corners``; or ``pixels``, where 0 is the center of the first;
+    - ``padding``: outside the image are ``zeros``, the nearest pixel of its ``border``, or its
+      ``reflection``. A NaN coordinate is a position before the image.
+
+    Arguments SRC, SRC_1 (the grid) and DST, whose layout may be ``any``: f32, bf16, f16 and f64 in
+    any combination, computed in f64 if src or dst has it, else in f32.
     """
 
     function: str
@@ -63,13 +66,13 @@ class GridSampleDesc(Desc):
     dst_desc: MemoryDesc
 
     def check(self) -> None:
-        """dst has the batch and the channels of src, and the places of the grid."""
+        """Raise InvalidArguments unless dst has N and C of src and the positions of the grid."""
         src, grid = self.src_desc.dims, self.grid_desc.dims
         space = len(src) - 2
         if not 1 <= space <= 3:
             raise InvalidArguments("src_desc", src, "expected batch, channels, 1 to 3 of space")
         if len(grid) != len(src) or grid[0] != src[0] or grid[-1] not in (space, RUNTIME_DIM):
-            rule = f"expected {len(src)} dimensions, {src[0]} in front and {space} at the end"
+            rule = f"expected {len(src)} dimensions, the first of {src[0]} and the last of {space}"
             raise InvalidArguments("grid_desc", grid, rule)
         rule = "batch and channels of src, and the places of the grid"
         check_dims("dst_desc", self.dst_desc, (*src[:2], *grid[1:-1]), rule)
@@ -77,7 +80,7 @@ class GridSampleDesc(Desc):
             raise InvalidArguments("src_desc", src, "there is nothing to sample")
 
     def size_name(self, argument: int, dim: int, letter: str) -> str:
-        """Places of the grid are those of dst; the image has a size of its own."""
+        """grid and dst share the sizes of positions; the spatial sizes of src have other names."""
         if argument == Arg.SRC:
             return letter if dim < 2 else f"{argument}{letter}"
         if argument == Arg.SRC_1 and dim:
@@ -87,7 +90,7 @@ class GridSampleDesc(Desc):
     def derived_size(
         self, argument: int, dim: int, dims: Mapping[int, Sequence[int]]
     ) -> int | None:
-        """The grid has a coordinate for each dimension of space."""
+        """The last size of the grid is the number of spatial dimensions."""
         space = self.src_desc.ndims - 2
         return space if argument == Arg.SRC_1 and dim == space + 1 else None
 
@@ -115,7 +118,7 @@ def _dst(case: CaseValues) -> MemoryDesc:
 
 GridSampleDesc.operation = Operation(
     kind="grid_sample",
-    summary="grid sample: images sampled at places that a grid says",
+    summary="grid sample: images sampled at the positions of a grid",
     driver=Driver(
         "grid_sample",
         (

@@ -303,8 +303,8 @@ def typical_tensors(
     patterns: Mapping[int, MemoryDesc],
     given: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[int, MemoryDesc]:
-    """Tensors of typical sizes for a description that leaves some open; ``given`` are those of some
-    names."""
+    """Tensors of typical sizes for a description with open sizes; ``given`` has sizes by name that
+    override these."""
     names = dimension_names(desc, patterns)
     dims: dict[int, list[int]] = {}
     promises = _promises(desc, attr, names, patterns)

@@ -199,7 +199,7 @@ class PoolingDesc(Desc):
         return span // stride + 1 if typical(span) >= 0 else 0
 
     def complete_typical(self, dims: dict[int, list[int]]) -> None:
-        """An open src has room for a few windows."""
+        """The typical size of an open src fits a few windows."""
         source, *others = (dims[tensor.argument] for tensor in self.tensors)
         for dim, size in enumerate(self._ends[0].dims[2:], 2):
             if size == RUNTIME_DIM:

@@ -155,7 +155,7 @@ class Primitive(Value):
         return KernelCode(image, order, self._kind, fields, scratchpad, size_class)
 
     def _of_nothing(self) -> list[KernelCode]:
-        """What serves executions all of whose outputs are empty, if only these know that."""
+        """The code for executions with empty outputs, for descriptions with open sizes."""
         places, begin = dict[int, range](), 0
         for argument, desc in self.pd.patterns.items():
             places[argument] = range(begin, begin + desc.ndims)
@@ -316,7 +316,7 @@ def build_ahead(
 
 
 def _recipes(pd: PrimitiveDesc) -> Iterator[tuple[object, Recipe]]:
-    """The kernels that a description has from the beginning, and what the cache knows them by."""
+    """The kernels that are built with a primitive, with their keys in the cache."""
     if pd.variants is None:
         yield pd.key, pd.plan.recipe
         return
@@ -325,14 +325,14 @@ def _recipes(pd: PrimitiveDesc) -> Iterator[tuple[object, Recipe]]:
 
 
 def _compiled(pd: PrimitiveDesc, images: Mapping[Recipe, parallel.Built]) -> tuple[_Compiled, bool]:
-    """The code of a description, the first one where sizes are open, and whether this process had
-    it."""
+    """The code of a description (with open sizes that of its first kernel), and whether the cache
+    of this process had it."""
     made = [_cache.get(key, partial(_compile, pd, recipe, images)) for key, recipe in _recipes(pd)]
     return made[0][0], all(hit for _, hit in made)
 
 
 def _code_of(pd: PrimitiveDesc, variant: Variant) -> _Compiled:
-    """The code of one of the kernels of a description."""
+    """The code of one kernel of a description."""
     made, _ = _cache.get((pd.key, variant), lambda: _compile(pd, variant.plan.recipe, {}))
     return made
 

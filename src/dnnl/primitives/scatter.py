@@ -1,15 +1,12 @@
-"""Scatter: slices or elements written to places that indices say, as entries of a cache."""
+"""Scatter: slices or elements written to indexed positions, as entries of a cache."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 
 from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.errors import InvalidArguments
 from dnnl.kernels.data import scatter as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
@@ -28,12 +25,12 @@ from dnnl.language.values import one_of
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.indexed import check_indices, indexed_dims
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import AxisDomain, Name
 from dnnl.reference.scatter import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 _FUNCTIONS = ("none", "add", "mul", "max", "min")
@@ -41,17 +38,20 @@ _FUNCTIONS = ("none", "add", "mul", "max", "min")
 
 @dataclass(frozen=True)
 class ScatterDesc(Desc):
-    """dst = src, then dst[.., indices[j], ..] = updates[.., j, ..] along ``axis``, for one j after
-    the other. ``function`` combines the element that is there with the update: ``add``, ``mul``,
-    ``max`` or ``min``, rounded each time; ``none`` replaces it, so that the last one stays.
+    """dst = src; then dst[.., indices[j], ..] = updates[.., j, ..] along ``axis``, in order of j.
 
-    Indices with as many dimensions as src are those of single elements: dst[i, indices[i, j, ..],
-    ..] = updates[i, j, ..], where ``axis`` is 1.
+    ``function`` is ``none`` (the last update wins), or combines the element with the update:
+    ``add``, ``mul``, ``max`` or ``min``, rounded after each update.
 
-    Arguments SRC, SRC_1 (the indices, s32 or s64), SRC_2 (the updates), DST. dst may be ``any``,
-    and may be the buffer of src, which is copied nevertheless. An index below zero counts from the
-    end; an index out of range is clamped to the nearest slice. Integers wrap, floats are combined
-    in f32, or in f64. A maximum or minimum is NaN where one of both is.
+    Indices with one dimension choose slices. Indices with as many dimensions as src choose single
+    elements: dst[i, indices[i, j, ..], ..] = updates[i, j, ..] for ``axis`` 1.
+
+    Arguments SRC, SRC_1 (the indices, s32 or s64), SRC_2 (the updates) and DST. The layout of dst
+    may be ``any``, and dst may be the buffer of src, but the copy is made all the same. A negative
+    index counts from the end; an index out of range is clamped. Integers wrap; floats are combined
+    in f32, f64 in f64. A maximum or minimum with a NaN is NaN.
+
+    Raises InvalidArguments for dims that do not fit.
     """
 
     function: str
@@ -62,26 +62,16 @@ class ScatterDesc(Desc):
     axis: int
 
     def check(self) -> None:
-        """dst has the dims of src. The updates have those of the indices of elements, or those of
-        src with as many slices along the axis as there are indices."""
+        """Raise InvalidArguments unless dst has the dims of src, and updates have those of the
+        indices of elements, or those of src with one slice for each index."""
         src, indices = self.src_desc.dims, self.indices_desc.dims
         check_dims("dst_desc", self.dst_desc, src, "the dims of src")
-        if len(indices) not in (1, len(src)):
-            rule = f"expected one dimension, or {len(src)} for single elements"
-            raise InvalidArguments("indices_desc", indices, rule, "reshape() flattens them")
-        if len(indices) == len(src):
-            for axis, (count, extent) in enumerate(zip(indices, src, strict=True)):
-                if axis != self.axis and count > extent != RUNTIME_DIM:
-                    rule = f"at most {extent} along axis {axis}, as src has"
-                    raise InvalidArguments("indices_desc", indices, rule)
-        if prod(indices) and not src[self.axis]:
-            rule = f"there is no place along axis {self.axis}"
-            raise InvalidArguments("src_desc", src, rule)
+        check_indices(src, indices, self.axis)
         rule = "the dims of src with one slice an index, or those of indices of elements"
-        check_dims("updates_desc", self.updates_desc, updated(src, indices, self.axis), rule)
+        check_dims("updates_desc", self.updates_desc, indexed_dims(src, indices, self.axis), rule)
 
     def size_name(self, argument: int, dim: int, letter: str) -> str:
-        """Updates are as many as there are indices. Those of elements leave parts of src out."""
+        """Indices and updates share sizes; those of elements are none of src."""
         if argument in (Arg.SRC, Arg.DST):
             return letter
         slices = self.indices_desc.ndims == 1
@@ -93,13 +83,6 @@ class ScatterDesc(Desc):
     def problem(self) -> str:
         """The dims of src and of the indices."""
         return f"{spelled(self.src_desc.dims)}:{spelled(self.indices_desc.dims)}"
-
-
-def updated(src: Sequence[int], indices: Sequence[int], axis: int) -> tuple[int, ...]:
-    """The dims of the updates."""
-    if len(indices) == len(src):
-        return tuple(indices)
-    return (*src[:axis], *indices, *src[axis + 1 :])
 
 
 def _nest(desc: ScatterDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -123,13 +106,13 @@ def _indices(case: CaseValues) -> MemoryDesc:
 def _updates(case: CaseValues) -> MemoryDesc:
     dims, axis = case.shapes.dims, case["axis"]
     if axis < len(dims):
-        dims = updated(dims, case.shapes.tensors[1], axis)
+        dims = indexed_dims(dims, case.shapes.tensors[1], axis)
     return tensor(dims, case.part("sdt", 0), "abx")
 
 
 ScatterDesc.operation = Operation(
     kind="scatter",
-    summary="scatter: slices or elements written along one axis where indices say",
+    summary="scatter: slices or elements written to indices along one axis",
     driver=Driver(
         "scatter",
         (

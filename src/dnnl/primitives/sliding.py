@@ -203,7 +203,7 @@ class SlidingDesc(WeightedDesc):
         return self.places_of(space, size, kernel[space])
 
     def other_sizes(self) -> Sequence[Mapping[str, int]]:
-        """Rows of few places of the kernel, and of many."""
+        """Short rows (few positions of the kernel), and long ones."""
         taps, space = self.weights.dims[-1], len(self.strides) - 1
         reach = 1 if taps == RUNTIME_DIM else (taps - 1) * (self.dilations[space] + 1) + 1
         padding = self.padding_l[space] + self.padding_r[space]

@@ -1,4 +1,4 @@
-"""The kernels of a description whose sizes only an execution knows.
+"""The kernels of a description with open sizes.
 
 A kernel is planned and generated for symbols in the place of sizes (`dnnl.types.size`), and serves
 all executions that satisfy the conditions that were found on the way. Most descriptions have one,
@@ -36,8 +36,8 @@ _MOST = 32
 
 
 def recent(every: tuple[T, ...], latest: T, typical: int = 1) -> tuple[T, ...]:
-    """``every`` and the ``latest``, without the oldest if they are too many, but for the first ones
-    that were made for ``typical`` sizes."""
+    """``every`` plus the ``latest``; if there are too many, without the oldest one that is not
+    among the first ``typical`` ones."""
     first, others = (*every, latest)[:typical], (*every, latest)[typical:]
     return first + others[-_MOST + typical :]
 
@@ -65,7 +65,8 @@ class Variant:
         return SizeClass(made.sources, conditions, counts, text(self.plan.scratchpad))
 
     def may_serve(self, numbers: tuple[int, ...]) -> bool:
-        """Whether the plan allows an execution on tensors of these numbers; the code may not."""
+        """Whether the plan allows tensors with these numbers; the code may need further
+        conditions."""
         return self._of_conditions((), ()).serve()(numbers) is not None
 
     @property
@@ -129,7 +130,7 @@ class Variants:
         return replace(found.plan, desc=desc)
 
     def _of_class(self, sizes: Mapping[str, int]) -> tuple[Variant, ...]:
-        """The kernel for other typical sizes, if it needs one and serves more than these."""
+        """The kernel for a further class of sizes; empty if it would serve these sizes alone."""
         descs = typical_tensors(self._desc, self._attr, self._patterns, sizes)
         if any(own.may_serve(numbers_of(tuple(descs.values()))) for own in self._every):
             return ()
@@ -138,7 +139,7 @@ class Variants:
 
     @property
     def typical(self) -> Sequence[Variant]:
-        """Those that are made with the description."""
+        """The kernels that are built with the primitive."""
         return self._every[: self._typical]
 
     @property

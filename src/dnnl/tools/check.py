@@ -1,4 +1,4 @@
-"""``dnnl check``: what of a model runs, before anything is compiled."""
+"""``dnnl check``: which operators of a model run, without compiling it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dnnl.types.dtype import DataType
 
 REFUSED = 1
 _NODES = 3
-"""Nodes that are named for each reason."""
+"""The number of nodes that are named for each reason."""
 
 
 @click.command()
@@ -38,24 +38,42 @@ _NODES = 3
     "shapes",
     multiple=True,
     metavar="NAME=N",
-    help="A size that the model leaves open, by its name; a typical one else.",
+    help="Value of an open size, by its name; by default a typical one.",
 )
 @click.option(
-    "--engine", default="cpu", show_default=True, metavar="KIND[:INDEX]", help="Where it would run."
+    "--engine",
+    default="cpu",
+    show_default=True,
+    metavar="KIND[:INDEX]",
+    help="The engine to check for, as for dnnl run.",
 )
-@click.option("--layout", type=click.Choice(LAYOUTS), default=LAYOUTS[0], show_default=True)
 @click.option(
-    "--precision", type=click.Choice(PRECISIONS), default=PRECISIONS[0], show_default=True
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default=LAYOUTS[0],
+    show_default=True,
+    help="As for dnnl run.",
 )
 @click.option(
-    "--json", "file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as JSON."
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default=PRECISIONS[0],
+    show_default=True,
+    help="As for dnnl run.",
+)
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the result as JSON.",
 )
 def check(
     model: Path, shapes: Sequence[str], engine: str, layout: str, precision: str, file: Path | None
 ) -> int:
-    """Tell which operators of an ONNX MODEL run, which are refused, and why.
+    """List which operators of an ONNX MODEL run, which are refused, and why.
 
-    Nothing is compiled. The exit status is 1 where something is refused.
+    Nothing is compiled. The exit status is 1 if something is refused.
     """
     if file is not None:
         check_place("--json", file)
@@ -73,7 +91,7 @@ def check(
 
 
 def _shapes(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Shape]:
-    """The shapes to look at: those that sizes give, and typical ones."""
+    """The input shapes to check: the given ``sizes`` by name, typical ones for all others."""
     ranked = {
         name: kind for name, kind in graph.inputs.items() if kind.shape not in (UNRANKED, SEQUENCE)
     }

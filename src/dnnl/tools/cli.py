@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
 COMMANDS = {
     "info": "Show the version, the engines, the instruction sets, threads and the cache.",
     "run": "Run an ONNX model.",
-    "check": "Tell what of an ONNX model runs and what is refused, and why.",
+    "check": "List which operators of an ONNX model run, which are refused, and why.",
     "bench": "Check and measure primitives in the language of benchdnn.",
     "explain": "Explain what a verbose line or a case of bench says.",
     "quantcheck": "Tell what integers do to a model or a case, and which scales would mend it.",
@@ -28,7 +28,7 @@ COMMANDS = {
 """Modules of this package, each with a click command of its own name, and what they do."""
 
 _EXTRAS = {"ray": "score", "pyarrow": "score", "PIL": "score"}
-"""Which extra brings a package, beside the one for models."""
+"""The extra that installs each package; other packages are in the one for models."""
 
 BAD_INPUT = 2
 INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""Files that a command line names: whether they can be written, before anything takes time."""
+"""Output files of a command line: checks that they can be written before long work begins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dnnl.errors import InvalidArguments
 
 
 def check_place(option: str, path: Path) -> None:
-    """Raise InvalidArguments where no file can be written."""
+    """Raise InvalidArguments, naming ``option``, if ``path`` cannot be written."""
     rule = ""
     if path.is_dir():
         rule = "is a folder"
@@ -25,7 +25,7 @@ def check_place(option: str, path: Path) -> None:
 
 @contextmanager
 def writing(option: str, path: Path) -> Iterator[None]:
-    """Name the option in an error of the system's."""
+    """Turn an OSError inside the context into InvalidArguments that names the option."""
     try:
         yield
     except OSError as error:

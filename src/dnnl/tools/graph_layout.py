@@ -1,8 +1,8 @@
-"""Places of the vertices of a directed graph, and paths of its edges: in layers from top to bottom.
+"""Layered drawing of a directed graph (Sugiyama's method), from top to bottom.
 
-Sugiyama's method. A vertex is one layer below the lowest of its sources. An edge that crosses
-layers has a bend in each, so that every piece joins neighbours. Within layers vertices are ordered
-by the mean of their neighbours, and then placed as close to them as their widths allow.
+A vertex is one layer below the lowest of its sources. An edge that crosses layers has a bend in
+each, so that every segment joins adjacent layers. Within a layer, vertices are ordered by the mean
+position of their neighbours, and then placed as close to that as their widths allow.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _SWEEPS = 8
-"""Orders settle within a few sweeps; further ones exchange equally good ones."""
+"""Sweeps of ordering: orders settle within a few, further ones swap equally good orders."""
 _FIRM = 1000.0
-"""How much more a vertex counts than a bend: edges go around chains, which stay straight."""
+"""The weight of a vertex relative to a bend, so that edges go around chains, which stay
+straight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The size of all vertices, and the gaps: between neighbours, between layers, and of a bend."""
+    """The size of a vertex, and the gaps between vertices, between layers, and beside a bend, in
+    px."""
 
     width: float = 216.0
     height: float = 44.0
@@ -30,7 +32,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The left upper corner of each vertex, the points of each edge, and the size of the whole."""
+    """The upper left corner of each vertex, the points of each edge, and the size of the
+    drawing."""
 
     corners: Sequence[tuple[float, float]]
     paths: Sequence[Sequence[tuple[float, float]]]
@@ -39,12 +42,12 @@ class Layout:
 
 
 def laid_out(count: int, edges: Sequence[tuple[int, int]], box: Box) -> Layout:
-    """The layout of ``count`` vertices; each edge leads to a vertex of a larger number."""
+    """The layout of ``count`` vertices; each edge (source, target) has source < target."""
     return _Layers(count, edges, box).layout()
 
 
 class _Layers:
-    """Vertices, those beyond ``count`` being bends, in layers."""
+    """Vertices in layers; numbers from ``count`` on are bends."""
 
     def __init__(self, count: int, edges: Sequence[tuple[int, int]], box: Box) -> None:
         self._count, self._box = count, box
@@ -73,7 +76,7 @@ class _Layers:
             self._rows[depth].append(vertex)
 
     def layout(self) -> Layout:
-        """The places of all."""
+        """The layout of vertices and edges."""
         for down in [True, False] * (_SWEEPS // 2):
             self._order(down)
         centres = self._placed()
@@ -95,7 +98,7 @@ class _Layers:
         return (self._box.width if vertex < self._count else self._box.bend) / 2
 
     def _order(self, down: bool) -> None:
-        """Order each layer by the mean places of the neighbours in the one before."""
+        """Order each layer by the mean positions of neighbours in the previous one."""
         near = self._above if down else self._below
         place = {v: float(n) for row in self._rows for n, v in enumerate(row)}
         for row in self._rows if down else reversed(self._rows):
@@ -107,7 +110,7 @@ class _Layers:
             place.update((v, float(n)) for n, v in enumerate(row))
 
     def _placed(self) -> list[float]:
-        """The centre of each vertex: near to its neighbours, and apart from those beside it."""
+        """The centre of each vertex: close to its neighbours, without overlaps in its layer."""
         centres = [0.0] * len(self._depth)
         for row in self._rows:
             for vertex, centre in zip(row, self._apart(row, [0.0] * len(row)), strict=True):
@@ -124,10 +127,10 @@ class _Layers:
         return centres
 
     def _apart(self, row: Sequence[int], wanted: Sequence[float]) -> list[float]:
-        """The centres closest to those wanted, by weighted squares, that leave the gaps between.
+        """The centres closest to ``wanted``, by weighted least squares, that leave the gaps.
 
-        Without the widths and gaps to their left, centres must not decrease: neighbours that would
-        are joined and get their mean, until none are left.
+        After subtracting the widths and gaps to their left, centres must not decrease (isotonic
+        regression): neighbours that would are pooled and get their mean.
         """
         shift, shifts = 0.0, []
         for n, vertex in enumerate(row):

@@ -1,4 +1,4 @@
-"""Measurements beside what the machine can do at most, as drawings for a page."""
+"""Plots of measurements with the limits of the machine: roofline and bandwidth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MEMORY, _CACHE = "copy in memory, {} GB/s", "copy in caches, {} GB/s"
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing with what it says above and below."""
+    """An SVG drawing with its title and its note."""
 
     title: str
     drawing: str
@@ -21,7 +21,7 @@ class Plot:
 
 
 def limits_text(roofs: Roofs) -> str:
-    """The limits in a sentence."""
+    """The measured limits as a sentence."""
     products = [f"{_giga(rate)} GFLOP/s of {name} products" for name, rate in roofs.peaks.items()]
     return (
         f"Measured in this run: {', '.join(products)}, copies of {_giga(roofs.memory)} GB/s in "
@@ -30,12 +30,12 @@ def limits_text(roofs: Roofs) -> str:
 
 
 def _giga(rate: float) -> str:
-    """A rate in 10**9, to three digits."""
+    """A rate in units of 10**9, to three digits."""
     return f"{float(f'{rate / 1e9:.3g}'):g}"
 
 
 def roofline(points: Sequence[Point], roofs: Roofs | None, what: str) -> Plot:
-    """GFLOP/s over the operations for each byte; each point is a ``what``."""
+    """GFLOP/s over FLOP per byte; ``what`` names what a point is."""
     bounds: list[Roof] = []
     if roofs is not None:
         bounds = [
@@ -57,8 +57,8 @@ def roofline(points: Sequence[Point], roofs: Roofs | None, what: str) -> Plot:
 
 
 def bandwidth(points: Sequence[Point], roofs: Roofs | None, first: int = 0) -> Plot:
-    """GB/s over the bytes moved, of what has no arithmetic to count; ``first`` is the number of the
-    colour of the first series."""
+    """GB/s over bytes moved, for operations without products; ``first`` is the colour number of the
+    first series."""
     bounds: list[Roof] = []
     if roofs is not None:
         bounds = [
@@ -66,5 +66,5 @@ def bandwidth(points: Sequence[Point], roofs: Roofs | None, first: int = 0) -> P
             Roof(_CACHE.format(_giga(roofs.cache)), roofs.cache / 1e9, dashes=":"),
         ]
     drawn = limits_plot(points, bounds, "bytes moved", "GB/s", first)
-    note = "Operations whose limit is memory. What is small enough stays in the caches."
+    note = "Operations that memory limits. Small tensors stay in the caches."
     return Plot("Bandwidth", inline(drawn, points), note)

@@ -1,4 +1,4 @@
-"""What the pages of ``dnnl bench --report`` and ``dnnl run --html`` share."""
+"""What the HTML pages of ``dnnl bench --report`` and ``dnnl run --html`` share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOOLS = Path(__file__).parent
 
 
 def check_packages(option: str) -> None:
-    """Raise BadValue if a package that writes a page is missing."""
+    """Raise BadValue if a package that a page needs is not installed."""
     for name in _PACKAGES:
         try:
             importlib.import_module(name)
@@ -24,7 +24,7 @@ def check_packages(option: str) -> None:
 
 
 def rendered(template: str, **values: object) -> str:
-    """A page from a template of this folder, which may include others; values are escaped."""
+    """A template of this folder rendered to HTML; values are escaped."""
     jinja = importlib.import_module("jinja2")
     environment = jinja.Environment(
         loader=jinja.FileSystemLoader(_TOOLS),
@@ -38,7 +38,7 @@ def rendered(template: str, **values: object) -> str:
 
 
 def machine(engines: Iterable[Engine], num_threads: int) -> str:
-    """The processors or devices and their instruction sets, and the threads of a run."""
+    """The processors or devices, their instruction sets, and the number of threads, as text."""
     texts = [
         f"{engine.backend.description or engine.features.cpu}, {select_isa(engine).name}"
         for engine in engines

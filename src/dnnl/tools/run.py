@@ -80,23 +80,22 @@ class Options:
     default="cpu",
     show_default=True,
     metavar="KIND[:INDEX]",
-    help="Where the model runs: cpu, sycl, or gpu for a device of any kind that is one; "
-    "dnnl info lists what there is.",
+    help="The engine: cpu, sycl, or gpu for the first GPU of any kind; dnnl info lists them.",
 )
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="NAME=FILE",
-    help="An input from a .npy file or a serialized ONNX tensor (.pb); seeded random values else, "
-    "for indices of Gather all that there are.",
+    help="An input from a .npy file or a serialized ONNX tensor (.pb). Other inputs get seeded "
+    "random values, those for indices of Gather from the whole range.",
 )
 @click.option(
     "--shape",
     "shapes",
     multiple=True,
     metavar="NAME=N",
-    help="A size that the model leaves open, by its name, in all inputs that have it.",
+    help="Value of an open size, by its name; it holds for all inputs that have this name.",
 )
 @click.option("--batch", type=int, metavar="N", help="The first size of every input.")
 @click.option(
@@ -106,7 +105,7 @@ class Options:
     "--expect",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Outputs to agree with (.npz, .npy, .pb); exit status 1 where they differ.",
+    help="Expected outputs (.npz, .npy, .pb); the exit status is 1 if they differ.",
 )
 @click.option(
     "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the outputs as .npz."
@@ -118,8 +117,8 @@ class Options:
     type=click.Choice(LAYOUTS),
     default=LAYOUTS[0],
     show_default=True,
-    help="Let layouts propagate, have every activation row-major, or those around Reshape, "
-    "Transpose, MatMul and others that number axes.",
+    help="propagate: layouts of primitives propagate; plain: all activations are row-major; "
+    "middle: only those around operators that number axes, such as Reshape, Transpose and MatMul.",
 )
 @click.option(
     "--precision",
@@ -138,7 +137,7 @@ class Options:
 @click.option(
     "--compare",
     type=click.Choice([peer_onnxruntime.NAME]),
-    help="Run the same model on a peer, alternately; exit status 1 where the outputs differ.",
+    help="Alternate runs with a peer on the same model; the exit status is 1 if outputs differ.",
 )
 @click.option(
     "--json", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures as JSON."
@@ -147,7 +146,7 @@ class Options:
     "--html",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a page with the graph as it was run, the time of each step and a roofline.",
+    help="Write an HTML page with the executed graph, the time of each step and a roofline.",
 )
 def run(**options: Any) -> int:
     """Run an ONNX MODEL on generated kernels."""
@@ -218,7 +217,7 @@ def execute(options: Options) -> int:
 
 @contextmanager
 def _progress(console: Console) -> Iterator[Callable[[int, int, str], None] | None]:
-    """What shows how many kernels are built, until it is left; nothing where nobody looks."""
+    """A progress bar of built kernels while the context is open; none without a terminal."""
     if not console.is_terminal:
         yield None
         return
@@ -256,8 +255,8 @@ def _check(options: Options) -> None:
 def _prepared_model(
     options: Options,
 ) -> tuple[Model, Graph, dict[str, Array], list[str]]:
-    """The model with the sizes and parameters that were asked for, its graph as the file has it,
-    the inputs that were given, and what was taken for sizes that nobody gave."""
+    """The model with the requested sizes and parameters, the graph of its file, the given inputs,
+    and notes on sizes that got a default."""
     model = load(options.model)
     opened = model.graph
     if options.batch is not None:

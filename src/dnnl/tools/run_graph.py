@@ -1,4 +1,4 @@
-"""A run as a graph: what was executed, on which memories, and who wrote what each step reads."""
+"""A run as a graph: the executed steps, their arguments, and the data flow between them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ INPUT, STEP, OUTPUT, NUMBERS = "input", "step", "output", "numbers"
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """An argument of a step. ``sizes`` are texts, with a name where a plan leaves one open;
-    ``source`` is the vertex that wrote it before the step, or -1 if it is ``constant`` or new.
+    """An argument of a step. ``sizes`` are texts, with expressions of open sizes. ``source`` is the
+    vertex that wrote it before the step, or -1 if it is ``constant`` or new.
     """
 
     role: str
@@ -42,9 +42,9 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """A step with its layer, or what goes in or comes out, which has neither.
+    """A step with its layer, or an input or output of the model, which has no layer.
 
-    ``nbytes`` are read and written by a step, each argument once; 0 where they are not known.
+    ``nbytes`` counts the bytes that a step reads and writes, each argument once; 0 if unknown.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What vertex ``source`` wrote is read by ``target`` as ``roles``."""
+    """Vertex ``target`` reads a tensor of vertex ``source`` as the arguments ``roles``."""
 
     source: int
     target: int
@@ -70,18 +70,18 @@ class Edge:
 
 @dataclass
 class RunGraph:
-    """The vertices of a run, steps in the order in which they ran, and the edges between them."""
+    """The vertices of a run, with steps in execution order, and the edges between them."""
 
     vertices: list[Vertex] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
 
     @property
     def steps(self) -> list[int]:
-        """Which vertices are steps, in order."""
+        """The numbers of the vertices that are steps, in execution order."""
         return [number for number, own in enumerate(self.vertices) if own.kind == STEP]
 
     def add(self, vertex: Vertex) -> int:
-        """A new vertex, with an edge from each source of its tensors."""
+        """Add a vertex with an edge from each source of its tensors; returns its number."""
         number = len(self.vertices)
         self.vertices.append(vertex)
         roles: dict[int, list[str]] = {}
@@ -99,9 +99,9 @@ def graph_of(
     feeds: Mapping[str, Values],
     outputs: Mapping[str, Values],
 ) -> RunGraph:
-    """What a timed run of a session did that took ``feeds`` and returned ``outputs``.
+    """The graph of a timed run of a session that read ``feeds`` and returned ``outputs``.
 
-    ``opened`` is the graph of the model, in which sizes that it leaves open have names.
+    ``opened`` is the graph of the model, with names for its open sizes.
     """
     graph, written = RunGraph(), dict[str, int]()
     for name in session.inputs:
@@ -114,14 +114,14 @@ def graph_of(
         else:
             _PlanSteps(graph, run, opened.inputs).add(written)
     for name in session.outputs:
-        # A plan of the whole model has results by their public names, parts by those of values.
+        # A plan of the whole model names outputs as the model does, one of a part as values.
         source = written.get(name, written.get(opened.outputs[name], -1))
         graph.add(Vertex(OUTPUT, name, (_outside("output", outputs[name], (), source),)))
     return graph
 
 
 def _add_node(graph: RunGraph, written: dict[str, int], node: Node, layer: Layer) -> None:
-    """A node that is computed on arrays between plans."""
+    """Add a node that is computed on arrays between parts."""
     read = dict.fromkeys(name for name in node.reads if name in written)
     tensors = tuple(Tensor(name, "", (), "", 0, source=written[name]) for name in read)
     number = graph.add(Vertex(STEP, layer.name, tensors, layer))
@@ -135,10 +135,11 @@ class _PlanSteps:
         self._graph, self._run = graph, run
         self._plan: Plan = run.compiled.plan
         self._names = _open_names(self._plan, declared)
-        self._written: dict[int, int] = {}  # storages, and the vertex that wrote each last
+        self._written: dict[int, int] = {}  # the vertex that last wrote each storage
 
     def add(self, written: dict[str, int]) -> None:
-        """Add the steps, which read values that are ``written`` and write others."""
+        """Add the steps; ``written`` maps values to the vertices that wrote them, and is
+        updated."""
         plan, graph = self._plan, self._graph
         for name in plan.inputs:
             if name in plan.tensors and name in written:
@@ -163,7 +164,7 @@ class _PlanSteps:
         for arg, storage in sorted(step.storages.items()):
             constant, role = storage in constants, _role(arg)
             source = self._written.get(storage, -1)
-            # A dst that was written before has a residual to add to, unless it is a source as well.
+            # A dst that was written before is accumulated to, unless it is in place.
             if arg == Arg.DST and storage in read:
                 source = -1
             form = step.forms.get(arg)
@@ -178,7 +179,7 @@ class _PlanSteps:
             )
 
     def _sizes(self, desc: MemoryDesc, form: Form) -> tuple[str, ...]:
-        """The sizes of a tensor, with their expressions where the plan leaves them open."""
+        """The sizes of a tensor as texts, with expressions for open ones."""
         if not form.places:
             return tuple(map(str, desc.dims))
         texts = [self._plan.expressions[place] for place in form.places[: desc.ndims]]
@@ -188,14 +189,15 @@ class _PlanSteps:
         )
 
     def _named(self, text: str) -> str:
-        """An expression with the names of its symbols, or the name that it has as a size."""
+        """An expression with symbols replaced by the names of sizes."""
         if text in self._names:
             return self._names[text]
         return _SYMBOL.sub(lambda found: self._names.get(found[0], found[0]), text)
 
 
 def _open_names(plan: Plan, declared: Mapping[str, TensorType]) -> dict[str, str]:
-    """What the symbols of a plan are: names of sizes of the model, or axes of what a part reads."""
+    """Names for the symbols of a plan: of sizes of the model, or of axes of the inputs of a
+    part."""
     names: dict[str, str] = {}
     for name, kind in plan.inputs.items():
         own = declared[name].shape if name in declared else ()
@@ -207,13 +209,13 @@ def _open_names(plan: Plan, declared: Mapping[str, TensorType]) -> dict[str, str
 
 
 def _role(arg: int) -> str:
-    """The name of an argument: src, post_op(0)|src_1."""
+    """The name of an argument, such as src or post_op(0)|src_1."""
     return name_of(arg).lower().replace("multiple_src+", "src ")
 
 
 def nbytes_of(desc: MemoryDesc) -> int:
-    """The bytes of a tensor that a step reads or writes: its elements and their padding, without
-    the gaps between them; an element that stands for many counts once."""
+    """The bytes of a tensor that a step reads or writes: elements and padding, without gaps between
+    strides; a broadcast element (stride 0) counts once."""
     if desc.format_kind is not FormatKind.blocked:
         return desc.size
     elements = prod(desc.padded_dims)
@@ -221,7 +223,7 @@ def nbytes_of(desc: MemoryDesc) -> int:
 
 
 def _moved(layer: Layer, tensors: Sequence[Tensor]) -> int:
-    """The bytes that a step reads and writes: each argument once, a dst that is added to twice."""
+    """The bytes that a step reads and writes: each argument once, an accumulated dst twice."""
     dst = sum(own.nbytes for own in tensors if own.role == "dst")
     total = 0
     for own in tensors:
@@ -229,13 +231,13 @@ def _moved(layer: Layer, tensors: Sequence[Tensor]) -> int:
         if own.role == "dst" and own.source >= 0:
             nbytes *= 2
         if own.role == "src" and layer.primitive == "gather":
-            nbytes = min(nbytes, dst)  # it reads the slices that are asked for
+            nbytes = min(nbytes, dst)  # a Gather reads only the indexed slices
         total += nbytes
     return total
 
 
 def _outside(role: str, given: Values, names: Sequence[int | str], source: int = -1) -> Tensor:
-    """An input or an output; sizes that have ``names`` say so."""
+    """An input or an output of the model; open sizes show their ``names``."""
     if not isinstance(given, np.ndarray):
         kind = given[0].dtype.name if given else ""
         nbytes = sum(own.nbytes for own in given)

@@ -1,4 +1,4 @@
-"""The inputs of ``dnnl run``: their sizes and contents, given or made up."""
+"""The inputs of ``dnnl run``: shapes and contents, given or random."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dnnl.runtime.storage import check_capacity
 
 INPUT_SEED = 0
 _RANDOM_BYTES = 12
-"""What a random element takes: it is made as f64, and then converted."""
+"""The memory of a random element in bytes: it is drawn as f64, then converted."""
 
 
 def read_sizes(texts: Sequence[str]) -> dict[str, int]:
-    """What each ``NAME=N`` gives a size that the model leaves open.
+    """The open sizes by name, from texts ``NAME=N``.
 
-    Raises InvalidArguments for another text, and for a name that is given two numbers.
+    Raises InvalidArguments for other texts, and for a name with two values.
     """
     found: dict[str, int] = {}
     for text in texts:
@@ -38,10 +38,10 @@ def read_sizes(texts: Sequence[str]) -> dict[str, int]:
 def shapes_of(
     inputs: Mapping[str, TensorType], given: Mapping[str, Array], sizes_given: Mapping[str, int]
 ) -> tuple[dict[str, Shape], list[str]]:
-    """The shapes of all inputs. A size that has a name is what ``sizes_given`` says or the arrays
-    that were given have, an open first size else is 1, which the notes say.
+    """The shapes of all inputs, and notes on defaults.
 
-    Raises InvalidArguments for a size that nothing gives, and for a name that no input has.
+    A named size is that in ``sizes_given`` or in the given arrays. An open first size is 1 by
+    default, with a note. Raises InvalidArguments for other open sizes, and for unknown names.
     """
     names = {size for kind in inputs.values() for size in kind.shape if isinstance(size, str)}
     for name in sizes_given:
@@ -78,10 +78,10 @@ def filled(
     seed: int = INPUT_SEED,
     scale: float = 1.0,
 ) -> dict[str, Array]:
-    """The inputs, seeded random values where none were given: floats of a deviation of ``scale``,
-    integers that index one of so many slices, or else 0 and 1.
+    """All inputs; those that are not in ``given`` are random with ``seed``.
 
-    Raises OutOfMemory where they do not fit next to the session.
+    Floats are normally distributed with standard deviation ``scale``. Integers are below the number
+    in ``extents`` if they are indices, else 0 and 1. Raises OutOfMemory if they do not fit.
     """
     inputs = session.inputs
     elements = sum(prod(kind.sizes) for name, kind in inputs.items() if name not in given)

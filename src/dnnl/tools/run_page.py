@@ -1,4 +1,4 @@
-"""A run of a model as one page that opens offline: its graph, the time of each step, its limits."""
+"""The HTML page of ``dnnl run --html``: graph, time of each step, and roofline of a run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dnnl.tools.run_report import Report, gflop_per_s, remarks, totals
 
 _BOX = Box(width=248.0, height=62.0, beside=22.0, below=30.0)
 _LETTERS = 34
-"""Letters of a line inside a vertex."""
+"""Characters of a line inside a vertex."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step as the page shows it: ``number`` counts from 1, ``key`` is its vertex, ``series`` the
-    number of its kind. Rates are 0 where the work is not known."""
+    """A step as the page shows it. ``number`` counts from 1, ``key`` is the number of its vertex,
+    and ``series`` of its kind. Rates are 0 if the work is not known."""
 
     key: int
     number: int
@@ -40,27 +40,27 @@ class Step:
 
     @property
     def gflop(self) -> float:
-        """The arithmetic, in 10**9 operations."""
+        """The arithmetic, in GFLOP."""
         return self.vertex.layer.flops / 1e9 if self.vertex.layer else 0.0
 
     @property
     def gflops(self) -> float:
-        """10**9 operations in a second."""
+        """The arithmetic rate, in GFLOP/s."""
         return gflop_per_s(self.gflop, self.ms)
 
     @property
     def gbytes(self) -> float:
-        """10**9 bytes in a second."""
+        """The bandwidth, in GB/s."""
         return self.vertex.nbytes / self.ms / 1e6 if self.ms else 0.0
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte."""
+        """The arithmetic intensity, in FLOP per byte."""
         return self.gflop * 1e9 / self.vertex.nbytes if self.vertex.nbytes else 0.0
 
     @property
     def title(self) -> str:
-        """Everything that tells steps apart, as a text."""
+        """The text of the tooltip: number, name, fused nodes, implementation, time."""
         assert self.vertex.layer is not None
         fused = f", with {', '.join(self.vertex.layer.fused)}" if self.vertex.layer.fused else ""
         return (
@@ -70,7 +70,7 @@ class Step:
 
 
 def write_page(path: Path, report: Report, session: Session, graph: RunGraph) -> None:
-    """Write the page of a run; where it was on the processor, measure its limits as well."""
+    """Write the page of a run. For runs on the processor the limits are measured first."""
     steps = _steps(report, graph)
     on_processor = session.engine == first_cpu()
     roofs = measure_roofs(session.num_threads) if on_processor else None
@@ -109,8 +109,7 @@ def write_page(path: Path, report: Report, session: Session, graph: RunGraph) ->
 
 
 def _steps(report: Report, graph: RunGraph) -> list[Step]:
-    """The steps in order, with their times, and numbers for their kinds: first those with
-    arithmetic, each by the time that it took."""
+    """The steps in execution order. Kinds are numbered by total time, those with products first."""
     times, keys = report.layer_times_ms, graph.steps
     total, most = sum(times), max(times, default=0.0)
     spent: dict[tuple[bool, str], float] = {}
@@ -139,7 +138,7 @@ def _steps(report: Report, graph: RunGraph) -> list[Step]:
 
 
 def _kinds(steps: Sequence[Step]) -> list[tuple[str, int, int, float, float]]:
-    """Each kind of step: its name, its colour, how many there are, their time and their share."""
+    """For each kind of step: name, colour number, count, total time in ms, share."""
     found: dict[int, list[Step]] = {}
     for step in steps:
         found.setdefault(step.series, []).append(step)
@@ -157,7 +156,7 @@ def _kinds(steps: Sequence[Step]) -> list[tuple[str, int, int, float, float]]:
 
 
 def _plots(steps: Sequence[Step], roofs: Roofs | None) -> list[Plot]:
-    """The plots for which there are steps."""
+    """Roofline and bandwidth, each if there are steps for it."""
     ordered = sorted((step for step in steps if step.ms), key=lambda step: step.series)
     rated = [step for step in ordered if step.intensity]
     moving = [step for step in ordered if not step.intensity and step.vertex.nbytes]
@@ -182,7 +181,7 @@ def _point(step: Step, x: float, y: float, rate: str) -> Point:
 
 
 def _lines(vertex: Vertex, step: Step | None) -> tuple[str, str, str]:
-    """What stands inside a vertex."""
+    """The lines of text inside a vertex."""
     if step is None or vertex.layer is None:
         tensor = vertex.tensors[0] if vertex.tensors else None
         sized = "" if tensor is None else _short(_sized(tensor))
@@ -196,7 +195,7 @@ def _lines(vertex: Vertex, step: Step | None) -> tuple[str, str, str]:
 
 
 def _short(text: str, letters: int = _LETTERS) -> str:
-    """A text that fits, without its middle where it is longer."""
+    """A text of at most ``letters`` characters; a longer one loses its middle."""
     if len(text) <= letters:
         return text
     return f"{text[: letters // 2 - 1]}…{text[-(letters - letters // 2) :]}"
@@ -207,7 +206,7 @@ def _sized(tensor: Tensor) -> str:
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
-    """The path of an edge: upright where it begins and ends, and past the vertices between."""
+    """The SVG path of an edge: vertical at its ends and through the layers between."""
     x, y = points[0]
     parts = [f"M{x:.1f} {y:.1f}"]
     for (left, top), (right, bottom) in pairwise(points):
@@ -221,7 +220,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _facts(vertex: Vertex, step: Step | None) -> Mapping[str, object]:
-    """What the page's program knows of a vertex."""
+    """The data of a vertex for the page's script."""
     facts: dict[str, object] = {
         "kind": vertex.kind,
         "name": vertex.name,

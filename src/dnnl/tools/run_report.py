@@ -18,7 +18,7 @@ from dnnl.tools.quantized_difference import Steps
 PIPE_WIDTH = 160
 """Columns of a table that goes into a file: wide enough not to break a line."""
 NARROW = 100
-"""Columns below which a table has no layouts and implementations: times stay readable."""
+"""Terminal columns below which the table omits layouts and implementations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Report:
     """One ``dnnl run``; times are in milliseconds, one for each repetition.
 
     ``layer_times_ms`` has the median of each layer from runs that time every step;
-    ``times_ms`` are those of runs that do not. ``notes`` say what was taken for what nobody gave.
+    ``times_ms`` are those of runs that do not. ``notes`` name the defaults that were used.
     ``nbytes`` is the memory of activations and constants, ``activation_nbytes`` that of the former.
     """
 
@@ -197,7 +197,7 @@ def _timed(report: Report) -> list[tuple[Layer, float]]:
 
 
 def totals(report: Report) -> dict[str, str]:
-    """What holds of the whole run, by name."""
+    """The totals of a run, by name."""
     time = median(report.times_ms)
     runs = f"median of {len(report.times_ms)}, best {min(report.times_ms):.3f} ms"
     memory = f"{report.activation_nbytes / 1e6:.1f} MB of activations"
@@ -213,7 +213,7 @@ def totals(report: Report) -> dict[str, str]:
 
 
 def remarks(report: Report) -> list[str]:
-    """The notes, and how the outputs compare with what is expected and with a peer."""
+    """The notes, and the results of ``--expect`` and ``--compare``."""
     lines = list(report.notes)
     for difference in report.expected:
         lines.append(

@@ -92,7 +92,7 @@ def test_interrupts(
     events += [lambda: None, interrupt]
     assert main(arguments) == INTERRUPTED
     text = capsys.readouterr().err
-    assert "interrupted at 8 of 20 rows; started again, the command continues" in text
+    assert "interrupted at 8 of 20 rows; repeat the command to continue" in text
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 1
 
 
@@ -104,7 +104,7 @@ def test_a_disk_that_is_full_ends_the_run(
     assert main(arguments) == BAD_INPUT
     text = capsys.readouterr().err
     assert "part-00000000-000000000000.parquet" in text
-    assert "started again, the command continues" in text
+    assert "repeat the command to continue" in text
 
 
 def test_remains_of_killed_workers_go(events: Events, arguments: list[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Columns of Arrow as rows of tensors, and tensors as columns."""
+"""Conversion between Arrow columns and tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNEVEN = "lists within the row differ in length"
 
 
 def element_type(kind: pa.DataType) -> np.dtype | None:
-    """The type of the numbers in a column of tensors, lists or scalars; None if it has others."""
+    """The NumPy type of the elements of a column of tensors, lists or scalars; None for others."""
     kind = _storage(kind)
     while _is_list(kind):
         kind = kind.value_type
@@ -27,7 +27,7 @@ def element_type(kind: pa.DataType) -> np.dtype | None:
 
 
 def row_shape(kind: pa.DataType) -> Shape | None:
-    """The shape of each row of a column; None where rows may differ."""
+    """The shape of each row of a column; None if rows may differ."""
     if isinstance(kind, pa.BaseExtensionType):
         return tuple(int(size) for size in kind.shape)
     shape = []
@@ -42,12 +42,13 @@ def row_shape(kind: pa.DataType) -> Shape | None:
 def tensor_rows(
     column: pa.ChunkedArray, row: RowType
 ) -> tuple[Array | list[Array], dict[int, str]]:
-    """A column, whose element type is taken, as an input of the model, and why rows are bad.
+    """A column as an input of the model, and the reasons of bad rows by index.
 
-    The result is an array if all rows have one shape and none is bad for its shape.
+    The input is one array if all rows have the same valid shape, else a list of arrays. The element
+    type must be accepted by ``row``.
     """
     array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # a column of no chunks stays one
+    if isinstance(array, pa.ChunkedArray):  # a column without chunks is not combined
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     shape = row_shape(array.type) if isinstance(array.type, pa.BaseExtensionType) else None
     array = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
@@ -63,7 +64,7 @@ def tensor_rows(
 
 
 def _one(array: pa.Array, index: int, shape: Shape | None) -> Array | str:
-    """The row at an index, or what is wrong with it."""
+    """The row at an index, or why it is bad."""
     found = _even(array.slice(index, 1))
     if found is None:
         return NULL if _has_null(array.slice(index, 1)) else _UNEVEN
@@ -72,7 +73,7 @@ def _one(array: pa.Array, index: int, shape: Shape | None) -> Array | str:
 
 
 def _even(array: pa.Array) -> Array | None:
-    """All rows as one array; None if one has a null, or lists differ in length."""
+    """All rows as one array; None if there is a null, or lists differ in length."""
     shape = [len(array)]
     while _is_list(array.type):
         if array.null_count:
@@ -111,13 +112,13 @@ def _is_list(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of results: ``shape`` is that of each row, None where rows may differ."""
+    """A column of results; ``shape`` is that of each row, None if rows may differ."""
 
     name: str
     shape: Shape | None
 
     def array(self, rows: Array | Sequence[Array]) -> pa.Array:
-        """The rows: scalars, tensors of a fixed shape, or nested lists."""
+        """The rows as an Arrow array of scalars, tensors of a fixed shape, or nested lists."""
         if not len(rows):
             return pa.nulls(0)
         if self.shape is None or not prod(self.shape):
@@ -131,7 +132,7 @@ class Column:
 
 
 def _lists(rows: Array | Sequence[Array]) -> pa.Array:
-    """Rows of one rank, whatever their sizes, as lists of lists."""
+    """Rows of equal rank and any sizes as nested lists."""
     levels = list(zip(*(row.shape for row in rows), strict=True))
     result = pa.array(np.concatenate([_storable(row).reshape(-1) for row in rows]))
     outer = [
@@ -147,7 +148,7 @@ def _lists(rows: Array | Sequence[Array]) -> pa.Array:
 
 
 def _storable(array: Array) -> Array:
-    """Values in a type of Arrow that has all of them."""
+    """The array in an Arrow type that represents its values exactly."""
     if array.dtype.kind in "biuf":
         return array
     return array.astype(np.int8 if "int" in array.dtype.name else np.float32)

@@ -1,7 +1,7 @@
-"""The parts of a data set on workers of Ray Data.
+"""Runs the parts of a data set on workers of Ray Data.
 
-Ray splits and joins blocks by their bytes, but never a row. So a row of the Ray data set is all
-that one part of the output is computed from, and tasks and retries of Ray concern whole parts.
+Ray splits and merges blocks by bytes, but never splits a row. So a row of the Ray data set is the
+whole input of one part of the output, and tasks and retries of Ray concern whole parts.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from dnnl.tools.score.rows import Reader, Task
 from dnnl.tools.score.worker import Job, Worker
 
 READING = 1
-"""The cpus that tasks which read take beside workers, at least."""
+"""The cpus that read tasks need, beside those of the workers."""
 _SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing about a run leaves the machine
-    "RAY_BACKEND_LOG_LEVEL": "fatal",  # it writes every log to the terminal as well
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what later versions do; without it a warning
+    "RAY_USAGE_STATS_ENABLED": "0",  # send no statistics
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # else all logs appear on the terminal
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the future default; unset it warns
 }
 _ROWS = "rows"
 
 
 class WorkerError(Error):
-    """Ray could not go on, for a reason that is none of the model or the data."""
+    """Ray failed for a reason unrelated to the model and the data."""
 
 
 @contextmanager
 def connected(address: str | None, workers: int, threads: int) -> Iterator[None]:
-    """A cluster of Ray's: that at an address, or one in processes of its own that end with it.
+    """Connect to the Ray cluster at ``address``, or start a local one that ends with the context.
 
-    Raises InvalidArguments where it cannot be reached, or has too few cpus.
+    Raises InvalidArguments if it cannot be reached or has too few cpus.
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     cpus = workers * threads + READING
     where: dict[str, Any] = {"address": address}
     if address is None:
-        # Ray asks for a token, and would write one that stays into the home folder.
+        # If Ray uses tokens, it would write one into the home folder.
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         where = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     try:
@@ -74,10 +74,9 @@ def connected(address: str | None, workers: int, threads: int) -> Iterator[None]
 
 
 def computed(reader: Reader, tasks: Sequence[Task], job: Job, workers: int) -> Generator[Done]:
-    """Each part of the tasks, as soon as it is written, or has failed.
+    """Compute the parts of all tasks; yields each when it is written or has failed.
 
-    Workers that are lost are replaced, and their parts computed again. Raises WorkerError where
-    Ray cannot go on.
+    Lost workers are replaced, and their parts computed again. Raises WorkerError if Ray fails.
     """
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
@@ -101,20 +100,20 @@ def computed(reader: Reader, tasks: Sequence[Task], job: Job, workers: int) -> G
 
 
 class _Parts(Datasource):  # type: ignore[misc]
-    """The tasks of a reader as read tasks of Ray's."""
+    """The tasks of a reader as a Ray data source."""
 
     def __init__(self, reader: Reader, tasks: Sequence[Task]) -> None:
         super().__init__()
         self._reader, self._tasks = reader, tasks
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Not known, as the number of tasks is given."""
+        """None: the number of tasks is fixed, so that Ray needs no estimate."""
         return None
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
-        """One for each of our tasks, whose rows are parts."""
+        """One Ray task for each of ours; its rows are parts."""
         return [
             ReadTask(
                 partial(_read, self._reader, task),
@@ -134,12 +133,12 @@ def _table(value: object) -> pa.Table:
 
 
 class _Actor:
-    """A worker, as Ray Data calls it."""
+    """A worker in the form that Ray Data calls."""
 
     def __init__(self, job: Job) -> None:
         try:
             self._worker, self._failure = Worker(job), ""
-        except (Error, OSError) as error:  # as a result: Ray would start it again, with traces
+        except (Error, OSError) as error:  # returned, since Ray would retry and print traces
             self._failure = str(error)
 
     def __call__(self, table: pa.Table) -> pa.Table:
@@ -150,7 +149,7 @@ class _Actor:
 
 
 def _cause(error: BaseException) -> str:
-    """What went wrong in a worker, without the traces of Ray's own code."""
+    """The error of a worker without the traceback of Ray's code."""
     if isinstance(error, RayTaskError):
         cause = error.cause
         return str(cause) if isinstance(cause, Error) else f"{type(cause).__name__}: {cause}"
@@ -160,7 +159,7 @@ def _cause(error: BaseException) -> str:
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Drop what native code writes to the terminal, such as the level of its log."""
+    """Discard what native code writes to standard error."""
     sys.stderr.flush()
     before = os.dup(2)
     try:

@@ -30,7 +30,7 @@ from dnnl.tools.score.signature import Signature
 from dnnl.tools.score.worker import Job
 
 BATCH = 16
-"""Rows of a batch, unless the model or the command line says otherwise."""
+"""The default batch size."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ _path = click.Path(path_type=Path)
     "--batch",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Rows of a batch; {BATCH}, unless the model takes another number.",
+    help=f"Rows per call of the model; {BATCH}, unless the model fixes another number.",
 )
 @click.option(
     "--part-rows",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Rows of a file of results; by default about 16 MiB of input, at most 4096 rows.",
+    help="Rows per result file; by default about 16 MiB of input, at most 4096 rows.",
 )
 @click.option(
     "--workers",
@@ -82,54 +82,58 @@ _path = click.Path(path_type=Path)
     default=1,
     show_default=True,
     metavar="N",
-    help="Processes that compute, each with the model.",
+    help="Worker processes, each with the model.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Threads of each worker; by default the cpus of this machine divided among workers.",
+    help="Threads of each worker; by default the cpus of this machine divided by the workers.",
 )
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
-    help="The type of activations and of factors of products; a saved model has one of its own.",
+    help="The type of activations and of factors of products; a saved model has its own.",
 )
 @click.option(
     "--columns",
     "columns",
     multiple=True,
     metavar="NAME",
-    help="A column of Parquet files that results have as well; may be given several times.",
+    help="A column of the Parquet files to copy to the results; may be repeated.",
 )
-@click.option("--stacked", is_flag=True, help="Each .npy file has a batch of rows, not one row.")
+@click.option(
+    "--stacked",
+    is_flag=True,
+    help="Each .npy file has a batch of rows, not one row.",
+)
 @click.option("--size", metavar="HxW", help="Scale images to this height and width.")
 @click.option(
     "--mean",
     metavar="M[,M,M]",
-    help="Subtracted from pixels, which are 0 to 1; one number, or one for each channel.",
+    help="Subtracted from pixels, scaled to 0 to 1; one number, or one for each channel.",
 )
 @click.option("--std", metavar="S[,S,S]", help="What pixels are divided by then.")
-@click.option("--skip-bad", is_flag=True, help="Leave bad rows out, and list them at the end.")
+@click.option("--skip-bad", is_flag=True, help="Leave out bad rows, and list them at the end.")
 @click.option(
     "--address",
     metavar="HOST:PORT",
-    help="A cluster of Ray's; by default processes on this machine, which end with the command.",
+    help="A Ray cluster; by default processes on this machine, which end with the command.",
 )
 @click.option("--json", type=_path, metavar="FILE", help="Write all figures as JSON.")
 def score(**options: Any) -> None:
     """Run MODEL, ONNX or saved, over DATASET: Parquet files, .npy files or images.
 
-    DATASET is a file or a folder with files of one kind. The results are Parquet files in OUT. A
-    run that was interrupted continues when it is started again.
+    DATASET is a file, or a folder with files of one kind. Results are Parquet files in OUT. Repeat
+    the command to continue after an interruption.
     """
     execute(Options(**options))
 
 
 def execute(options: Options) -> None:
-    """Score a data set and report.
+    """Score a data set and print the summary.
 
-    Raises Error or OSError for bad input, before any worker starts as far as possible.
+    Raises Error or OSError for bad input, if possible before any worker starts.
     """
     if options.json is not None:
         check_place("--json", options.json)
@@ -146,10 +150,10 @@ def execute(options: Options) -> None:
 
 
 def begun(options: Options) -> tuple[Job, Source, list[Task], Tally]:
-    """What workers need, who reads, which tasks are left, and what was done before.
+    """The job of the workers, the source, the remaining tasks, and the tally of earlier runs.
 
-    Afterwards the folder of results has a manifest. Raises Error for what does not fit: model, data
-    set, options and folder.
+    Writes the manifest of the folder of results. Raises Error if model, data set, options and
+    folder do not fit each other.
     """
     data = find(options.dataset)
     _check_apart(options, data.kind)
@@ -172,9 +176,9 @@ def begun(options: Options) -> tuple[Job, Source, list[Task], Tally]:
 
 
 def _prepared(options: Options, data: Dataset) -> tuple[Job, Source]:
-    """What workers need, and the tasks of readers.
+    """The job of the workers, and the source with its read tasks.
 
-    Raises Error for a model, a data set and options that do not fit each other.
+    Raises Error if model, data set and options do not fit each other.
     """
     model = load(options.model)
     if options.precision is not None and is_saved(options.model):
@@ -202,7 +206,7 @@ def _prepared(options: Options, data: Dataset) -> tuple[Job, Source]:
 def _source(
     options: Options, data: Dataset, signature: Signature, batch: int
 ) -> tuple[Source, Pixels | None]:
-    """The rows of a data set, whatever its kind."""
+    """The source of a data set of any kind; for images also the conversion of pixels."""
     _check_kind(options, data)
     data = replace(data, root=data.root.absolute())
     if data.kind == "parquet":
@@ -221,7 +225,7 @@ def _source(
 
 
 def _check_kind(options: Options, data: Dataset) -> None:
-    """Raise InvalidArguments for options of another kind of data set."""
+    """Raise InvalidArguments for an option that belongs to another kind of data set."""
     for name, value, kind in (
         ("--columns", options.columns, "parquet"),
         ("--stacked", options.stacked, "npy"),
@@ -250,9 +254,9 @@ def _size(text: str | None) -> tuple[int, int] | None:
 
 
 def _threads(options: Options) -> int:
-    """Those of a worker.
+    """The threads of each worker.
 
-    Raises InvalidArguments where all workers together have more threads than this machine cpus.
+    Raises InvalidArguments if a local run has more threads than this machine has cpus.
     """
     threads = options.threads or max(1, available_cpus() // options.workers)
     count = options.workers * threads
@@ -266,7 +270,7 @@ def _threads(options: Options) -> int:
 
 
 def _check_apart(options: Options, kind: str) -> None:
-    """Raise InvalidArguments where results would be files of the data set."""
+    """Raise InvalidArguments if OUT is inside the data set, which would then include results."""
     out, folder_of_data = options.output.absolute(), options.dataset.absolute()
     if kind == "parquet" and folder_of_data.is_dir() and out.is_relative_to(folder_of_data):
         rule = f"is in the folder of the data set {options.dataset}, to which results would belong"
@@ -276,7 +280,7 @@ def _check_apart(options: Options, kind: str) -> None:
 def _facts(
     options: Options, data: Dataset, job: Job, part_rows: int, total: int
 ) -> dict[str, dict[str, Any]]:
-    """What results depend on, as the manifest has it."""
+    """What the results depend on, for the manifest."""
     return {
         "model": {"path": job.model, "sha256": job.digest},
         "data set": {
@@ -300,7 +304,7 @@ def _facts(
 
 
 def _remaining(tasks: Sequence[Task], done: dict[str, folder.Done]) -> list[Task]:
-    """The tasks of the parts that are not done."""
+    """The tasks without the parts that are done."""
     left = [replace(t, parts=tuple(p for p in t.parts if p.name not in done)) for t in tasks]
     return [task for task in left if task.parts]
 
@@ -308,7 +312,7 @@ def _remaining(tasks: Sequence[Task], done: dict[str, folder.Done]) -> list[Task
 def _compute(
     options: Options, source: Source, tasks: Sequence[Task], job: Job, tally: Tally
 ) -> None:
-    """Compute what is left, and count it."""
+    """Compute the remaining tasks, and add the results to the tally."""
     with cluster.connected(options.address, options.workers, job.threads):
         results = cluster.computed(source.reader, tasks, job, options.workers)
         try:
@@ -321,7 +325,7 @@ def _compute(
                     advance(progress, tally)
         except KeyboardInterrupt:
             what = f"interrupted at {tally.looked_at} of {tally.total} rows"
-            click.echo(f"{what}; started again, the command continues", err=True)
+            click.echo(f"{what}; repeat the command to continue", err=True)
             raise
     if tally.looked_at != tally.total:
         raise Failed(f"{tally.looked_at} of {tally.total} rows are there")
@@ -335,7 +339,7 @@ def _refuse_bad(options: Options, done: folder.Done) -> None:
 
 
 class Failed(Error):
-    """What ends a run, for a reason that is none of the command line."""
+    """A failure of the run that is not caused by the command line."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}; started again, the command continues")
+        super().__init__(f"{reason}; repeat the command to continue")

@@ -1,4 +1,4 @@
-"""Which files a data set has."""
+"""Finds the files of a data set."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ KINDS = {
     ".jpg": "images",
     ".jpeg": "images",
 }
-"""What files with these endings are, in either case."""
+"""Kinds of files by suffix, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """Files of one kind: ``files`` are their paths below ``root``, sorted, with slashes.
 
-    ``digest`` is that of their names, sizes and times of change. ``others`` are files with other
-    endings, which are none of the data set.
+    ``digest`` covers their names, sizes and modification times. ``others`` are files with other
+    suffixes, which do not belong to the data set.
     """
 
     kind: str
@@ -35,12 +35,11 @@ class Dataset:
 
 
 def find(path: Path) -> Dataset:
-    """The data set that is a file, or that is in a folder and below.
+    """The data set in a file, or in a folder and its subfolders.
 
-    Names that begin with a dot or an underscore are left out, as those of temporary files and of
-    metadata do.
+    Names that begin with a dot or an underscore (temporary files, metadata) are ignored.
 
-    Raises InvalidArguments where there is none, or where a folder has files of several kinds.
+    Raises InvalidArguments if there are no files, or files of several kinds.
     """
     known = ", ".join(KINDS)
     if path.is_file():

@@ -1,4 +1,4 @@
-"""By which results say which model they are of."""
+"""The digest that identifies the model of results."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dnnl.onnx.external_data import external_files
 
 
 def is_saved(path: Path) -> bool:
-    """Whether a file is that of a saved model, which has a precision of its own."""
+    """Whether a file is a saved model of `Model.save`, and not ONNX."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def model_digest(path: Path) -> str:
-    """SHA-256 of the file of a model, and of those in which an ONNX file has tensors."""
+    """The SHA-256 of a model file, including the external data of ONNX."""
     others = () if is_saved(path) else external_files(path)
     if not others:
         return _digest(path)

@@ -1,4 +1,4 @@
-"""The folder of results: a Parquet file for each part, and what they are results of."""
+"""The folder of results: a Parquet file for each part, and a manifest."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from dnnl.tools.score.rows import BadRow, Part, Rows
 
 MANIFEST = "manifest.json"
 MOST_LOST = 4
-"""Workers that may be lost with one part."""
+"""Lost workers after which a part is given up."""
 PATH, ROW = "source_path", "source_row"
-"""The columns that say which row of the data set a result belongs to."""
+"""The columns with the file and the row number of a result's input."""
 _VERSION = 1
 _BAD = b"dnnl.bad"
-"""Where the footer of a part has its bad rows, so that both are complete at the same time."""
+"""The metadata key of a part's bad rows: in the footer they become visible with its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A part that is complete, or why it is not: ``failure``."""
+    """A complete part, or the ``failure`` that prevented it."""
 
     rows: int
     bad: tuple[BadRow, ...]
@@ -38,10 +38,10 @@ class Done:
 
 
 def opened(out: Path, facts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Begin in a new or empty folder, or continue what was begun there with the same ``facts``.
+    """Write the manifest into a new or empty folder, or check that it has the same ``facts``.
 
-    Raises InvalidArguments where the folder cannot be written, has something else, or was begun
-    with other facts, of which the first is named.
+    Raises InvalidArguments if the folder cannot be written, has other files, or has a manifest with
+    other facts, the first of which is named.
     """
     try:
         out.mkdir(exist_ok=True)
@@ -69,7 +69,7 @@ def _compare(out: Path, found: object, facts: Mapping[str, Mapping[str, Any]]) -
     where = str(out / MANIFEST)
     if not isinstance(found, dict) or found.get("version") != _VERSION:
         raise InvalidArguments("--output", where, f"is no manifest of version {_VERSION}")
-    hint = "give a new folder, or what it was begun with"
+    hint = "use a new folder, or the same model, data set and options"
     for group, values in json.loads(json.dumps(facts)).items():
         before = found.get(group, {})
         for name, value in values.items():
@@ -79,9 +79,9 @@ def _compare(out: Path, found: object, facts: Mapping[str, Mapping[str, Any]]) -
 
 
 def complete(out: Path, parts: Sequence[Part]) -> dict[str, Done]:
-    """The parts that are complete, by name.
+    """The complete parts, by name.
 
-    Raises InvalidArguments for one that is damaged or has another number of rows.
+    Raises InvalidArguments for a part that is damaged or has a wrong number of rows.
     """
     there = {path.name for path in out.iterdir()}
     found = {}
@@ -105,9 +105,9 @@ def complete(out: Path, parts: Sequence[Part]) -> dict[str, Done]:
 def write_part(
     out: Path, rows: Rows, columns: Sequence[Column], results: Mapping[str, Array | Sequence[Array]]
 ) -> None:
-    """Write the results of a part with the paths, the numbers and the columns of its rows.
+    """Write a part: source path, row number, copied columns and results of its rows.
 
-    The file has its name when it is complete, so that a part is there as a whole or not at all.
+    The file is renamed when it is complete, so that a part is there as a whole or not at all.
     """
     arrays: dict[str, Any] = {
         PATH: pa.array(rows.paths, pa.string()),
@@ -119,7 +119,7 @@ def write_part(
     table = pa.table(arrays)
     bad = json.dumps([[row.path, row.row, row.reason] for row in rows.bad])
     sink = pa.BufferOutputStream()
-    others = [name for name in arrays if name not in results]  # results hardly repeat
+    others = [name for name in arrays if name not in results]  # dictionaries do not shrink results
     pq.write_table(table.replace_schema_metadata({_BAD: bad.encode()}), sink, use_dictionary=others)
     _replace(out / rows.part.name, sink.getvalue())
 
@@ -140,9 +140,10 @@ def _replace(path: Path, content: bytes | pa.Buffer) -> None:
 
 @contextmanager
 def attempt(out: Path, part: Part) -> Iterator[int]:
-    """While a part is computed: how many workers were lost with it before.
+    """A context for computing a part; its value is the number of workers lost on it before.
 
-    Ray repeats without end. A file has a byte for each worker that has begun, until one ends.
+    Ray itself retries without limit. A file gets a byte for each worker that begins the part,
+    and is removed when one ends.
     """
     count = out / f".{part.name}.begun.tmp"
     with count.open("ab") as file:
@@ -155,7 +156,7 @@ def attempt(out: Path, part: Part) -> Iterator[int]:
 
 
 def remove_temporary(out: Path) -> None:
-    """Delete what workers that were killed have left."""
+    """Delete the temporary files of killed workers."""
     for path in out.glob(".*.tmp"):
         with suppress(OSError):
             path.unlink()

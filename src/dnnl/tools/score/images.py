@@ -1,4 +1,4 @@
-"""Images as rows of the one input of a model."""
+"""Image files as rows for models with one input."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dnnl.tools.score.rows import Part, Rows, Source, Task, rows_of_a_part, task
 from dnnl.tools.score.signature import RowType
 
 _MODES = {1: "L", 3: "RGB"}
-"""How Pillow calls images of so many channels."""
+"""Pillow's modes by number of channels."""
 _LOOKED_AT = 256
-"""Images whose sizes are compared before any worker starts; workers compare those of all."""
+"""The number of images whose sizes are checked before workers start; workers check all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
-    """How bytes of an image become an input: ``channels_first`` for NCHW, else NHWC.
+    """How pixels become an input: NCHW with ``channels_first``, else NHWC.
 
-    ``mean`` and ``std`` have a number for each channel, in units of the brightest pixel; they are
-    empty where the model takes bytes.
+    ``mean`` and ``std`` have a number for each channel, for pixels from 0 to 1. They are empty if
+    the input is uint8.
     """
 
     dtype: np.dtype
@@ -38,9 +38,9 @@ class Pixels:
 
     @classmethod
     def of(cls, row: RowType, mean: Sequence[float], std: Sequence[float]) -> Pixels:
-        """Those for an input of a model, with what the command line says.
+        """The conversion for an input, with ``mean`` and ``std`` of the command line.
 
-        Raises InvalidArguments where the input is no image, or its layout is not clear.
+        Raises InvalidArguments if the input is no image, or its layout is ambiguous.
         """
         first, last = (row.shape[at] in _MODES if len(row.shape) == 3 else False for at in (0, 2))
         if first == last:
@@ -65,11 +65,11 @@ class Pixels:
         )
 
     def size_of(self, row: RowType) -> tuple[int | str, int | str]:
-        """The height and the width in a row."""
+        """The height and the width of a row, names where they are open."""
         return row.shape[1:3] if self.channels_first else row.shape[:2]  # type: ignore[return-value]
 
     def as_input(self, images: Array) -> Array:
-        """Bytes [batch, height, width, channels] as the model takes them."""
+        """uint8 [batch, height, width, channels] as the model's input."""
         values = images
         if self.mean:
             scale = 1 / (255 * np.array(self.std))
@@ -97,13 +97,13 @@ def image_source(
     batch: int,
     part_rows: int | None,
 ) -> Source:
-    """The images of a data set, each of them one row.
+    """The images of a data set, one row each.
 
-    ``size`` is the height and the width that images are scaled to; without it all must have the
-    model's, or that of the first one.
+    ``size`` is the height and width to which images are scaled. Without it all must have the size
+    that the model fixes, or else that of the first image.
 
-    Raises InvalidArguments where ``size`` is not what the model takes, and where the first images
-    have another one.
+    Raises InvalidArguments if the model does not take ``size``, or if one of the first images has
+    another size.
     """
     height, width = pixels.size_of(row)
     sizes = [_size(data.root / name) for name in data.files[:_LOOKED_AT]]
@@ -141,7 +141,7 @@ def _other_size(found: tuple[int, int], wanted: tuple[int, int]) -> str:
 
 
 def _size(path: Path) -> tuple[int, int] | None:
-    """The height and the width in the header of an image; None if it cannot be read."""
+    """The height and width in the header of an image; None if it cannot be read."""
     try:
         with Image.open(path) as image:
             return image.height, image.width
@@ -151,7 +151,7 @@ def _size(path: Path) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class ImageReader:
-    """Decodes the files of a task to bytes [height, width, channels]."""
+    """Decodes the files of a task to uint8 [height, width, channels]."""
 
     root: str
     name: str
@@ -174,15 +174,15 @@ class ImageReader:
         return Rows(part, list(task.files), [0] * part.rows, {self.name: images}).without(bad)
 
     def _decode(self, path: Path, into: Array) -> str:
-        """Write the pixels of an image; what is wrong with it otherwise."""
+        """Decode an image into an array; returns why it is bad, or an empty text."""
         try:
-            with warnings.catch_warnings():  # of sizes that a stranger's file may claim
+            with warnings.catch_warnings():  # a huge claimed size is an error below
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
                 with Image.open(path) as image:
                     height, width = self.size
                     if not self.scales and (image.height, image.width) != self.size:
                         return _other_size((image.height, image.width), self.size)
-                    if image.mode.startswith(("I", "F")):  # which Pillow would clip at 255
+                    if image.mode.startswith(("I", "F")):  # Pillow would clip these at 255
                         return f"has pixels of more than 8 bits (Pillow's mode {image.mode})"
                     shown = image.convert(_MODES[self.channels])
                     if (image.height, image.width) != self.size:

@@ -1,4 +1,4 @@
-"""Files of NumPy, each with one row or with a batch of rows of the one input of a model."""
+"""NumPy files, each with one row or a batch of rows, for models with one input."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def npy_source(
 ) -> Source:
     """The rows of .npy files: one for each file, or all along the first axis if ``stacked``.
 
-    Raises InvalidArguments for a file of a type or shape that the model does not take, unless it is
-    a single row and ``skip_bad`` is set.
+    Raises InvalidArguments for a file whose type or shape the model does not take, unless the file
+    is one row and ``skip_bad`` is set.
     """
     counts, shapes = [], list[Shape]()
     for name in data.files:
@@ -62,7 +62,7 @@ def npy_source(
 
 
 def _is_one(row: RowType, shapes: Sequence[Shape]) -> bool:
-    """Whether all rows have one shape."""
+    """Whether all rows have the same shape."""
     return row.is_known or len(set(shapes)) == 1
 
 
@@ -71,7 +71,7 @@ def _hint(stacked: bool) -> str:
 
 
 def _header(path: Path, row: RowType, stacked: bool) -> Shape | str:
-    """The shape in a file, or why it is not taken."""
+    """The shape of the array in a file, or why it is refused."""
     found = _mapped(path)
     if isinstance(found, str):
         return found
@@ -82,7 +82,7 @@ def _header(path: Path, row: RowType, stacked: bool) -> Shape | str:
 
 
 def _mapped(path: Path) -> Array | str:
-    """The array in a file, which is read where it is used, or what is wrong with the file."""
+    """The array in a file, memory-mapped, or why the file is bad."""
     try:
         found: object = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

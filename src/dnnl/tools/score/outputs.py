@@ -1,4 +1,4 @@
-"""Which columns the outputs of a model become."""
+"""Result columns for the outputs of a model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dnnl.tools.score.folder import PATH, ROW
 def columns_of(
     model: Model, shapes: Mapping[str, Shape], batch: int, others: Sequence[str]
 ) -> tuple[Column, ...]:
-    """A column for each output, beside ``others`` of the data set; ``shapes`` are those of rows of
-    inputs, as far as all have one.
+    """A column for each output of a model.
 
-    Raises InvalidArguments where an output has no result for each row, or the name of another
-    column.
+    ``shapes`` has the row shapes of the inputs whose rows all have the same, ``others`` the names
+    of copied columns. Raises InvalidArguments for an output without one result for each row, and
+    for one with the name of another column.
     """
     for name in model.outputs:
         if name in (PATH, ROW, *others):

@@ -24,10 +24,10 @@ def parquet_source(
     batch: int,
     part_rows: int | None,
 ) -> Source:
-    """The rows of Parquet files, where each row group is read by itself.
+    """The rows of Parquet files, with a read task for each row group.
 
-    Raises InvalidArguments for a file that is none, and for columns that are missing or have types
-    or shapes that the model does not take.
+    Raises InvalidArguments for damaged files, for missing columns, and for types or shapes that the
+    model does not take.
     """
     footers = [_footer(data.root / name) for name in data.files]
     shapes: dict[str, set[tuple[int, ...] | None]] = {row.name: set() for row in inputs}
@@ -60,7 +60,8 @@ def _footer(path: Path) -> tuple[pq.FileMetaData, pa.Schema]:
 
 
 def _checked(name: str, schema: pa.Schema, row: RowType) -> tuple[int, ...] | None:
-    """The shape of all rows of an input in a file, in the form of the model's."""
+    """The shape of all rows of an input in a file, with the model's rank; None if rows may
+    differ."""
     kind = _present(name, schema, row.name, "DATASET").type
     element = element_type(kind)
     where = f"column {row.name!r} of {name}"
@@ -91,7 +92,8 @@ def _row_nbytes(
     shapes: dict[str, tuple[int, ...]],
     total: int,
 ) -> int:
-    """About the memory of a row: that of its inputs, or of all columns where they are open."""
+    """The approximate memory of a row in bytes: that of its inputs, or of all columns if these have
+    open sizes."""
     if all(row.name in shapes for row in inputs):
         return sum(row.dtype.itemsize * prod(shapes[row.name]) for row in inputs)
     groups = (m.row_group(g) for m, _ in footers for g in range(m.num_row_groups))
@@ -138,10 +140,11 @@ class ParquetReader:
 def _tables(
     file: pq.ParquetFile, task: Task, columns: list[str]
 ) -> Iterator[tuple[Part, pa.Table]]:
-    """The parts of a row group, each as soon as its rows are read."""
+    """The parts of a row group; each is yielded as soon as its rows are read."""
     size = max(part.rows for part in task.parts)
     batches = file.iter_batches(size, row_groups=[task.group], columns=columns)
-    held, position = pa.Table.from_batches([], pa.schema([])), task.start  # of its first row
+    # ``position`` is the row number of the first row of ``held``.
+    held, position = pa.Table.from_batches([], pa.schema([])), task.start
     for part in task.parts:
         while True:
             skipped = min(part.first - position, held.num_rows)

@@ -1,4 +1,4 @@
-"""What a run of ``dnnl score`` shows: its progress, a summary, and both as JSON."""
+"""Progress, summary and JSON report of ``dnnl score``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dnnl.tools.score.folder import Done
 from dnnl.tools.score.rows import BadRow
 
 _LISTED = 20
-"""Bad rows in the summary; the JSON has all."""
+"""The number of bad rows in the summary; the JSON has all."""
 
 
 @dataclass
 class Tally:
-    """Rows and parts: those of this run, and those that were complete before it.
+    """Counts of rows and parts, of this run and of earlier ones.
 
-    ``first`` has the rows of the first part, and the seconds until it was there.
+    ``first`` has the rows of this run's first part, and the seconds until it was complete.
     """
 
     total: int
@@ -57,17 +57,17 @@ class Tally:
 
     @property
     def looked_at(self) -> int:
-        """Rows that are done or bad."""
+        """The number of rows that are done or bad."""
         return self.rows + self.rows_before + len(self.bad)
 
     @property
     def rows_per_second(self) -> float:
-        """Those after the first part of this run, for which workers start and compile."""
+        """The rate after the first part, which includes start and compilation."""
         rows, seconds = self.rows - self.first[0], self.seconds - self.first[1]
         return rows / seconds if seconds else 0.0
 
     def as_json(self) -> dict[str, object]:
-        """All of it, as values that JSON has."""
+        """All counts as JSON values."""
         return {
             "rows": self.rows,
             "rows_before": self.rows_before,
@@ -81,7 +81,7 @@ class Tally:
         }
 
     def lines(self) -> Iterator[str]:
-        """The summary."""
+        """The lines of the summary."""
         rate = f" in {self.seconds:.1f} s" if self.rows else ""
         if self.rows_per_second:
             rate += f" ({self.rows_per_second:.1f} rows/s after the first part)"
@@ -95,7 +95,7 @@ class Tally:
 
 
 class _Speed(TextColumn):
-    """Rows per second."""
+    """A column with rows per second."""
 
     def __init__(self, tally: Tally) -> None:
         super().__init__("")
@@ -108,7 +108,7 @@ class _Speed(TextColumn):
 
 @contextmanager
 def shown(tally: Tally, console: Console) -> Iterator[Progress | None]:
-    """A bar on a terminal, until it is left; nothing where nobody looks.
+    """A progress bar on a terminal while the context is open; None elsewhere.
 
     The progress is updated by `advance`.
     """
@@ -123,6 +123,6 @@ def shown(tally: Tally, console: Console) -> Iterator[Progress | None]:
 
 
 def advance(progress: Progress | None, tally: Tally) -> None:
-    """Show how far it is."""
+    """Update the progress bar."""
     if progress is not None:
         progress.update(progress.task_ids[0], completed=tally.looked_at)

@@ -13,12 +13,13 @@ from dnnl.graph.graph import Array
 from dnnl.tools.score.signature import RowType, converted
 
 MOST_ROWS, MOST_BYTES = 4096, 2**24
-"""Of the input of a part: what an interruption loses, and what a worker holds several times."""
+"""Limits of the input of a part: an interruption loses so much, and a worker holds it several
+times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of the output: ``rows`` rows from the row ``first`` of its first input file on."""
+    """A file of results for ``rows`` rows, from row ``first`` of its first input file on."""
 
     name: str
     first: int
@@ -27,9 +28,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is read at a time: the rows of ``parts``, in one file, or each in a file of its own.
+    """A unit of reading: the rows of ``parts``, in one file or one file each.
 
-    In a Parquet file it is the row group ``group``, whose first row is the row ``start``.
+    In a Parquet file it is row group ``group``, which begins with row ``start`` of the file.
     """
 
     files: tuple[str, ...]
@@ -54,8 +55,8 @@ class BadRow:
 class Rows:
     """The input of a part, without its bad rows.
 
-    ``inputs`` has an array of all rows for each input, or a list of arrays where their shapes
-    differ. ``failure`` says why the whole part could not be read.
+    ``inputs`` has for each input an array of all rows, or a list of arrays if their shapes differ.
+    ``failure`` says why the part could not be read; it is empty if it was.
     """
 
     part: Part
@@ -70,7 +71,7 @@ class Rows:
         return len(self.paths)
 
     def without(self, bad: dict[int, str]) -> Rows:
-        """The rows but those at these indices, which are bad for a reason."""
+        """The rows without those in ``bad``, which has reasons by index."""
         if not bad:
             return self
         good = [index for index in range(len(self)) if index not in bad]
@@ -91,22 +92,22 @@ class Rows:
 
 
 class Reader(Protocol):
-    """Reads tasks, in any process."""
+    """Reads tasks. It is pickled to other processes."""
 
     def read(self, task: Task) -> Iterator[Rows]:
         """The rows of each part of a task, in their order.
 
-        Rows that the model cannot take are bad rows of the result. A file that cannot be read is a
-        ``failure`` in place of the rest.
+        Rows that the model cannot take are bad rows of the result. For a file that cannot be read,
+        the remaining rows are a ``failure``.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A data set that has been checked: who reads it, and in which tasks.
+    """A checked data set: its reader and its read tasks.
 
-    ``shapes`` has the shape of every row of an input, for the inputs of which all rows have one.
+    ``shapes`` has the row shape of each input whose rows all have the same.
     """
 
     reader: Reader
@@ -120,13 +121,13 @@ class Source:
 
 
 def rows_of_a_part(row_nbytes: int, batch: int) -> int:
-    """How many rows a part has by default: whole batches."""
+    """The default number of rows of a part, a multiple of ``batch``."""
     most = min(MOST_ROWS, MOST_BYTES // max(1, row_nbytes))
     return max(1, most // batch) * batch
 
 
 def parts_of(file: int, first: int, rows: int, size: int) -> tuple[Part, ...]:
-    """``rows`` rows of a file by its number, from ``first`` on, in parts of ``size`` rows."""
+    """Parts of ``size`` rows that cover ``rows`` rows of file number ``file`` from ``first`` on."""
     return tuple(
         Part(part_name(file, start), start, min(size, first + rows - start))
         for start in range(first, first + rows, size)
@@ -134,13 +135,15 @@ def parts_of(file: int, first: int, rows: int, size: int) -> tuple[Part, ...]:
 
 
 def part_name(file: int, first: int) -> str:
-    """The file of a part: in the order of names rows are in the order of the data set."""
+    """The file name of a part; names sort in the order of the data set."""
     return f"part-{file:08d}-{first:012d}.parquet"
 
 
 def taken(row: RowType, rows: Sequence[Array | str]) -> tuple[Array | list[Array], dict[int, str]]:
-    """Arrays of single rows as an input of the model, and why some are bad; a text is such a
-    reason already. What stands for a bad row has no meaning."""
+    """Arrays of single rows as an input of the model, and the reasons of bad ones by index.
+
+    A text in ``rows`` is the reason of a bad row. The result has arbitrary values for bad rows.
+    """
     bad = {i: value for i, value in enumerate(rows) if isinstance(value, str)}
     results: list[Array] = []
     for index, value in enumerate(rows):
@@ -160,7 +163,7 @@ def taken(row: RowType, rows: Sequence[Array | str]) -> tuple[Array | list[Array
 
 
 def tasks_of_files(files: Sequence[str], size: int) -> list[Task]:
-    """Files with one row each, ``size`` of them in each part."""
+    """Tasks for files with one row each, with ``size`` files in a part."""
     return [
         Task(tuple(files[first : first + size]), (Part(part_name(first, 0), 0, count),))
         for first in range(0, len(files), size)

@@ -1,4 +1,4 @@
-"""What one row of a data set must be for the inputs of a model, and what it becomes."""
+"""The types and shapes of rows that a model takes, and their conversion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dnnl.graph.graph import UNRANKED, Array, Shape
 
 @dataclass(frozen=True, slots=True)
 class RowType:
-    """An input without its first axis: ``shape`` has a name where the model leaves a size open."""
+    """An input without its batch axis; ``shape`` has names for open sizes."""
 
     name: str
     dtype: np.dtype
@@ -23,25 +23,25 @@ class RowType:
 
     @property
     def is_known(self) -> bool:
-        """Whether the model determines every size."""
+        """Whether the model fixes every size."""
         return all(isinstance(size, int) for size in self.shape)
 
     @property
     def sizes(self) -> Shape:
-        """The sizes, where all are known."""
+        """The shape, if all sizes are fixed."""
         return tuple(size for size in self.shape if isinstance(size, int))
 
     def why_no_type(self, dtype: np.dtype) -> str:
-        """Why elements of this type are not taken; empty where they are."""
+        """Why elements of this type are refused; an empty text if they are not."""
         if np.can_cast(dtype, self.dtype, "same_kind"):
             return ""
         return f"is {dtype}, and the model's input is {self}"
 
     def why_no_shape(self, shape: Shape) -> str:
-        """Why a row of this shape is not taken; empty where it is.
+        """Why a row of this shape is refused; an empty text if it is not.
 
-        A row of as many elements as the model's is taken in row-major order, as lists of Parquet
-        have no further axes.
+        A flat row with the right number of elements is accepted in row-major order, for lists of
+        Parquet.
         """
         if self.is_known and prod(shape) == prod(self.sizes):
             return ""
@@ -53,7 +53,7 @@ class RowType:
         return f"has rows of shape {list(shape)}, and the model's input is {self}"
 
     def shaped(self, rows: Array) -> Array:
-        """Rows of a shape that is taken, in the model's."""
+        """Rows of an accepted shape, reshaped to the model's."""
         return rows.reshape(len(rows), *self.sizes) if self.is_known else rows
 
     def __str__(self) -> str:
@@ -62,22 +62,21 @@ class RowType:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The inputs of a model that computes each row by itself; ``fixed_batch`` is the only number of
-    rows that it takes at a time, None where any will do."""
+    """The inputs of a model with a batch axis; ``fixed_batch`` is its size, None if it is open."""
 
     inputs: tuple[RowType, ...]
     fixed_batch: int | None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of the inputs."""
+        """The names of the inputs."""
         return tuple(row.name for row in self.inputs)
 
     @classmethod
     def of(cls, model: Model) -> Signature:
-        """That of a model.
+        """The signature of a model.
 
-        Raises InvalidArguments where an input has no first axis, or inputs disagree about it.
+        Raises InvalidArguments if an input has no first axis, or inputs disagree about its size.
         """
         rows, batches = [], dict[str, int | str]()
         for name, kind in model.inputs.items():
@@ -95,9 +94,9 @@ class Signature:
         return cls(tuple(rows), fixed.pop() if fixed else None)
 
     def batch(self, asked: int | None, default: int) -> int:
-        """The rows of a batch, of which ``asked`` is what the command line says.
+        """The batch size: ``asked`` of the command line, that of the model, or ``default``.
 
-        Raises InvalidArguments where the model takes another number.
+        Raises InvalidArguments if the model fixes another number.
         """
         if self.fixed_batch is None:
             return default if asked is None else asked
@@ -108,9 +107,9 @@ class Signature:
 
 
 def converted(rows: Array, dtype: np.dtype) -> tuple[Array, dict[int, str]]:
-    """Rows in another type of the same kind, and why some of them have no values in it.
+    """Rows converted to another type of the same kind, and the reasons of bad rows by index.
 
-    Floats are rounded. A row is refused for an integer, or for a finite float, out of range.
+    Floats are rounded. An integer or a finite float out of range makes a row bad.
     """
     if rows.dtype == dtype:
         return rows, {}

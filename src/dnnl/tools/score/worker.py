@@ -1,4 +1,4 @@
-"""What each worker does: it loads the model once, and writes the results of part after part."""
+"""A worker: it loads the model once, then computes and writes parts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dnnl.types.runtime_dim import RuntimeDim
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all workers have in common: ``model`` and ``out`` are paths on every machine.
+    """What all workers share; ``model`` and ``out`` are paths that are valid on every machine.
 
-    ``precision`` is None for that of the model's own calls. ``fixed_batch`` is the only number of
-    rows that the model takes at a time, if it is not open.
+    ``precision`` is None for calls of the model as it is. ``fixed_batch`` is the batch size that
+    the model fixes, or None.
     """
 
     model: str
@@ -41,12 +41,12 @@ class Job:
 
 
 class Worker:
-    """Computes parts with a model that it has loaded."""
+    """Computes parts with a loaded model."""
 
     def __init__(self, job: Job) -> None:
         """Load the model.
 
-        Raises Error where it cannot be loaded here, or is not the one that the job was made for.
+        Raises Error if it cannot be loaded, or has another digest than the job's.
         """
         self._job = job
         found = model_digest(Path(job.model))
@@ -56,9 +56,9 @@ class Worker:
         self._run = runner(load(job.model), job.precision, job.threads)
 
     def compute(self, rows: Rows) -> Done:
-        """Write the results of a part, and say how many rows it has.
+        """Compute and write a part.
 
-        Nothing is written for a part that has bad rows, unless these are to be left out.
+        A part with bad rows is not written, unless the job skips these.
         """
         if rows.failure:
             return Done(0, (), rows.failure)
@@ -69,7 +69,7 @@ class Worker:
                     return Done(
                         0,
                         (),
-                        f"{rows.part.name}: {what}; a smaller --batch, in a new folder, takes less",
+                        f"{rows.part.name}: {what}; a smaller --batch, in a new folder, needs less",
                     )
                 return self._compute(rows)
         except (Error, OSError) as error:
@@ -93,8 +93,8 @@ class Worker:
         return Done(len(rows), tuple(rows.bad))
 
     def _batches(self, rows: Rows, indices: Sequence[int]) -> Iterator[_Batch]:
-        """The results of these rows. A batch that is refused is computed again row by row, which
-        finds the rows at fault."""
+        """The results of these rows. A refused batch is computed again row by row, to find the bad
+        rows."""
         try:
             yield self._batch(rows, indices)
         except InvalidArguments as error:
@@ -117,7 +117,7 @@ class Worker:
         return _Batch(indices, {name: array[: len(indices)] for name, array in found.items()})
 
     def _feed(self, values: Array | list[Array], indices: Sequence[int]) -> Array:
-        """Rows as an input of the model."""
+        """Rows at ``indices`` as an input of the model, padded to a fixed batch."""
         if isinstance(values, list):
             chosen = np.stack([values[index] for index in indices])
         elif isinstance(indices, range):
@@ -129,7 +129,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The outputs for rows at ``indices``, or the reason why there are none for a single one."""
+    """The outputs for rows at ``indices``, or the reason why a single row is bad."""
 
     indices: Sequence[int]
     outputs: Mapping[str, Array]
@@ -137,7 +137,7 @@ class _Batch:
 
 
 def _joined(column: Column, found: Sequence[_Batch]) -> Array | list[Array]:
-    """The results of one output in the order of rows; a list where their shapes may differ."""
+    """The results of one output in row order; a list if shapes may differ."""
     rows = np.array([index for batch in found for index in batch.indices], np.int64)
     order = np.argsort(rows)
     if column.shape is not None and found:
@@ -148,7 +148,7 @@ def _joined(column: Column, found: Sequence[_Batch]) -> Array | list[Array]:
 
 
 def batches(rows: Rows, size: int) -> Iterator[Sequence[int]]:
-    """Indices of at most ``size`` rows that have one shape for each input."""
+    """Groups of at most ``size`` indices of rows with equal shapes."""
     if not any(isinstance(values, list) for values in rows.inputs.values()):
         for first in range(0, len(rows), size):
             yield range(first, min(first + size, len(rows)))
@@ -165,7 +165,7 @@ def batches(rows: Rows, size: int) -> Iterator[Sequence[int]]:
 def runner(
     model: Model, precision: str | None, threads: int
 ) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """A function from the inputs of a model to its outputs, for any sizes that it leaves open."""
+    """A function from inputs to outputs by name, in ``precision``, for all open sizes."""
     if precision is None:
         call: Callable[[Mapping[str, Array]], Array | dict[str, Array]] = partial(
             model, num_threads=threads

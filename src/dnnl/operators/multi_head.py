@@ -1,5 +1,5 @@
-"""Attention of ONNX Runtime's domain whose products of queries, keys and values it computes or is
-given: Attention, MultiHeadAttention, QAttention."""
+"""Multi-head attention of ONNX Runtime's domain: MultiHeadAttention, and with the projections
+inside the node Attention and QAttention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from dnnl.graph.graph import REAL, ModelError, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast
 from dnnl.graph.writer import Writer
-from dnnl.operators.attending import (
+from dnnl.operators.attention import is_shown, present
+from dnnl.operators.microsoft import MICROSOFT, check_known
+from dnnl.operators.operator import Operator
+from dnnl.operators.quantization import BYTES, DEQUANTIZE
+from dnnl.operators.scaled_dot_product import (
     Rows,
     Scores,
     Window,
@@ -24,32 +28,29 @@ from dnnl.operators.attending import (
     computed_in,
     integers,
     length_mask,
-    places,
+    past_rows,
+    positions,
     seen_by_heads,
     window_masks,
 )
-from dnnl.operators.attention import is_shown, present
-from dnnl.operators.microsoft import MICROSOFT, check_known
-from dnnl.operators.operator import Operator
-from dnnl.operators.quantization import BYTES, DEQUANTIZE
 
 _TRUTH, _INDEX = np.dtype(np.bool_), np.dtype(np.int64)
 _F32 = np.dtype(np.float32)
 _EXCLUDED = -10000.0
-"""What is added where a mask excludes a key, unless a node says otherwise."""
+"""The default addend of masked scores, attribute ``mask_filter_value``."""
 _COMMON = "mask_filter_value", "num_heads", "scale", "unidirectional"
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The places of what the forms have in common: a mask of keys, what is added to products."""
+    """The indices of the inputs that all forms have: a mask of keys, and a bias of the scores."""
 
     mask: int
     added: int
 
 
 def _refuse(scope: Scope, names: Mapping[int, str]) -> None:
-    """Raise Unimplemented for sources that are given."""
+    """Raise Unimplemented for a given input that is not supported; ``names`` has them by index."""
     for place, name in names.items():
         if scope.node.input(place):
             raise Unimplemented(f"{scope.node}: input {place}, {name}: not computed")
@@ -63,7 +64,7 @@ def _heads(scope: Scope) -> int:
 
 
 def _check_masks(scope: Scope, own: Inputs, sizes: Shape) -> None:
-    """Masks fit [batch, heads, rows, keys]."""
+    """Raise for masks that do not fit the scores, ``sizes`` = [batch, heads, rows, keys]."""
     batch, _, rows, columns = sizes
     if scope.node.input(own.mask):
         mask = scope.shape(own.mask)
@@ -85,7 +86,7 @@ def _check_masks(scope: Scope, own: Inputs, sizes: Shape) -> None:
 
 
 def _addends(writer: Writer, own: Inputs, sizes: Shape, past: int) -> list[str]:
-    """What is added to products: for keys that a mask excludes, for those behind a row, a bias."""
+    """The addends of the scores: for masked keys, for keys after the query if causal, the bias."""
     node, dtype = writer.node, computed_in(writer.dtype)
     batch, _, rows, columns = sizes
     excluded = node.attrs.get("mask_filter_value", _EXCLUDED)
@@ -102,7 +103,7 @@ def _addends(writer: Writer, own: Inputs, sizes: Shape, past: int) -> list[str]:
 
 
 def _key_masks(writer: Writer, mask: str, batch: int, rows: int, columns: int) -> list[str]:
-    """Truth values that are broadcast to [batch, heads, rows, keys]."""
+    """Boolean masks that are broadcast to [batch, heads, rows, keys]."""
     kind = writer.type_of(mask)
     if len(kind.sizes) > 1:
         every = kind.sizes[1] if len(kind.sizes) == 3 else 1
@@ -117,13 +118,13 @@ def _key_masks(writer: Writer, mask: str, batch: int, rows: int, columns: int) -
         part = {"starts": (place * batch,), "ends": ((place + 1) * batch,), "axes": (0,)}
         ends = writer.add("Slice", (mask,), (batch,), part, kind.dtype)
         ends = integers(writer, ends, (batch, 1, 1, 1))
-        keys = places(writer, 0, columns, down=False)
+        keys = positions(writer, 0, columns, down=False)
         found.append(writer.add(op, (keys, ends), whole, dtype=_TRUTH))
     return found
 
 
 def _attended(writer: Writer, query: Rows, key: Rows, value: Rows, own: Inputs, past: int) -> None:
-    """The last steps of all forms."""
+    """Write the attention, which is result 0 of the node."""
     depth = query.shape[3]
     sizes = (*query.shape[:3], key.shape[2])
     factor = writer.node.attrs.get("scale", 0.0) or depth**-0.5
@@ -139,7 +140,7 @@ _QUANTIZED_PAST = 8
 
 
 def _widths(scope: Scope) -> tuple[int, int, int]:
-    """The sizes of rows of queries, keys and values."""
+    """The widths of queries, keys and values: heads * size."""
     total, heads = scope.shape(_WEIGHTS)[-1], _heads(scope)
     widths = tuple(scope.attr("qkv_hidden_sizes", (total // 3,) * 3))
     fits = len(widths) == 3 and sum(widths) == total and widths[0] == widths[1]
@@ -149,7 +150,7 @@ def _widths(scope: Scope) -> tuple[int, int, int]:
 
 
 def _infer_with_weights(scope: Scope, own: Inputs, past: int, dtype: np.dtype) -> list[TensorType]:
-    """[batch, rows, values], and keys and values of all rows."""
+    """[batch, rows, width of values], and present keys and values [2, batch, heads, keys, size]."""
     node, shape, weights = scope.node, scope.shape(), scope.shape(_WEIGHTS)
     if scope.attr("do_rotary", 0) or scope.attr("past_present_share_buffer", 0):
         rule = "do_rotary and past_present_share_buffer are of GroupQueryAttention here"
@@ -189,7 +190,7 @@ def _check_floats(scope: Scope) -> None:
 
 
 def _expand_attention(writer: Writer) -> bool:
-    """The product for all of queries, keys and values, whose columns are views."""
+    """One product for queries, keys and values, which are views of its columns."""
     node = writer.node
     shape, weights = (writer.shape_of(value) for value in node.inputs[:2])
     whole = (*shape[:2], weights[1])
@@ -224,7 +225,7 @@ def _with_weights(writer: Writer, product: str, own: Inputs, past: int) -> None:
 
 
 def _half(writer: Writer, past: str, place: int, dtype: np.dtype) -> str:
-    """Keys or values out of both."""
+    """The keys (``place`` 0) or values (1) of a past [2, batch, heads, rows, size]."""
     shape = writer.shape_of(past)
     part = {"starts": (place,), "ends": (place + 1,), "axes": (0,)}
     half = writer.add("Slice", (past,), (1, *shape[1:]), part, dtype)
@@ -238,7 +239,8 @@ def _show_present(writer: Writer, key: Rows, value: Rows, dtype: np.dtype) -> No
 
 
 def _infer_quantized(scope: Scope) -> list[TensorType]:
-    """f32 out of bytes with one scale, by weights with one or one for each column."""
+    """f32 from an int8 or uint8 source with one scale, and weights with one or one for each
+    column."""
     check_known(scope, *_COMMON, "do_rotary", "past_present_share_buffer")
     for place in (0, 1):
         if scope.type(place).dtype not in BYTES:
@@ -252,7 +254,7 @@ def _infer_quantized(scope: Scope) -> list[TensorType]:
 
 
 def _expand_quantized(writer: Writer) -> bool:
-    """As Attention, of dequantized factors, which passes multiply as bytes again."""
+    """As Attention, of DequantizeLinear nodes, which passes fuse to an int8 product."""
     node = writer.node
     sources = []
     for place, scale, zero in ((0, 3, 6), (1, 4, 7)):
@@ -271,12 +273,13 @@ def _expand_quantized(writer: Writer) -> bool:
 
 
 _KEY, _VALUE, _ROW_BIAS, _PAST_KEY, _PAST_VALUE = 1, 2, 3, 6, 7
+_PASTS = (_PAST_KEY, _PAST_VALUE)
 _MULTI = Inputs(mask=4, added=5)
 
 
 @dataclass(frozen=True, slots=True)
 class _Multi:
-    """The shapes of a MultiHeadAttention by heads: [batch, heads, rows, size]."""
+    """The shapes of a MultiHeadAttention as [batch, heads, rows, size]."""
 
     query: Shape
     key: Shape
@@ -285,13 +288,13 @@ class _Multi:
 
 
 def _shapes(scope: Scope) -> _Multi:
-    """The shapes of sources in all forms that a node may have."""
+    """The shapes of the sources, whether they are separate, packed or by heads."""
     heads, query = _heads(scope), scope.shape()
     if len(query) == 5:
         if query[2] != heads or query[3] != 3 or scope.node.input(_KEY):
             raise ModelError(f"packed queries, keys and values {query} of {heads} heads")
         own = (query[0], heads, query[1], query[4])
-        return _Multi(own, own, own, _past(scope, own, own))
+        return _Multi(own, own, own, past_rows(scope, _PASTS, own, own))
     if len(query) != 3 or query[2] % heads or not scope.node.input(_KEY):
         raise ModelError(f"queries {query} of {heads} heads, with keys")
     key, depth = scope.shape(_KEY), query[2] // heads
@@ -300,7 +303,7 @@ def _shapes(scope: Scope) -> _Multi:
         if key[0] != query[0] or key[2:] != (heads, 2, depth) or scope.node.input(_VALUE):
             raise ModelError(f"packed keys and values {key} for queries {query}")
         both = (key[0], heads, key[1], depth)
-        return _Multi(own, both, both, _past(scope, both, both))
+        return _Multi(own, both, both, past_rows(scope, _PASTS, both, both))
     value = scope.shape(_VALUE)
     if len(key) == len(value) == 3 and not value[2] % heads:
         key = (key[0], heads, key[1], key[2] // heads)
@@ -308,23 +311,12 @@ def _shapes(scope: Scope) -> _Multi:
     fits = len(key) == len(value) == 4 and key[:3] == value[:3]
     if not fits or key != (query[0], heads, key[2], depth):
         raise ModelError(f"keys {key} and values {value} do not fit queries {query}")
-    return _Multi(own, key, value, _past(scope, key, value))
-
-
-def _past(scope: Scope, key: Shape, value: Shape) -> int:
-    if bool(scope.node.input(_PAST_KEY)) != bool(scope.node.input(_PAST_VALUE)):
-        raise ModelError("past_key and past_value must be given together")
-    if not scope.node.input(_PAST_KEY):
-        return 0
-    keys, values = scope.shape(_PAST_KEY), scope.shape(_PAST_VALUE)
-    past = keys[2] if len(keys) == 4 else 0
-    if keys != (*key[:2], past, key[3]) or values != (*value[:2], past, value[3]):
-        raise ModelError(f"past keys {keys} and values {values} do not fit {key} and {value}")
-    return past
+    past = past_rows(scope, _PASTS, key, value)
+    return _Multi(own, key, value, past)
 
 
 def _infer_multi(scope: Scope) -> list[TensorType]:
-    """[batch, rows, values], and keys and values of all rows by heads."""
+    """[batch, rows, width of values], and present keys and values [batch, heads, keys, size]."""
     check_known(scope, *_COMMON)
     _check_floats(scope)
     _refuse(scope, {8: "the length of a past that shares its buffer", 9: "cache_indirection"})
@@ -349,7 +341,7 @@ def _infer_multi(scope: Scope) -> list[TensorType]:
 
 
 def _expand_multi(writer: Writer) -> bool:
-    """Rows by heads, with a bias, behind those of a past."""
+    """Attention on keys and values that are appended to those of a past."""
     node = writer.node
     own = _shapes(Scope(node, writer.graph))
     if len(writer.shape_of(node.inputs[0])) == 5:
@@ -371,7 +363,8 @@ def _expand_multi(writer: Writer) -> bool:
 
 
 def _packed(writer: Writer, value: str, shape: Shape, place: int) -> Rows:
-    """One of the sources that each head has together."""
+    """Source ``place`` (queries, keys, values) of a tensor in which each head has them
+    interleaved."""
     batch, heads, rows, size = shape
     part = {"starts": (place,), "ends": (place + 1,), "axes": (3,)}
     value = writer.add("Slice", (value,), (batch, rows, heads, 1, size), part)
@@ -379,8 +372,8 @@ def _packed(writer: Writer, value: str, shape: Shape, place: int) -> Rows:
 
 
 def _biased(writer: Writer, value: str, shape: Shape, first: int) -> Rows:
-    """A source by heads, with its part of the bias, which begins at ``first``. Keys and values that
-    are by heads already have theirs."""
+    """A source as heads, plus its slice of the bias from ``first`` on. Keys and values that come as
+    [batch, heads, rows, size] include the bias already."""
     given = writer.shape_of(value)
     if len(given) == 4:
         return Rows(value, given)

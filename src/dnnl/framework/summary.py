@@ -1,4 +1,4 @@
-"""A model as a page of text: what it takes and gives, its operators, its parameters."""
+"""The summary of a model that ``print`` shows: inputs, outputs, operators, parameters."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dnnl.graph.branches import graphs_in
 from dnnl.graph.graph import SEQUENCE, UNRANKED, Array, Graph, Node, TensorType
 
 _WIDTH = 80
-"""Columns of a page, if names allow it."""
+"""Columns of a line; longer names exceed it."""
 
 
 def page_of(graph: Graph) -> str:
-    """Inputs with their open sizes, outputs, operators by how many there are of each, parameters.
+    """Inputs with their open sizes, outputs, counts of operators, parameters.
 
-    What is inside of branches and loops counts as well.
+    Subgraphs of branches and loops are included.
     """
     nodes, constants = list(_nodes(graph)), list(_constants(graph))
     counts = Counter(f"{node.domain}.{node.op}" if node.domain else node.op for node in nodes)
@@ -35,7 +35,7 @@ def page_of(graph: Graph) -> str:
 
 
 def size_of(nbytes: int) -> str:
-    """A number of bytes in the largest unit below it: ``97.5 MB``."""
+    """A number of bytes in the largest unit that it reaches: ``97.5 MB``."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if nbytes >= scale:
             return f"{nbytes / scale:.1f} {unit}"
@@ -49,13 +49,13 @@ def _typed(kind: TensorType) -> str:
 
 
 def _listed(title: str, items: Sequence[str]) -> Iterator[str]:
-    """A line for each item, behind the title."""
+    """A line for each item; the first begins with the title."""
     for place, item in enumerate(items):
         yield f"{'' if place else title:<12}{item}"
 
 
 def _wrapped(title: str, items: Sequence[str]) -> Iterator[str]:
-    """Lines of as many items as fit, behind the title."""
+    """Lines of as many items as fit; the first begins with the title."""
     lines, line = list[str](), ""
     for item in items:
         joined = f"{line}, {item}" if line else item

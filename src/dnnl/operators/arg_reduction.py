@@ -1,4 +1,4 @@
-"""Operators that say where elements are, or mark a place: those of extremes, and of classes."""
+"""ArgMax and ArgMin, and the operators of one-hot vectors: Hardmax and OneHot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRUTH = np.dtype(np.bool_)
 
 
 def _infer_arg_reduction(scope: Scope) -> list[TensorType]:
-    """A place along the axis, which is 1 or, without keepdims, gone."""
+    """s64 indices; the axis has size 1, or is dropped without keepdims."""
     shape, axis = scope.shape(), scope.axis(0)
     if not shape or not shape[axis]:
         raise ModelError(f"there is nothing to compare along axis {axis} of {shape}")
@@ -35,7 +35,7 @@ def _infer_arg_reduction(scope: Scope) -> list[TensorType]:
 
 
 def _lower_arg_reduction(lowering: Lowering, node: Node) -> None:
-    """The places with 1 along the axis; what is gone is a view."""
+    """An arg reduction; without keepdims its result is viewed without the axis."""
     axis = Scope(node, lowering.graph).axis(0)
     source = lowering.source(node.inputs[0])
     dst = lowering.result(node, with_size(source.desc.dims, axis, 1))
@@ -46,8 +46,8 @@ def _lower_arg_reduction(lowering: Lowering, node: Node) -> None:
 
 
 def _expand_hardmax(writer: Writer) -> bool:
-    """1 at the first of the largest elements and 0 beside it; before operator set 13 all dimensions
-    from ``axis`` on are one."""
+    """1 at the first of the largest elements, 0 elsewhere. Before operator set 13 all axes from
+    ``axis`` on count as one."""
     node, graph = writer.node, writer.graph
     shape = seen = graph.shape_of(node.output)
     axis = normal_axis(node.attrs.get("axis", 1 if graph.opset < 13 else -1), len(shape))
@@ -68,14 +68,15 @@ def _expand_hardmax(writer: Writer) -> bool:
 
 
 def _marked(writer: Writer, places: str, shape: Shape, axis: int) -> str:
-    """Where the numbers of an axis of ``shape`` are ``places``, which have 1 along it."""
+    """A boolean mask of ``shape``, true where the index along ``axis`` is in ``places``, which has
+    size 1 along it."""
     column = (shape[axis], *(1 for _ in shape[axis + 1 :]))
     numbers = writer.reshape(counted(writer, shape[axis]), column, _INDEX)
     return writer.add("Equal", (places, numbers), shape, dtype=_TRUTH)
 
 
 def _infer_one_hot(scope: Scope) -> list[TensorType]:
-    """An axis of ``depth`` classes more than the indices have, of the type of the two values."""
+    """The shape of the indices with an axis of ``depth`` classes, in the type of the two values."""
     shape, depth = scope.shape(), scope.constant(1)
     if depth is None or depth.size != 1:
         raise ModelError("the depth must be one number")
@@ -89,8 +90,8 @@ def _infer_one_hot(scope: Scope) -> list[TensorType]:
 
 
 def _expand_one_hot(writer: Writer) -> bool:
-    """The second value where the number of a class is the index, the first one elsewhere. An index
-    below 0 counts from the end, and one outside marks nothing."""
+    """The on-value where the class equals the index, else the off-value. A negative index counts
+    from the end; one out of range gives off-values alone."""
     node, graph = writer.node, writer.graph
     shape, kind = graph.shape_of(node.output), graph.type_of(node.output).dtype
     indices = graph.shape_of(node.inputs[0])
@@ -110,7 +111,7 @@ def _expand_one_hot(writer: Writer) -> bool:
 
 
 def _one_of(writer: Writer, place: int, kind: np.dtype) -> str:
-    """One of the two values."""
+    """The off-value (``place`` 0) or the on-value (1)."""
     known = writer.graph.constants.get(writer.node.inputs[2])
     if known is not None:
         return writer.constant(known[place], kind)

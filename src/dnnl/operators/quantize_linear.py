@@ -1,8 +1,8 @@
-"""QuantizeLinear and DequantizeLinear of all types.
+"""QuantizeLinear and DequantizeLinear of all types and granularities.
 
-The plain forms, bytes for f32 with scales of the tensor or along an axis, stay for the passes that
-make products of bytes. The others are functions of the elements: scales by blocks, in f16, bf16 or
-as exponents, and values of 16 bits, of less than 8, or small floats.
+Plain forms (int8 or uint8 for f32, with scales per tensor or per axis) stay as they are for the
+passes that make int8 products. All others become elementwise functions: block-wise scales, scales
+in f16, bf16 or e8m0, values of 16 bits or less than 8, and small floats.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _FLOAT, _SUM, _INDEX = (np.dtype(kind) for kind in (np.float32, np.int32, np.int
 _EXPONENT = np.dtype("float8_e8m0fnu")
 _SHORTS = (np.dtype(np.int16), np.dtype(np.uint16))
 _STORED = frozenset((*BYTES, *_SHORTS, *SMALL)) - {_EXPONENT}
-"""What represents numbers."""
+"""The types of quantized values."""
 _EIGHTS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 _WITHOUT_ZERO_POINT = frozenset(map(np.dtype, ("float4_e2m1fn", *_EIGHTS)))
-"""Floats whose zero point must be 0: only its type is read."""
+"""Floats whose zero point must be 0; only its type is read."""
 WITH_ALL_TYPES = 25
-"""An operator set whose conversions have all types and attributes."""
+"""An operator set in which both operators have all types and attributes."""
 _FAR = 2.0**20
-"""Beyond the integers of 16 bits and their zero points, and exact in f32."""
+"""A bound beyond all integers of 16 bits plus a zero point, exact in f32."""
 
 
 def _infer_quantize(scope: Scope) -> list[TensorType]:
-    """What the zero point or ``output_dtype`` says, u8 where nothing does."""
+    """The type of the zero point or of ``output_dtype``, by default u8."""
     node = scope.node
     if scope.type().dtype not in (*REAL, _SUM):
         raise Unimplemented(f"{node}: {scope.type().dtype} is not quantized; Cast makes f32 of it")
@@ -59,7 +59,7 @@ def _infer_quantize(scope: Scope) -> list[TensorType]:
 
 
 def _infer_dequantize(scope: Scope) -> list[TensorType]:
-    """Floats of the type of the scales, if ``output_dtype`` says no other."""
+    """Floats of ``output_dtype``, by default of the type of the scales."""
     node, stored = scope.node, scope.type().dtype
     if stored != _SUM:
         _check_stored(node, stored)
@@ -81,8 +81,8 @@ def _check_stored(node: Node, dtype: np.dtype) -> None:
 
 
 def check_conversion(scope: Scope) -> None:
-    """Raise for scales and zero points that are not those of the tensor, of the elements along an
-    axis, or of blocks along one."""
+    """Raise ModelError for scales and zero points that are neither per tensor, per axis nor
+    block-wise."""
     node, shape = scope.node, scope.shape()
     if scope.type(1).dtype != _EXPONENT:
         check_scale(scope, 1, divides=node.op == QUANTIZE)
@@ -113,8 +113,8 @@ def _precision(scope: Scope) -> DataType:
 
 
 def is_plain(node: Node, graph: Graph, result: np.dtype) -> bool:
-    """Whether bytes stand for f32, with scales of the tensor or along an axis, where the result is
-    of type ``result``."""
+    """Whether a conversion with results of type ``result`` is between f32 and int8 or uint8, with
+    scales per tensor or per axis."""
     source, scale = (graph.type_of(value) for value in node.inputs[:2])
     if node.attrs.get("block_size", 0) and scale.sizes not in ((), (1,)):
         return False
@@ -125,8 +125,8 @@ def is_plain(node: Node, graph: Graph, result: np.dtype) -> bool:
 
 
 def _expand(op: str, writer: Writer) -> bool:
-    """A function of elements, scales and zero points, unless the form is plain; constants are
-    folded as they are. The conversions of ONNX Runtime's domain are those of ONNX."""
+    """An elementwise function of values, scales and zero points, unless the form is plain or of
+    constants. Conversions of ONNX Runtime's domain become those of ONNX."""
     node, graph = writer.node, writer.graph
     kind = graph.type_of(node.output)
     if is_plain(node, graph, kind.dtype) or all(value in graph.constants for value in node.reads):
@@ -149,7 +149,7 @@ def _expand(op: str, writer: Writer) -> bool:
 
 
 def _aligned(writer: Writer, place: int) -> str:
-    """Scales or zero points as they broadcast to the elements; those of blocks are repeated."""
+    """Scales or zero points reshaped to broadcast to the values; block-wise ones are repeated."""
     node, graph = writer.node, writer.graph
     value, shape = node.inputs[place], graph.shape_of(node.inputs[0])
     own, rank = graph.type_of(value), len(shape)
@@ -163,7 +163,7 @@ def _aligned(writer: Writer, place: int) -> str:
 
 
 def _blocks(writer: Writer, shape: Shape, axis: int, block: int) -> str:
-    """The block of each place along an axis."""
+    """The index of the block of each element along an axis."""
     size = shape[axis]
     if is_known(size):
         return writer.constant(np.arange(size) // block, _INDEX)
@@ -178,8 +178,8 @@ def _quantized(
     saturates: bool,
     *sources: Scalar,
 ) -> Scalar:
-    """saturate(x / scale + zero), rounded to the nearest, of two the even one; ``sources`` are
-    these."""
+    """saturate(round(x / scale) + zero), ties to even. ``sources`` are x, scale and, if there is
+    one, zero, of ``types``."""
     number, unit, *zeros = map(number_of, types, sources)
     quotient = number.astype(precision) / unit.astype(precision)
     limits = _limits(dtype)
@@ -207,7 +207,7 @@ def _dequantized(types: list[np.dtype], dtype: np.dtype, *sources: Scalar) -> Sc
 
 
 def _limits(dtype: np.dtype) -> tuple[int, int] | None:
-    """The least and the largest integer of a type, None of floats."""
+    """The smallest and the largest integer of a type; None for floats."""
     small = SMALL.get(dtype)
     if isinstance(small, SmallInteger):
         return small.limits

@@ -1,4 +1,4 @@
-"""Attention as nodes that have primitives: products, a softmax, products."""
+"""Scaled dot-product attention as MatMul, Softmax and MatMul, with masks and caches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from dnnl.graph.graph import Shape
+from dnnl.graph.graph import ModelError, Shape
+from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.graph.writer import Writer
 from dnnl.operators.softmax import MASKED_SOFTMAX
@@ -17,19 +18,19 @@ from dnnl.types.size import surely_at_most, surely_equal
 _TRUTH, _INDEX = np.dtype(np.bool_), np.dtype(np.int64)
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 Modify = Callable[[str, Shape], str]
-"""Nodes from a value of a shape to another one of it."""
+"""A function that appends nodes: from a value and its shape to another value of that shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The heads of one source of attention: a value of the shape [batch, heads, rows, size]."""
+    """Queries, keys or values of attention: a value of the shape [batch, heads, rows, size]."""
 
     value: str
     shape: Shape
 
 
 def heads_of(writer: Writer, value: str, count: int) -> Rows:
-    """``value``, of [batch, rows, heads * size] or [batch, heads, rows, size], by heads."""
+    """``value`` of [batch, rows, heads * size] or [batch, heads, rows, size] as the latter."""
     shape = writer.shape_of(value)
     if len(shape) == 4:
         return Rows(value, shape)
@@ -38,7 +39,8 @@ def heads_of(writer: Writer, value: str, count: int) -> Rows:
 
 
 def seen_by_heads(writer: Writer, value: str, shape: Shape) -> Rows:
-    """``value``, which has the elements of the ``shape`` [batch, rows, heads, size], by heads."""
+    """``value``, reshaped to ``shape`` [batch, rows, heads, size], as [batch, heads, rows,
+    size]."""
     batch, rows, heads, size = shape
     dtype = writer.type_of(value).dtype
     seen = writer.reshape(value, shape, dtype)
@@ -49,7 +51,7 @@ def seen_by_heads(writer: Writer, value: str, shape: Shape) -> Rows:
 
 
 def appended(writer: Writer, past: str, rows: Rows) -> Rows:
-    """The rows behind those of ``past``, of [batch, heads, past rows, size]."""
+    """``rows`` appended to those of ``past``, [batch, heads, past rows, size]."""
     before = writer.shape_of(past)[2]
     if surely_equal(before, 0):
         return rows
@@ -58,28 +60,49 @@ def appended(writer: Writer, past: str, rows: Rows) -> Rows:
     return Rows(writer.add("Concat", (past, rows.value), shape, {"axis": 2}, dtype), shape)
 
 
-def places(writer: Writer, first: int, count: int, *, down: bool) -> str:
-    """``count`` integers from ``first`` on, as a column (``down``) or as a row."""
+def past_rows(scope: Scope, places: tuple[int, int], key: Shape, value: Shape) -> int:
+    """The rows of past keys and values, which are the inputs ``places``; 0 without them.
+
+    ``key`` and ``value`` are the shapes [batch, heads, rows, size] of the new ones. Raises
+    ModelError where only one is given, or one does not fit.
+    """
+    keys, values = (scope.node.input(place) for place in places)
+    if bool(keys) != bool(values):
+        raise ModelError("past_key and past_value must be given together")
+    if not keys:
+        return 0
+    before, after = (scope.shape(place) for place in places)
+    past = before[2] if len(before) == 4 else 0
+    if before != (*key[:2], past, key[3]) or after != (*key[:2], past, value[3]):
+        raise ModelError(f"past keys {before} and values {after} do not fit {key} and {value}")
+    return past
+
+
+def positions(writer: Writer, first: int, count: int, *, down: bool) -> str:
+    """The integers ``first`` to ``first + count - 1`` in s64, as a column (``down``) or a row."""
     numbers = writer.numbers(first, count)
     return writer.reshape(numbers, (count, 1), _INDEX) if down else numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which keys a query may see: ``offset`` of its place before the key in the same place, at most
-    ``left`` before and ``right`` behind it; None for any."""
+    """The keys that a query sees, relative to its position among the keys.
+
+    Query i has position i + ``offset``. It sees ``left`` keys before and ``right`` keys after it;
+    None means all.
+    """
 
     left: int | None
     right: int | None
     offset: int = 0
     lengths: str = ""
-    """Keys of each batch, as integers of a value: queries are the last of these, in place of
-    ``offset``."""
+    """A value with the number of keys of each batch element, which replaces ``offset``: the queries
+    are the last of these."""
 
 
 def window_masks(writer: Writer, window: Window, rows: int, columns: int) -> list[str]:
-    """Truth values that are broadcast to [batch, heads, ``rows``, ``columns``]: which keys each
-    query sees. None where all see all."""
+    """Boolean masks, true where a query sees a key, broadcast to [batch, heads, ``rows``,
+    ``columns``]. The list is empty where every query sees every key."""
     left, right, offset = window.left, window.right, window.offset
     alone = surely_equal(rows, 1) and not window.lengths
     if right is not None and alone and surely_at_most(columns, offset + right + 1):
@@ -90,12 +113,12 @@ def window_masks(writer: Writer, window: Window, rows: int, columns: int) -> lis
     for bound, op, sign in ((right, "LessOrEqual", 1), (left, "GreaterOrEqual", -1)):
         if bound is None:
             continue
-        keys = places(writer, 0, columns, down=False)
+        keys = positions(writer, 0, columns, down=False)
         first = offset + sign * bound
         shape: Shape = (rows, 1)
         if window.lengths:
             first = sign * bound - rows
-        last = places(writer, first, rows, down=True)
+        last = positions(writer, first, rows, down=True)
         if window.lengths:
             batch = prod(writer.shape_of(window.lengths))
             seen = integers(writer, window.lengths, (batch, 1, 1, 1))
@@ -107,17 +130,18 @@ def window_masks(writer: Writer, window: Window, rows: int, columns: int) -> lis
 
 
 def integers(writer: Writer, value: str, shape: Shape) -> str:
-    """``value`` in int64, in a shape."""
+    """``value`` reshaped to ``shape``, as int64."""
     if writer.type_of(value).dtype != _INDEX:
         value = writer.add("Cast", (value,), writer.shape_of(value), {"to": _INDEX}, _INDEX)
     return writer.reshape(value, shape, _INDEX)
 
 
 def length_mask(writer: Writer, lengths: str, columns: int) -> str:
-    """Truth values of [batch, 1, 1, ``columns``]: which keys each batch has, of ``lengths``."""
+    """A boolean mask [batch, 1, 1, ``columns``], true for the first ``lengths`` keys of each batch
+    element."""
     batch = prod(writer.shape_of(lengths))
     seen = integers(writer, lengths, (batch, 1, 1, 1))
-    keys = places(writer, 0, columns, down=False)
+    keys = positions(writer, 0, columns, down=False)
     return writer.add("Less", (keys, seen), (batch, 1, 1, columns), dtype=_TRUTH)
 
 
@@ -127,8 +151,8 @@ def as_addend(
     dtype: np.dtype,
     excluded: float = -np.inf,
 ) -> list[str]:
-    """What is added to products: 0 where all ``masks`` are true, ``excluded`` elsewhere. None of
-    none."""
+    """The masks as addends of the scores: 0 where all ``masks`` are true, ``excluded`` elsewhere.
+    The list is empty without masks."""
     if not masks:
         return []
     joined, *others = masks
@@ -140,19 +164,19 @@ def as_addend(
 
 
 def computed_in(dtype: np.dtype) -> np.dtype:
-    """The type of products before the softmax."""
+    """The type in which the scores are computed."""
     return _F64 if dtype == _F64 else _F32
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What attention does between its products: factor, ``softcap`` if it is positive, ``addends``
-    that are broadcast to [batch, heads, rows, keys], a softmax.
+    """What attention does with its scores, [batch, heads, rows, keys], in this order: a factor,
+    ``softcap`` if it is positive, ``addends`` that are broadcast to the scores, a softmax.
 
-    ``changed`` and ``weighted`` are nodes before and behind the softmax, ``show(stage, value,
-    shape)`` sees the products by heads after each stage: "products", "capped", "masked", "softmax".
-    A row without a key becomes 0, or NaN unless ``zero_rows``. ``sink`` is a value of a number for
-    each head that the softmax has besides the keys.
+    ``changed`` and ``weighted`` write nodes before and after the softmax. ``show(stage, value,
+    shape)`` gets the scores after each stage: "products", "capped", "masked", "softmax". A row
+    without keys becomes 0 with ``zero_rows``, else NaN. ``sink`` is a value with one more score for
+    each head, which only the denominator of the softmax has.
     """
 
     factor: float
@@ -168,11 +192,11 @@ class Scores:
 def attend(
     writer: Writer, query: Rows, key: Rows, value: Rows, scores: Scores, *, flat: bool
 ) -> str:
-    """What the queries choose of the values: [batch, heads, rows, size], or [batch, rows,
-    heads * size] if ``flat``.
+    """The result of attention: [batch, heads, rows, size], or [batch, rows, heads * size] if
+    ``flat``.
 
-    Heads of queries in groups share one of the keys, which is read in place: as rows of one product
-    where each has one row, else by broadcasting.
+    Heads of queries in a group read the same keys without a copy: as the rows of one product where
+    there is one query row, else by broadcasting.
     """
     batch, heads, rows, depth = query.shape
     shared, columns, width = key.shape[1], key.shape[2], value.shape[3]
@@ -237,7 +261,7 @@ def attend(
 
 
 def _with_sink(writer: Writer, value: str, sink: str, shape: Shape, heads: Shape) -> str:
-    """Products with one more for each row, that of its head."""
+    """The scores with one more column, the sink of each head."""
     dtype = writer.type_of(value).dtype
     count = writer.shape_of(sink)[0]
     column = (*shape[:-1], 1)
@@ -262,7 +286,7 @@ def _on_heads(
 
 
 def _addend(writer: Writer, value: str, outer: Shape, inner: int, whole: Shape) -> str:
-    """A value that is broadcast to [batch, heads, rows, columns], as the products have heads."""
+    """An addend of [batch, heads, rows, columns], reshaped as the product groups the heads."""
     own, dtype = writer.shape_of(value), writer.type_of(value).dtype
     if same_shape((*outer, inner), whole[:3]):
         return value

@@ -1,4 +1,4 @@
-"""Regions of images, of any place and size, as small images of one size."""
+"""RoiAlign: regions of images, pooled to one size."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 
 class _Regions:
-    """Writes the places of samples: those of a region are in as many rows and columns as the
-    result has, times the ratio."""
+    """Writes sample positions. A region has a grid of them: the height and width of the result,
+    each times the sampling ratio."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer, self.scope = writer, Scope(writer.node, writer.graph)
@@ -56,16 +56,16 @@ class _Regions:
         self.half = halves or mode == b"half_pixel"
 
     def add(self, op: str, a: str, b: str, shape: Shape) -> str:
-        """A node of two sources."""
+        """Append an elementwise node of two f32 sources."""
         return self.writer.add(op, (a, b), shape)
 
     def number(self, value: float) -> str:
-        """A constant."""
+        """A constant scalar."""
         return self.writer.constant(value)
 
     def along(self, dim: int) -> tuple[str, str]:
-        """The places of samples along a dimension of space, in pixels of the image, and where they
-        are not far from it: [regions, samples]."""
+        """Sample positions along a spatial dimension, in pixels, and a mask of those that are at
+        most one pixel outside the image; both [regions, samples]."""
         samples = (self.rows, self.columns)[dim]
         size, column = self.scope.shape()[2 + dim], (self.count, 1)
         first, last = self._corner(1 - dim), self._corner(3 - dim)
@@ -85,7 +85,7 @@ class _Regions:
         return places, inside
 
     def _corner(self, place: int) -> str:
-        """A coordinate of the regions, in pixels."""
+        """Coordinate ``place`` of the regions, in pixels."""
         ends = {"starts": (place,), "ends": (place + 1,), "axes": (1,)}
         column = (self.count, 1)
         value = self.writer.add("Slice", (self.writer.node.inputs[1],), column, ends)
@@ -96,14 +96,14 @@ class _Regions:
         return self.writer.add(op, (a, b), shape, dtype=_TRUTH)
 
     def value(self, y: str, x: str, mode: bytes) -> str:
-        """Samples [channels, regions, rows, columns] at the places of rows and columns. Images are
-        slices of a volume, in which the number of the image is a coordinate."""
+        """Samples [channels, regions, rows, columns] at positions ``y`` and ``x``. The batch is the
+        depth of a volume, so that the index of the image is a coordinate."""
         shape = (self.count, self.rows, self.columns)
         count = self.scope.shape()[0]
         numbers = self.writer.add(
             "Cast", (counted(self.writer, count),), (count,), {"to": self.writer.dtype}
         )
-        # A run refuses what no image has as its number.
+        # A run refuses an index out of range.
         chosen = (numbers, self.writer.node.inputs[2])
         image = self.writer.add("Gather", chosen, (self.count,), {"axis": 0})
         seen = (
@@ -125,8 +125,8 @@ class _Regions:
 
 
 def _expand(writer: Writer) -> bool:
-    """Samples, 0 far from the image, of which each place of the result has the mean, or the largest
-    part of one."""
+    """The mean or the maximum of the samples of each element of the result. Samples far outside the
+    image are 0."""
     regions = _Regions(writer)
     (y, far_y), (x, far_x) = regions.along(0), regions.along(1)
     count, rows, columns = regions.count, regions.rows, regions.columns
@@ -151,7 +151,8 @@ def _expand(writer: Writer) -> bool:
 
 
 def _largest(regions: _Regions, y: str, x: str, whole: Shape) -> str:
-    """The largest of the four neighbours of a sample, each times its weight, as ONNX has it."""
+    """The maximum over the four neighbours of a sample, each times its bilinear weight, as ONNX's
+    reference computes it."""
     writer = regions.writer
     sides = []
     for dim, places, count in ((0, y, regions.rows), (1, x, regions.columns)):

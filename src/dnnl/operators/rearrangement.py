@@ -1,5 +1,5 @@
-"""Operators that put elements in other places by rules alone: blocks of an image as channels,
-centers, sequences backwards."""
+"""Operators that rearrange elements: DepthToSpace, SpaceToDepth, CenterCropPad and
+ReverseSequence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _block(scope: Scope) -> int:
 
 
 def _infer_to_space(scope: Scope) -> list[TensorType]:
-    """Channels become blocks of the image."""
+    """[N, C, H, W] gives [N, C / b^2, H * b, W * b]."""
     (batch, channels, height, width), size = scope.shape(), _block(scope)
     if channels % (size * size):
         raise ModelError(f"{channels} channels are no blocks of {size} x {size}")
@@ -38,7 +38,7 @@ def _infer_to_space(scope: Scope) -> list[TensorType]:
 
 
 def _infer_to_depth(scope: Scope) -> list[TensorType]:
-    """Blocks of the image become channels."""
+    """[N, C, H, W] gives [N, C * b^2, H / b, W / b]."""
     (batch, channels, height, width), size = scope.shape(), _block(scope)
     if height % size or width % size:
         raise ModelError(f"an image of {height} x {width} has no whole blocks of {size} x {size}")
@@ -46,7 +46,7 @@ def _infer_to_depth(scope: Scope) -> list[TensorType]:
 
 
 def _expand_to_space(writer: Writer) -> bool:
-    """The places in a block are the outer part of the channels (DCR), or the inner one (CRD)."""
+    """The index within a block is the outer part of the channel (DCR), or the inner part (CRD)."""
     node, graph = writer.node, writer.graph
     size, out = node.attrs["blocksize"], graph.shape_of(node.output)
     batch, _, height, width = graph.shape_of(node.inputs[0])
@@ -61,7 +61,7 @@ def _expand_to_space(writer: Writer) -> bool:
 
 
 def _expand_to_depth(writer: Writer) -> bool:
-    """The inverse."""
+    """The inverse of DepthToSpace in the same mode."""
     node, graph = writer.node, writer.graph
     size, out = node.attrs["blocksize"], graph.shape_of(node.output)
     batch, channels = graph.shape_of(node.inputs[0])[:2]
@@ -74,7 +74,7 @@ def _expand_to_depth(writer: Writer) -> bool:
 
 
 def _infer_center(scope: Scope) -> list[TensorType]:
-    """The wanted sizes of the axes."""
+    """The shape of the source with the requested sizes."""
     shape = list(scope.shape())
     for axis, size in _centers(scope):
         shape[axis] = size
@@ -82,7 +82,7 @@ def _infer_center(scope: Scope) -> list[TensorType]:
 
 
 def _centers(scope: Scope) -> Iterator[tuple[int, int]]:
-    """Axis and wanted size."""
+    """Pairs of axis and requested size; raises ModelError if their numbers differ."""
     rank, sizes = len(scope.shape()), scope.listed("shape", 1)
     axes = [normal_axis(axis, rank) for axis in scope.attr("axes", range(rank))]
     if sizes is None or len(sizes) != len(axes) or len(set(axes)) != len(axes):
@@ -93,8 +93,8 @@ def _centers(scope: Scope) -> Iterator[tuple[int, int]]:
 
 
 def _expand_center(writer: Writer) -> bool:
-    """The middle of each axis that is too long, and zeros around each that is too short; of odd
-    differences the smaller half is in front."""
+    """Crop the center of each axis that is too long, and pad each that is too short with zeros. The
+    smaller half of an odd difference is in front."""
     node = writer.node
     value, shape = node.inputs[0], writer.graph.shape_of(node.inputs[0])
     for axis, size in _centers(Scope(node, writer.graph)):
@@ -119,7 +119,8 @@ def _expand_center(writer: Writer) -> bool:
 
 
 def _infer_reversed(scope: Scope) -> list[TensorType]:
-    """Batch and time are the first two axes; a length for each of the batch."""
+    """The type of the source. Batch and time must be its first two axes, with a length for each
+    batch element."""
     shape = scope.shape()
     axes = scope.attr("batch_axis", 1), scope.attr("time_axis", 0)
     if sorted(axes) != [0, 1] or len(shape) < 2:
@@ -131,8 +132,8 @@ def _infer_reversed(scope: Scope) -> list[TensorType]:
 
 
 def _expand_reversed(writer: Writer) -> bool:
-    """Slices of both axes seen as one. The first ones of a sequence come from its length minus
-    their place; a length beyond the axis leads behind the end, which a run refuses."""
+    """A Gather of slices, with batch and time as one axis: slice t of a sequence is length - 1 - t
+    while t < length. A length beyond the axis gives an index out of range, which a run refuses."""
     node, graph = writer.node, writer.graph
     shape = graph.shape_of(node.output)
     batch_first = node.attrs.get("batch_axis", 1) == 0

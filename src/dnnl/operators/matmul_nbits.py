@@ -1,4 +1,4 @@
-"""Products with weights of few bits, which are decompressed in registers."""
+"""MatMulNBits: products with weights of 2, 4 or 8 bits, which are decompressed in registers."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 COMPRESSED = "dnnl.CompressedMatMul"
-"""The operator, which no file can hold, of a matrix and the bytes of signed codes: sources are the
-matrix, codes of a row for each column of the result, factors of [groups, columns], zero points of
-the same shape, a bias."""
+"""A product with compressed weights; an operator of expansions, which no file can hold. Its sources
+are a matrix [rows, K], packed signed codes [N, bytes], scales [groups, N], zero points of the same
+shape, and a bias [N]."""
 
 _KNOWN = "K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked"
 _BITS = (2, 4, 8)
 _CODES, _SCALES, _ZERO_POINTS, _GROUPS, _BIAS = 1, 2, 3, 4, 5
 _LEAST_BF16 = (3, 4)
-"""Accuracies at which ONNX Runtime may round a source to bf16, or to bytes, which is less."""
+"""Values of ``accuracy_level`` that allow rounding the source to bf16 or to int8."""
 _MANY_ROWS = 16
-"""Rows from which on panels of bf16 are faster than decompressing in registers: 8 rows by 4096x4096
-take 1.9 ms in registers and 3.3 by panels."""
+"""Rows from which unpacking to bf16 panels is faster than decompressing in registers: 8 rows by
+4096x4096 take 1.9 ms in registers and 3.3 ms with panels."""
 _BYTE = np.dtype(np.uint8)
 Bytes = npt.NDArray[np.uint8]
 
 
 def _infer(scope: Scope) -> list[TensorType]:
-    """[..., K] gives [..., N], of the type of the source."""
+    """[..., K] gives [..., N] in the type of the source."""
     check_known(scope, *_KNOWN)
     node, shape = scope.node, scope.shape()
     depth, columns, bits, block = (scope.attr(n, 4) for n in ("K", "N", "bits", "block_size"))
@@ -74,7 +74,7 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 
 def _zero_points(scope: Scope, shape: tuple[int, int], bits: int) -> Array | None:
-    """The zero points of all groups, of any type; None where all are in the middle."""
+    """The zero points of all groups, ``shape``; None where each is the middle of the range."""
     given = scope.constant(_ZERO_POINTS)
     if given is None:
         return None
@@ -91,15 +91,15 @@ def _zero_points(scope: Scope, shape: tuple[int, int], bits: int) -> Array | Non
 
 
 def _unpacked(codes: Bytes, bits: int) -> Bytes:
-    """The codes in the bytes of each row, those in the lowest bits first."""
+    """The codes of each row, one a byte; the lowest bits of a packed byte come first."""
     shifts = np.arange(0, 8, bits, dtype=_BYTE)
     split = codes[..., None] >> shifts & _BYTE.type((1 << bits) - 1)
     return split.reshape(*codes.shape[:-1], -1)
 
 
 def _expand(writer: Writer) -> bool:
-    """A product of a matrix by signed codes: the middle of their range is 0, so that zero points
-    there vanish. A last group that is not whole is filled, by zeros in the source."""
+    """A product with signed codes. The middle of their range is 0, so that the usual zero points
+    vanish. K is padded with zeros of the source to whole groups."""
     node, graph = writer.node, writer.graph
     scope = Scope(node, graph)
     depth, columns, bits, block = (scope.attr(n, 4) for n in ("K", "N", "bits", "block_size"))
@@ -136,12 +136,12 @@ def _expand(writer: Writer) -> bool:
 
 
 def _infer_compressed(scope: Scope) -> list[TensorType]:
-    """[rows, K] and codes of [N, ...] give [rows, N]."""
+    """[rows, K] and codes [N, bytes] give [rows, N]."""
     return scope.result((scope.shape()[0], scope.shape(1)[0]))
 
 
 def _lower(lowering: Lowering, node: Node) -> None:
-    """The bytes of the codes are seen as a column of each, which the primitive packs."""
+    """The codes are the transposed weights of a matmul, which packs them."""
     source, graph = lowering.source(node.inputs[0]), lowering.graph
     rows, depth = source.desc.dims
     columns = graph.shape_of(node.output)[1]

@@ -1,4 +1,5 @@
-"""Normalizations of ONNX Runtime's domain, with the sums before them."""
+"""Normalizations of ONNX Runtime's domain that include residual additions, embeddings or
+activations."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from dnnl.operators.operator import Expand, Operator
 
 _F32, _INT32, _TRUTH = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)
 _SUM = 3
-"""The result of a normalization that is the sum of its sources."""
+"""The index of the result that is the sum before the normalization."""
 
 
 def _check_floats(scope: Scope, place: int = 0) -> None:
@@ -29,7 +30,7 @@ def _check_floats(scope: Scope, place: int = 0) -> None:
 
 
 def _check_rows(scope: Scope, *places: int, width: int) -> None:
-    """Raise ModelError for parameters that have not one number for each place in a row."""
+    """Raise ModelError for parameters, by input index, that are not of shape [width]."""
     for place in places:
         if scope.node.input(place) and scope.shape(place) != (width,):
             raise ModelError(f"input {place} has shape {scope.shape(place)}, not {(width,)}")
@@ -43,7 +44,7 @@ def _refuse_statistics(scope: Scope, *places: int) -> None:
 
 
 def _infer_skip(parameters: int) -> Infer:
-    """The type of the source, for the sum as well; a skipped one is broadcast to it."""
+    """The type of the source, also for the sum. The residual (skip) is broadcast to it."""
 
     def infer(scope: Scope) -> list[TensorType]:
         check_known(scope, "epsilon")
@@ -60,7 +61,8 @@ def _infer_skip(parameters: int) -> Infer:
 
 
 def _expand_skip(op: str, parameters: int) -> Expand:
-    """A sum of two or three, normalized along rows. The bias comes behind the parameters."""
+    """Add the residual and the bias, if there is one, then normalize rows. The bias is the input
+    after the ``parameters``."""
 
     def expand(writer: Writer) -> bool:
         node, shape = writer.node, writer.shape_of(writer.node.output)
@@ -79,7 +81,7 @@ def _expand_skip(op: str, parameters: int) -> Expand:
 
 
 def _infer_simplified(scope: Scope) -> list[TensorType]:
-    """The type of the source, of the scale's elements."""
+    """The shape of the source, in the type of the scale."""
     _check_floats(scope)
     _refuse_statistics(scope, 1)
     shape = scope.shape()
@@ -89,7 +91,7 @@ def _infer_simplified(scope: Scope) -> list[TensorType]:
 
 
 def _expand_simplified(writer: Writer) -> bool:
-    """What ONNX has as RMSNormalization since."""
+    """The same as RMSNormalization of ONNX."""
     node, kind = writer.node, writer.type_of(writer.node.output)
     scope = Scope(node, writer.graph)
     attrs = {"epsilon": scope.attr("epsilon", 1e-5), "axis": scope.attr("axis", -1)}
@@ -101,7 +103,7 @@ _IDS, _SEGMENTS, _WORDS, _POSITIONS, _SEGMENT_ROWS, _SCALE, _SHIFT, _MASK, _PLAC
 
 
 def _infer_embedding(scope: Scope) -> list[TensorType]:
-    """A row of each token; the number of those that a mask has; the sum before the
+    """[batch, tokens, width]; the number of unmasked tokens [batch]; the sum before the
     normalization."""
     check_known(scope, "epsilon", "mask_index_type")
     node, ids = scope.node, scope.shape(_IDS)
@@ -122,7 +124,7 @@ def _infer_embedding(scope: Scope) -> list[TensorType]:
 
 
 def _expand_embedding(writer: Writer) -> bool:
-    """Rows of two or three tables, their sum, a normalization."""
+    """Gather rows of two or three tables, add them, normalize."""
     node = writer.node
     kind = writer.type_of(node.output)
     shape, dtype = kind.sizes, kind.dtype
@@ -156,7 +158,7 @@ def _expand_embedding(writer: Writer) -> bool:
 
 
 def _count(writer: Writer, batch: int, rows: int) -> None:
-    """How many tokens of each batch a mask has, 0 without one."""
+    """Write the number of unmasked tokens of each sequence, 0 without a mask."""
     mask = writer.node.input(_MASK)
     if not mask:
         writer.dtype = _INT32
@@ -175,7 +177,7 @@ _SKIP, _BIAS = 3, 4
 
 
 def _infer_groups(scope: Scope) -> list[TensorType]:
-    """The type of the source, for the sum as well."""
+    """The type of the source, also for the sum."""
     check_known(scope, *_GROUPS)
     _check_floats(scope)
     shape, groups = scope.shape(), scope.attr("groups")
@@ -200,7 +202,7 @@ def _skip_shape(scope: Scope, channels: int) -> Shape:
 
 
 def _expand_groups(writer: Writer) -> bool:
-    """A sum, a normalization of groups of channels, an activation."""
+    """Add the residual, normalize groups of channels, apply the activation."""
     node, shape = writer.node, writer.shape_of(writer.node.output)
     scope = Scope(node, writer.graph)
     last = bool(scope.attr("channels_last", 1))
@@ -231,7 +233,7 @@ def _expand_groups(writer: Writer) -> bool:
 
 
 def _infer_gated(scope: Scope) -> list[TensorType]:
-    """The type of the source, whose rows are normalized by parts."""
+    """The type of the source, whose rows are normalized in parts of the scale's width."""
     check_known(scope, "activation", "epsilon")
     _check_floats(scope)
     shape, parts = scope.shape(), scope.shape(1)
@@ -243,7 +245,7 @@ def _infer_gated(scope: Scope) -> list[TensorType]:
 
 
 def _expand_gated(writer: Writer) -> bool:
-    """RMS normalization of parts of rows, times an activation of gates."""
+    """RMS normalization of parts of rows, times the activation of the gates."""
     node, shape = writer.node, writer.shape_of(writer.node.output)
     scope = Scope(node, writer.graph)
     size = writer.shape_of(node.inputs[1])[0]
