@@ -6,7 +6,7 @@ The extra ``real`` installs the packages, whose model files are all that is used
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +33,6 @@ class Real:
     file: str
     feeds: Callable[[np.random.Generator], Iterator[Feeds]]
     tolerance: float = 1e-3
-    refused: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
         return Path(self.file).stem
@@ -123,14 +122,9 @@ def assert_as_peer(model: Model, path: Path, feeds: Feeds, tolerance: float) -> 
 @pytest.mark.parametrize("real", REAL, ids=str)
 def test_results_are_those_of_onnxruntime(real: Real) -> None:
     path, rng = real.path, np.random.default_rng(37)
-    try:
-        model = dnnl.load(path)
-        for feeds in real.feeds(rng):
-            assert_as_peer(model, path, feeds, real.tolerance)
-    except dnnl.Unimplemented as error:
-        if not any(name in str(error) for name in real.refused):
-            raise
-        pytest.xfail(f"recurrence is not computed: {error.message}")
+    model = dnnl.load(path)
+    for feeds in real.feeds(rng):
+        assert_as_peer(model, path, feeds, real.tolerance)
 
 
 @pytest.mark.parametrize("real", REAL[:4], ids=str)

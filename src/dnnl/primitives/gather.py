@@ -88,6 +88,7 @@ def _dst(case: CaseValues) -> MemoryDesc:
 
 GatherDesc.operation = Operation(
     kind="gather",
+    reads_indexed=True,
     summary="gather: slices or elements along one axis in the order that indices say",
     driver=Driver(
         "gather",

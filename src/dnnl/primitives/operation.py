@@ -128,8 +128,9 @@ class Operation:
     kinds, or algorithms, of version 2 that are this operation now, each with its algorithm of
     today, if it has one. ``sums`` says whether oneDNN documents a sum with dst.
     ``scales_result`` says that the scale of src multiplies what the operation computes, before
-    post-ops, and not src. ``operands`` is the range of the integers that the operands of post-ops
-    are filled with.
+    post-ops, and not src. ``only_moves`` says that layouts and types change and no more,
+    ``reads_indexed`` that only those elements of src are read that indices name. ``operands`` is
+    the range of the integers that the operands of post-ops are filled with.
     """
 
     kind: str
@@ -152,6 +153,8 @@ class Operation:
     formerly: Mapping[str, str] = field(default_factory=dict)
     sums: bool = False
     scales_result: bool = False
+    only_moves: bool = False
+    reads_indexed: bool = False
     operands: tuple[int, int] = (-16, 16)
 
     def role(self, argument: int) -> Role:

@@ -189,6 +189,7 @@ def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
 
 ReorderDesc.operation = Operation(
     kind="reorder",
+    only_moves=True,
     summary="reorder: the same elements in another layout or type",
     driver=Driver(
         "reorder",

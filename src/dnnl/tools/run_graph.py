@@ -15,6 +15,8 @@ from dnnl.framework.planning import layout_name
 from dnnl.framework.session import PlanRun, Session, Spans
 from dnnl.graph.expressions import Form, SizedDesc
 from dnnl.graph.graph import SEQUENCE, UNRANKED, Array, Graph, Node, TensorType
+from dnnl.primitives.operation import Operation
+from dnnl.primitives.registry import OPERATIONS
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -56,7 +58,8 @@ class Vertex:
     @property
     def is_reorder(self) -> bool:
         """Whether the step only moves data to another layout or type."""
-        return self.layer is not None and self.layer.primitive == "reorder"
+        operation = None if self.layer is None else _operation(self.layer)
+        return operation is not None and operation.only_moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,16 +225,22 @@ def nbytes_of(desc: MemoryDesc) -> int:
     return min(desc.size, -(-elements * desc.data_type.bits // 8))
 
 
+def _operation(layer: Layer) -> Operation | None:
+    """The record of what a layer executes; None of what runs on arrays between parts."""
+    desc = OPERATIONS.get(layer.primitive)
+    return None if desc is None else desc.operation
+
+
 def _moved(layer: Layer, tensors: Sequence[Tensor]) -> int:
     """The bytes that a step reads and writes: each argument once, an accumulated dst twice."""
     dst = sum(own.nbytes for own in tensors if own.role == "dst")
-    total = 0
+    operation, total = _operation(layer), 0
     for own in tensors:
         nbytes = own.nbytes
         if own.role == "dst" and own.source >= 0:
             nbytes *= 2
-        if own.role == "src" and layer.primitive == "gather":
-            nbytes = min(nbytes, dst)  # a Gather reads only the indexed slices
+        if own.role == "src" and operation is not None and operation.reads_indexed:
+            nbytes = min(nbytes, dst)
         total += nbytes
     return total
 
