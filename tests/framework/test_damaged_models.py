@@ -39,6 +39,7 @@ CASES: dict[str, tuple[str, list[str], dict[str, Any], str]] = {
     "empty window": ("MaxPool", ["x"], {"kernel_shape": [0, 2]}, "kernel_shape"),
     "no kernel": ("AveragePool", ["x"], {}, "'kernel_shape' is missing"),
     "rounding of -1": ("AveragePool", ["x"], {**POOL, "ceil_mode": -1}, "'ceil_mode' = -1.*0 or 1"),
+    "keeping two": ("ArgMax", ["x"], {"keepdims": 2}, "'keepdims' = 2 must be 0 or 1"),
     "integer kernel": ("MaxPool", ["x"], {"kernel_shape": 2}, "'kernel_shape'.*integers"),
     "integer padding rule": ("Conv", ["x", "w"], {"auto_pad": 3}, "'auto_pad' = 3 must be a text"),
     "unknown padding rule": ("Conv", ["x", "w"], {"auto_pad": "FOO"}, "'auto_pad' = b'FOO'"),

@@ -58,6 +58,16 @@ def test_types(equation: str, kind: Any) -> None:
     check("Einsum", {"y": kind}, *every, opset=12, attrs={"equation": equation})
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.float32])
+def test_a_constant_that_is_summed_up(kind: Any) -> None:
+    """Integers of a constant are added up by parts of it."""
+    every = [{"x": np.arange(count).astype(kind)} for count in (2, 3, 5)]
+    constants = {"w": np.arange(60).reshape(5, 3, 4).astype(kind)}
+    attrs = {"equation": "a,bcd->adb"}
+    want = [{"y": np.einsum("a,bcd->adb", own["x"], constants["w"])} for own in every]
+    check("Einsum", {"y": kind}, *every, wanted=want, constants=constants, attrs=attrs)
+
+
 def test_dimensions_of_size_1_are_broadcast() -> None:
     rng = np.random.default_rng(0)
     every = []

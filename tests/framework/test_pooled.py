@@ -25,7 +25,10 @@ WINDOWS: list[dict[str, Any]] = [
     {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [1, 0, 0, 2]},
     {"kernel_shape": [3, 3], "strides": [2, 2], "dilations": [2, 1]},
     {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
-]
+    {"kernel_shape": [2, 3], "strides": [3, 3], "ceil_mode": 1},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "dilations": [2, 1], "pads": [1, 0, 0, 1],
+     "ceil_mode": 1},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("power", [1, 2, 3])

@@ -56,6 +56,16 @@ def test_other_images_do_not_matter() -> None:
     check("RoiAlign", {"y": np.float32}, feeds, tolerance=1e-4, opset=16, attrs=attrs)
 
 
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_no_regions(mode: str) -> None:
+    """A result without elements, which no step computes."""
+    feeds = {**feeds_of(4, 2, 6, 6), "r": np.zeros((0, 4), np.float32), "i": np.zeros(0, np.int64)}
+    attrs = {"sampling_ratio": 2, "output_height": 2, "output_width": 3, "mode": mode}
+    model = model_of(model_with("RoiAlign", feeds, {"y": np.float32}, opset=16, attrs=attrs))
+    for given in (feeds, feeds_of(4, 2, 6, 6), feeds):
+        assert model(given).shape == (len(given["r"]), 3, 2, 3)
+
+
 def test_refusals() -> None:
     feeds: dict[str, Any] = feeds_of(3, 2, 6, 6)
     model = model_of(model_with("RoiAlign", feeds, {"y": np.float32}, opset=16))

@@ -10,6 +10,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import dnnl
+from dnnl.graph.graph import ModelError
 from tests.framework.contributed import F16, check_calls, contributed, contributed_model
 from tests.framework.models import Array, make_model, model_of, node
 
@@ -95,3 +96,11 @@ def test_other_attributes_are_refused(name: str) -> None:
     model = model_of(contributed_model([op], inputs, ["y"], kinds={"p": np.int64}))
     with pytest.raises(dnnl.Unimplemented, match=name):
         model(next(calls(3, 8, first=True)))
+
+
+@pytest.mark.parametrize("value", [-1, 2])
+def test_a_flag_is_0_or_1(value: int) -> None:
+    inputs: dict[str, Any] = {"x": ("b", "s", 24), "p": (1,), "cos": (60, 4), "sin": (60, 4)}
+    op = contributed("RotaryEmbedding", list(inputs), "y", interleaved=value)
+    with pytest.raises(ModelError, match=f"'interleaved' = {value} must be 0 or 1"):
+        model_of(contributed_model([op], inputs, ["y"], kinds={"p": np.int64}))

@@ -9,7 +9,7 @@ import pytest
 
 from dnnl.graph.graph import ModelError
 from tests.framework.models import Array, model_of
-from tests.framework.one_operator import check, model_with, results_of
+from tests.framework.one_operator import assert_equal, check, model_with, results_of
 
 TOLERANCE = 1e-4
 
@@ -60,6 +60,19 @@ def test_affine_grids(space: tuple[int, ...], corners: int) -> None:
         every.append({"t": theta, "s": np.array(size)})
     attrs = {"align_corners": corners}
     check("AffineGrid", {"y": np.float32}, *every, tolerance=1e-5, opset=20, attrs=attrs)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64])
+def test_constant_affine_grids(kind: Any) -> None:
+    """They have the type of theta."""
+    theta = np.random.default_rng(5).standard_normal((2, 2, 3)).astype(kind)
+    feeds, held = {"s": np.array([2, 3, 4, 5])}, {"t": theta}
+    options: dict[str, Any] = {"constants": held, "inputs": ["t", "s"], "opset": 20}
+    model = model_of(model_with("AffineGrid", feeds, {"y": kind}, **options))
+    rows, columns = ((2 * np.arange(count) + 1) / count - 1 for count in (4, 5))
+    grid = np.stack(np.broadcast_arrays(columns, rows[:, None], 1.0))
+    want = np.einsum("nij,jhw->nhwi", theta.astype(np.float64), grid).astype(kind)
+    assert_equal(results_of(model, feeds), {"y": want}, 30 * float(np.finfo(kind).eps))
 
 
 @pytest.mark.parametrize("groups", [1, 2])

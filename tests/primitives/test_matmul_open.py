@@ -278,3 +278,29 @@ def test_scales_by_groups_of_a_long_k(types: tuple[str, str]) -> None:
         primitive.execute(Stream(ENGINE, 2), memories)
         want = a @ (b * np.repeat(scales, 32, 0)).astype(np.float64)
         np.testing.assert_array_equal(memories[Arg.DST].numpy(), want)
+
+
+def test_strides_of_one_element_may_be_any() -> None:
+    """Descriptors that differ in the stride of a dimension of one element are equal."""
+    made = MemoryDesc((2, 1, 3), "f32", (6, 3, 1))
+    given = MemoryDesc((2, 1, 3), "f32", (6, 99, 1))
+    assert made == given
+    weights, dst = MemoryDesc((2, 3, R), "f32", "abc"), MemoryDesc((2, 1, R), "f32", "abc")
+    matmul = Primitive(PrimitiveDesc(MatmulDesc(made, weights, dst), ENGINE))
+    for columns in (5, 40):
+        shapes = {Arg.WEIGHTS: (2, 3, columns), Arg.DST: (2, 1, columns)}
+        memories = {
+            arg: Memory(MemoryDesc(own, "f32", "abc"), ENGINE) for arg, own in shapes.items()
+        }
+        memories[Arg.SRC] = Memory(given, ENGINE)
+        rng = np.random.default_rng(columns)
+        arrays = {
+            arg: rng.standard_normal(memories[arg].desc.dims).astype(np.float32)
+            for arg in (Arg.SRC, Arg.WEIGHTS)
+        }
+        for arg, array in arrays.items():
+            memories[arg].fill(array)
+        matmul.execute(STREAM, memories)
+        STREAM.wait()
+        want = arrays[Arg.SRC] @ arrays[Arg.WEIGHTS]
+        np.testing.assert_allclose(logical(memories[Arg.DST]), want, rtol=1e-5, atol=1e-6)

@@ -176,9 +176,12 @@ class Lowering:
         self.tensors[value] = replace(tensor, layout=layout, held=held.data_type)
 
     def settle(self, value: str) -> None:
-        """``value`` is stored in its own type from here on."""
-        if value in self.tensors and self.tensors[value].held is not None:
-            self.tensors[value] = self._settled(value, self.tensors[value])
+        """``value`` is stored in its own type from here on, also if it is a view of a constant."""
+        tensor = self.tensors.get(value)
+        if tensor is None or value in self.graph.constants:
+            return
+        if tensor.held is not None or tensor.constant:
+            self.tensors[value] = self._settled(value, tensor)
 
     def _settled(self, name: str, tensor: Tensor) -> Tensor:
         moved = self.reorder(name, _seen(tensor), tensor.layout.movable(tensor.layout.shape))

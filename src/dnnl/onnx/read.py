@@ -37,12 +37,17 @@ from dnnl.onnx.versions import (
 
 _FLAGS = frozenset(
     (
-        *("allowzero", "antialias", "ceil_mode", "count_include_pad", "exclude_outside"),
-        *("exclusive", "fmod", "noop_with_empty_axes", "reverse", "select_last_index"),
-        *("training_mode", "transA", "transB", "upper"),
+        *("align_corners", "allowzero", "antialias", "ceil_mode", "channels_last"),
+        *("count_include_pad", "do_rotary", "exclude_outside", "exclusive", "fmod", "interleaved"),
+        *("inverse", "is_causal", "keepdims", "largest", "noop_with_empty_axes", "onesided"),
+        *("reverse", "rotary_interleaved", "saturate", "select_last_index", "sorted"),
+        *("training_mode", "transA", "transB", "transBatchA", "transBatchB", "unidirectional"),
+        "upper",
     )
 )
 """The attributes that are 0 or 1: of other values each runtime makes something else."""
+
+_MICROSOFT = "com.microsoft"
 
 _DATA_TYPES = frozenset({"dtype", "output_dtype", "precision", "to"})
 """The attributes that are codes of element types, which nodes have as NumPy's."""
@@ -242,7 +247,7 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
         sources, results = tuple(node.input), tuple(node.output)
         bare = Node(node.op_type, name, sources, results, domain=domain)
         with blamed_on(bare):
-            whole = replace(bare, attrs=_attributes(node, own=not domain))
+            whole = replace(bare, attrs=_attributes(node, known=domain in ("", _MICROSOFT)))
             nodes.append(replace(whole, inputs=(*sources, *whole.captured)))
     return tuple(nodes)
 
@@ -263,15 +268,15 @@ def _type_if_any(value: onnx.ValueInfoProto) -> TensorType | None:
     return _type(value) if kind.elem_type else None
 
 
-def _attributes(proto: onnx.NodeProto, *, own: bool) -> Attributes:
-    """The attributes of a node; flags of ONNX's ``own`` operators are 0 or 1."""
+def _attributes(proto: onnx.NodeProto, *, known: bool) -> Attributes:
+    """The attributes of a node; flags of operators of ``known`` domains are 0 or 1."""
     attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
     for name, value in attributes.items():
         if isinstance(value, onnx.GraphProto):
             attributes[name] = _branch(value)
         elif isinstance(value, onnx.TensorProto):
             attributes[name] = _to_array(value)
-    for name in _FLAGS.intersection(attributes if own else ()):
+    for name in _FLAGS.intersection(attributes if known else ()):
         if attributes[name] not in (0, 1):
             raise ModelError(f"attribute {name!r} = {attributes[name]!r} must be 0 or 1")
     for name in _DATA_TYPES.intersection(attributes):

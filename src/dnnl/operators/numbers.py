@@ -78,6 +78,15 @@ SEQUENCES = frozenset(
 )
 """Operators on lists of tensors."""
 
+_AS_STEPS = frozenset(
+    {"AffineGrid", "Attention", "AveragePool", "Col2Im", "DFT", "DeformConv", "GridSample"}
+    | {"Hardmax", "LogSoftmax", "LpNormalization", "LpPool", "MaxPool", "MaxUnpool"}
+    | {"MeanVarianceNormalization", "NegativeLogLikelihoodLoss", "RoiAlign", "STFT", "Softmax"}
+    | {"SoftmaxCrossEntropyLoss"}
+)
+"""Operators that no model has on constants, and that ONNX's own implementation, which folds, gives
+other types, other results or errors for."""
+
 _MAKE_SEQUENCES = frozenset(
     {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap"}
     | {"SplitToSequence"}
@@ -102,8 +111,12 @@ def runs_between(node: Node) -> bool:
 
 
 def is_folded(node: Node) -> bool:
-    """Whether an operator on constants becomes a constant: lists and graphs do not."""
-    return not node.domain and node.op not in (CONTROL | SEQUENCES)
+    """Whether an operator on constants becomes a constant: lists and graphs do not, nor what only
+    steps compute, nor slices that are to stay in their order, of which ONNX's own implementation
+    gives too few."""
+    if node.op == "Unique" and "axis" in node.attrs and not node.attrs.get("sorted", 1):
+        return False
+    return not node.domain and node.op not in (CONTROL | SEQUENCES | _AS_STEPS)
 
 
 def makes_sequence(node: Node) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -116,9 +117,23 @@ def _expand_norm(writer: Writer) -> bool:
         value = reduced(writer, "ReduceSum", value, source, range(2, len(source)))
     else:
         attrs = {name: own for name, own in node.attrs.items() if name != "p"}
-        value = writer.add("AveragePool", (value,), shape, {**attrs, "count_include_pad": 1})
-        taps = writer.constant(prod(node.attrs["kernel_shape"]))
-        value = writer.add("Mul", (value, taps), shape)
+        window = pooling_window(Scope(node, writer.graph))
+        factor: Any = prod(window.kernel)
+        if any(window.overhang):  # a mean of the taps inside, times their number
+            attrs["count_include_pad"] = 0
+            factor = factor * padded_shares(
+                source[2:],
+                window.out,
+                window.kernel,
+                window.strides,
+                window.dilations,
+                window.padding_l,
+                window.padding_r,
+            )
+        else:
+            attrs["count_include_pad"] = 1
+        value = writer.add("AveragePool", (value,), shape, attrs)
+        value = writer.add("Mul", (value, writer.constant(factor)), shape)
     return ended(writer, root(writer, value, shape, power))
 
 

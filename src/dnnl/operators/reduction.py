@@ -248,7 +248,7 @@ def _by_pairs(lowering: Lowering, node: Node, source: Source) -> Source:
         desc = ExactDesc(function, [left.desc, right.desc], dst)
         return lowering.emit(node, desc, {Arg.multiple_src(0): left, Arg.multiple_src(1): right})
 
-    if source.desc.inner_blocks:
+    if source.constant or source.desc.inner_blocks:  # parts are views of what is stored
         plain = MemoryDesc(source.desc.dims, source.desc.data_type)
         source = lowering.reorder(f"{node.name}:src", source, plain)
     for axis in node.attrs["axes"]:

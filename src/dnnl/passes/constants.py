@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from dnnl.graph.graph import JOINT, Array, Graph, Node, TensorType, blamed_on, is_whole
+from dnnl.graph.graph import JOINT, Array, Graph, ModelError, Node, TensorType, blamed_on, is_whole
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
 from dnnl.operators.numbers import HAS_ELEMENT, SIZES, is_folded
+from dnnl.operators.operator import not_computed
 from dnnl.operators.parts import slices_of
 from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.operators.quantize_linear import WITH_ALL_TYPES, is_plain
-from dnnl.operators.table import OPERATORS
+from dnnl.operators.table import MADE, OPERATORS
 from dnnl.reference.expression import exact
 from dnnl.types.dtype import DataType
 
@@ -58,7 +59,7 @@ def fold_constants(graph: Graph) -> Graph:
     known = replace(graph, constants=constants, types=types)
     nodes = []
     for node in graph.nodes:
-        written = JOINT in node.name and node.op not in _AS_FILES_HAVE_THEM
+        written = (JOINT in node.name and node.op not in _AS_FILES_HAVE_THEM) or node.op in MADE
         with blamed_on(node):
             folded = None if written else constant_results(node, known)
         if folded is None:
@@ -104,7 +105,18 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     moved = _moved(node, graph)
     if moved is not None:
         return {node.output: moved}
-    return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
+    return _evaluated(node, graph)
+
+
+def _evaluated(node: Node, graph: Graph) -> dict[str, Array] | None:
+    """What ONNX's own implementation gives; None where it fails at what steps may compute."""
+    try:
+        return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
+    except ModelError:
+        row = OPERATORS.get(node.op)
+        if row is None or (row.lower is not_computed and row.expand is None):
+            raise
+        return None
 
 
 def _sizes(node: Node, graph: Graph) -> Array | None:

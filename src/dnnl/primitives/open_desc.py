@@ -120,6 +120,10 @@ class _Making:
         self._begin, ndims = len(self.numbers), given.ndims
         if not pattern.has_runtime_values:
             self.numbers += map(str, pattern.layout_numbers)
+            for dim, size in enumerate(pattern.padded_dims):
+                if size == 1:  # its stride is used by nobody, and equal descriptors differ in it
+                    place = self._begin + 2 * ndims + dim
+                    self.numbers[place] = f"n[{place}]"
             self._dims[argument] = given.dims
             return given
         for dim, size in enumerate(pattern.dims):
