@@ -156,8 +156,9 @@ def test_batch_and_random_weights(model: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float8_e5m2", "int4", "uint2", "int16", "bool"])
 def test_inputs_of_every_type(kind: str, tmp_path: Path) -> None:
-    if kind == "uint2" and not hasattr(onnx.TensorProto, "UINT2"):
-        pytest.skip(f"onnx {onnx.__version__} has no integers of 2 bits")
+    old = tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 19)
+    if old and kind not in ("int16", "bool"):
+        pytest.skip(f"onnx {onnx.__version__} has no types of ml_dtypes")
     cast = node("Cast", ["x"], "y", to=onnx.TensorProto.FLOAT)
     path, opset = tmp_path / "model.onnx", 25 if kind == "uint2" else 21
     onnx.save(make_model([cast], {"x": [4, 5]}, ["y"], None, opset, {"x": kind}), path)
