@@ -60,7 +60,7 @@ CASES: dict[str, tuple[str, list[str], dict[str, Any], str]] = {
     "no axis": ("Concat", ["x", "x"], {}, "'axis' is missing"),
     "integer slope": ("LeakyRelu", ["x"], {"alpha": 1}, "'alpha' = 1 must be a number"),
     "bound of two values": ("Clip", ["x", "two"], {}, "one number"),
-    "scalar weights": ("Conv", ["s", "s"], {}, "3 dimensions"),
+    "scalar weights": ("Conv", ["s", "s"], {}, "are no convolution"),
     "axis twice": ("Unsqueeze", ["x", "zeros"], {}, "name one twice"),
     "shape of nothing": ("Shape", [], {}, "is damaged"),
 }

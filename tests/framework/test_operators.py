@@ -103,7 +103,7 @@ def test_pooling(name: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("axes", [[2, 3], [1], [-1], [0, 1, 2, 3]])
-@pytest.mark.parametrize("keepdims", [0, 1, 2])
+@pytest.mark.parametrize("keepdims", [0, 1])
 def test_mean(axes: list[int], keepdims: int) -> None:
     mean = node("ReduceMean", ["x"], "y", axes=axes, keepdims=keepdims)
     agree(make_model([mean], IMAGE, ["y"]), "propagate")
@@ -144,7 +144,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 POSITIVE = ("Log", "Sqrt", "Reciprocal")
 
 
-@pytest.mark.parametrize("op", sorted(ELTWISE.keys() - {"Gelu", "Clip"}))
+@pytest.mark.parametrize("op", sorted(ELTWISE.keys() - {"Gelu", "Clip", "Swish"}))
 def test_functions_of_one_source(op: str) -> None:
     proto = make_model(
         [node(op, ["x"], "y", **ATTRIBUTES.get(op, {}))], {"x": (3, 41)}, ["y"], {}, 18
@@ -259,17 +259,16 @@ def test_batch_normalization_alone(layout: str) -> None:
 
 
 @pytest.mark.parametrize("behind_a_convolution", [True, False])
-@pytest.mark.parametrize(("opset", "attrs"), [(15, {"training_mode": 1}), (7, {"spatial": 0})])
-def test_other_batch_normalization_than_inference_is_refused(
-    behind_a_convolution: bool, opset: int, attrs: dict[str, int]
+def test_batch_normalization_with_a_value_per_element_is_refused(
+    behind_a_convolution: bool,
 ) -> None:
     constants = {n: np.abs(random(20, seed=i)) + 0.5 for i, n in enumerate("sbmv")}
     source = "a" if behind_a_convolution else "x"
     nodes = [
         node("Conv", ["x", "w"], "a"),
-        node("BatchNormalization", [source, *"sbmv"], "y", **attrs),
+        node("BatchNormalization", [source, *"sbmv"], "y", spatial=0),
     ]
-    proto = make_model(nodes, IMAGE, ["y"], {"w": random(20, 20, 1, 1), **constants}, opset)
+    proto = make_model(nodes, IMAGE, ["y"], {"w": random(20, 20, 1, 1), **constants}, 7)
     with pytest.raises(Unimplemented, match=r"node 'node_y' \(BatchNormalization\)"):
         model_of(proto).compile(Engine("cpu"))
 
@@ -278,7 +277,7 @@ def test_batch_normalization_with_results_of_training_is_refused() -> None:
     constants = {n: np.abs(random(20, seed=i)) + 0.5 for i, n in enumerate("sbmv")}
     normalization = node("BatchNormalization", [*"xsbmv"], "y", *"tuqr")
     proto = make_model([normalization], IMAGE, ["y"], constants, 9)
-    with pytest.raises(Unimplemented, match="only inference"):
+    with pytest.raises(Unimplemented, match="one value per channel, and of later sets"):
         model_of(proto).compile(Engine("cpu"))
 
 
