@@ -30,7 +30,8 @@ def _infer_batch(scope: Scope) -> list[TensorType]:
     training = scope.attr("training_mode", 0)
     # Before operator set 14 it is the results after the first that ask for training.
     if (any(node.outputs[1:]) and not training) or not scope.attr("spatial", 1):
-        raise Unimplemented(f"{node}: only one value per channel, and of later sets, is computed")
+        rule = "spatial = 0, and training before operator set 14, are not computed"
+        raise Unimplemented(f"{node}: {rule}")
     for index in range(1, 5):
         if scope.shape(index) != shape[1:2]:
             raise ModelError(f"input {index} has shape {scope.shape(index)}, not {shape[1:2]}")
