@@ -120,7 +120,8 @@ class _Making:
         self._begin, ndims = len(self.numbers), given.ndims
         if not pattern.has_runtime_values:
             self.numbers += map(str, pattern.layout_numbers)
-            for dim, size in enumerate(pattern.padded_dims):
+            strided = pattern.format_kind is FormatKind.blocked
+            for dim, size in enumerate(pattern.padded_dims if strided else ()):
                 if size == 1:  # its stride is used by nobody, and equal descriptors differ in it
                     place = self._begin + 2 * ndims + dim
                     self.numbers[place] = f"n[{place}]"
