@@ -90,6 +90,8 @@ TEXT = """
 --arg_reduction --axis=0 --function=min Nx3
 --cumulative --axis=1 --function=sum 3xN
 --cumulative --axis=0 --function=sum --order=reverse Nx3
+--rnn --alg=VANILLA_LSTM l1tNmb2sic8
+--rnn --alg=LBR_GRU l1t3mbNsic8
 --prelu --stag=ab:ab Nx3:1x3
 --prelu --dir=BWD_DW --stag=ab:ab 3xN:1xN
 --exact --sdt=s64 --ddt=s64 --alg=mul 3xN:1xN

@@ -12,6 +12,7 @@ from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
+from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct.pieces import Piece, channel_block
 from dnnl.kernels.convolution.direct.sums import PixelSums
 from dnnl.kernels.product.base.blocking import Blocking
@@ -288,8 +289,11 @@ def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Ar
     slot, desc = src
     if len(dims) == desc.ndims:
         return src
-    if desc.inner_blocks:  # which groups may cut
-        slot, desc = scratchpad.copy(src, channels_last(desc))
+    if desc.inner_blocks:
+        try:
+            return slot, desc.reshape(dims)
+        except InvalidArguments:  # groups cut the blocks of channels
+            slot, desc = scratchpad.copy(src, channels_last(desc))
     groups = dims[1], dims[2]
     layout = Layout(
         dims,
