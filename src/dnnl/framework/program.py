@@ -14,7 +14,7 @@ import numpy as np
 
 from dnnl import lazy
 from dnnl.errors import InvalidArguments
-from dnnl.framework import control, matrices, selections, sequences
+from dnnl.framework import control, matrices, region_pooling, selections, sequences
 from dnnl.framework.feeds import arrays_of, check_input
 from dnnl.framework.plan import Layer
 from dnnl.framework.plans import PartSession, Plans, Settings
@@ -42,6 +42,7 @@ _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "Compress": selections.compress,
     "ConcatFromSequence": sequences.joined,
     "Det": matrices.determinant,
+    "MaxRoiPool": region_pooling.max_roi_pool,
     "NonMaxSuppression": selections.non_max_suppression,
     "NonZero": selections.nonzero,
     "OptionalHasElement": lambda node, given: [np.array(True)],

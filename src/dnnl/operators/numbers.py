@@ -69,8 +69,8 @@ CONTROL = frozenset({"Loop", "Scan", "SequenceMap"})
 SELECTIONS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
 """Operators whose results have sizes that contents decide."""
 
-ON_MATRICES = frozenset({"Det"})
-"""Operators on matrices that NumPy computes between parts."""
+ON_ARRAYS = frozenset({"Det", "MaxRoiPool"})
+"""Rare operators that NumPy computes between parts."""
 
 SEQUENCES = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"}
@@ -107,7 +107,7 @@ def deciding(node: Node) -> tuple[str, ...]:
 
 def runs_between(node: Node) -> bool:
     """Whether an operator is computed between plans, unless it needs no contents of inputs."""
-    return not node.domain and node.op in (CONTROL | ON_MATRICES | SELECTIONS | SEQUENCES)
+    return not node.domain and node.op in (CONTROL | ON_ARRAYS | SELECTIONS | SEQUENCES)
 
 
 def is_folded(node: Node) -> bool:
