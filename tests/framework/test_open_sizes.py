@@ -326,3 +326,17 @@ def test_open_sizes_are_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
         x = weights(count, 3)
         np.testing.assert_array_equal(result(model, {"x": x}), np.maximum(x, 0))
     assert len(tried) == 3
+
+
+def test_wrong_sizes_do_not_count_as_attempts() -> None:
+    """Calls that are refused leave later sizes their plan for open ones."""
+    nodes = [node("Add", ["x", "z"], "y")]
+    model = Model(graph_of(make_model(nodes, {"x": ("n", 3), "z": ("m", 3)}, ["y"])))
+    model(weights(2, 3), weights(2, 3))
+    for count in range(3, 9):
+        with pytest.raises(dnnl.Error):
+            model(weights(count, 3), weights(count + 1, 3))
+    for count in range(3, 9):
+        model(weights(count, 3), weights(count, 3))
+    plans = plans_of(model)
+    assert (len(plans._special.sessions), len(plans._open)) == (1, 1)

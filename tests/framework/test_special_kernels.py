@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -232,6 +234,44 @@ def test_a_model_that_is_gone_is_not_compiled_for(jobs: list[Any]) -> None:
     gc.collect()
     (job,) = jobs
     job()  # would fail for want of a model
+
+
+def test_a_job_that_fails_does_not_end_the_thread(lines: list[str]) -> None:
+    done = threading.Event()
+
+    def fail() -> None:
+        raise RuntimeError("by accident")
+
+    background._builder.add(fail)
+    background._builder.add(done.set)
+    assert done.wait(60)
+    assert any("RuntimeError: by accident" in line for line in lines)
+
+
+def test_two_that_ask_at_once_get_one_plan(jobs: list[Any], lines: list[str]) -> None:
+    model, x = network(AT_ONCE), rows(12)
+    model(rows(8))
+    model(x)
+    plans = plans_of(model)
+    plans._build_special(*asked(plans, x), plans.sessions[-1])
+    first, second = jobs
+    first()
+    made = plans.sessions
+    second()
+    assert plans.sessions == made
+    assert sum("create:special_kernels" in line for line in lines) == 1
+
+
+def test_the_other_process_takes_no_modules_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit('of the current folder')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [path for path in sys.path if path])
+    model = network(AT_ONCE)
+    model(rows(8))
+    model(rows(12))
+    wait_for(model, 8, 12)
 
 
 def test_a_child_of_a_fork_has_them_too() -> None:

@@ -114,7 +114,8 @@ def _run(request: Path, result: Path) -> None:
         raise Unbuilt("there is no Python interpreter to run")
     environment = config.environment()
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", _PROGRAM, str(request), str(result)]
+    # -P: no module of the current folder is taken for one of the library's.
+    command = [sys.executable, "-P", "-m", _PROGRAM, str(request), str(result)]
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -170,7 +171,12 @@ class _Builder:
 
 def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
     while True:
-        jobs.get()()
+        job = jobs.get()
+        try:
+            job()
+        except Exception as error:  # a job that fails must not end the thread
+            if log.enabled("warn"):
+                log.line("common", "warn", f"special kernels: {type(error).__name__}: {error}")
 
 
 _builder = _Builder()

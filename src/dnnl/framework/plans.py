@@ -216,7 +216,7 @@ class Plans:
 
         def source() -> background.Source | None:
             plans = own()
-            if plans is None:
+            if plans is None or plans._has_special(key):  # two calls may have asked at once
                 return None
             if plans._source is None:
                 prepared = tuple(session.compiled.constants.values())
@@ -237,6 +237,10 @@ class Plans:
         inputs = {name: TensorType(a.dtype, a.shape) for name, a in arrays.items()}
         patterns = {name: Pattern.of(array) for name, array in contents.items()}
         background.build(source, inputs, {n: a.copy() for n, a in contents.items()}, take)
+
+    def _has_special(self, key: Key) -> bool:
+        with self._lock.own:
+            return self._special.find(key) is not None
 
     def _add_special(self, key: Key, session: PartSession) -> None:
         """Use a plan of its own for ``key`` from now on."""
@@ -286,15 +290,18 @@ class Plans:
     ) -> tuple[_Opened, PartSession]:
         opens = bool(self._special.sessions) or self._settings.opens
         kinds = tuple((a.dtype, a.ndim) for a in (*arrays.values(), *contents.values()))
-        if opens and not always and self._failed[kinds] < _TRIES:
+        tries = opens and not always and self._failed[kinds] < _TRIES
+        if tries:
             try:
                 return self._with_symbols(arrays, contents)
             except Error:  # of these sizes, with numbers in the message, or only of symbols
-                self._failed[kinds] += 1
+                pass
         inputs = {name: TensorType(a.dtype, a.shape) for name, a in arrays.items()}
         graph = specialize.specialize(self._graph(inputs, contents))
         patterns = {name: Pattern.of(array) for name, array in contents.items()}
-        return _Opened(), self._session(graph, patterns, {})
+        made = self._session(graph, patterns, {})
+        self._failed[kinds] += tries  # these sizes are right: it is symbols that fail
+        return _Opened(), made
 
     def _session(
         self,
