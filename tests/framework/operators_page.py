@@ -12,12 +12,16 @@ from pathlib import Path
 
 import onnx
 
-from dnnl.operators.numbers import CONTROL, FOLDED, SELECTIONS, SEQUENCES, SIZES
+from dnnl.framework.summary import in_lines
+from dnnl.operators.numbers import CONTROL, FOLDED, ON_ARRAYS, SELECTIONS, SEQUENCES, SIZES
 from dnnl.operators.table import OPERATORS
 from tests.framework.node_cases import PASSES, REFUSED, Outcome, cases, outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 TITLE = "operator"
+_WIDTH = 100
+"""Columns of a line."""
+_BETWEEN = CONTROL | FOLDED | ON_ARRAYS | SELECTIONS | SEQUENCES | SIZES
 _EXCLUDED = {
     "strings": ("String", "Regex", "TfIdf"),
     "random numbers": ("Random", "Bernoulli", "Multinomial"),
@@ -65,7 +69,7 @@ def page() -> str:
     passing = sum(own.state == PASSES for own in every)
     head = _INTRODUCTION.format(version=onnx.__version__, passing=passing, count=len(every))
     others = sorted(name for name in OPERATORS if "." in name)
-    listed = _wrapped([f"`{name}`" for name in others])
+    listed = "\n".join(in_lines([f"`{name}`" for name in others], _WIDTH))
     reasons = "\n".join(_refusals(every))
     return f"{head}{_known(found)}\n{_OTHERS.format(names=listed)}{reasons}\n"
 
@@ -74,14 +78,15 @@ def row(name: str, outcomes: Sequence[Outcome]) -> str:
     """What the page says of an operator."""
     passing = sum(own.state == PASSES for own in outcomes)
     count = f" {passing}" if passing == len(outcomes) else f" {passing} of {len(outcomes)}"
-    between = name in CONTROL | SELECTIONS | SEQUENCES | SIZES | FOLDED
+    between = name in _BETWEEN
     return f"{f'*{name}*' if between else name}{count if outcomes else ''}"
 
 
 def _known(found: Mapping[str, Sequence[Outcome]]) -> str:
     names = {name for name in OPERATORS if "." not in name}
-    names |= CONTROL | SELECTIONS | SEQUENCES | SIZES | FOLDED | {"If", "Constant"}
-    return _wrapped([row(name, found.get(name, ())) for name in sorted(names)])
+    names |= _BETWEEN | {"If", "Constant"}
+    rows = [row(name, found.get(name, ())) for name in sorted(names)]
+    return "\n".join(in_lines(rows, _WIDTH))
 
 
 def _refusals(outcomes: Iterable[Outcome]) -> Iterable[str]:
@@ -106,17 +111,6 @@ def _grouped(reason: str) -> str:
         if all(name.startswith(beginnings) for name in names.split(", ")):
             return title
     return f"operators that are not known: {names}"
-
-
-def _wrapped(items: Sequence[str], width: int = 100) -> str:
-    lines, line = list[str](), ""
-    for item in items:
-        joined = f"{line}, {item}" if line else item
-        if line and len(joined) > width - 1:
-            lines.append(f"{line},")
-            joined = item
-        line = joined
-    return "\n".join([*lines, line])
 
 
 if __name__ == "__main__":

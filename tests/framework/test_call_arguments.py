@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -78,11 +79,23 @@ def test_tensors_give_tensors(kind: torch.dtype) -> None:
     assert isinstance(got, torch.Tensor)
     assert got.dtype is kind
     want = sum(own.double() for own in given)
-    torch.testing.assert_close(got.double(), want, rtol=2e-2, atol=2e-2)
+    error = 4 * torch.finfo(kind).eps  # of two additions of numbers of some units
+    torch.testing.assert_close(got.double(), want, rtol=error, atol=error)
     session = model.compile(sizes={"n": 3})
     torch.testing.assert_close(session(given[0], given[1], bias=given[2]), got)
-    got += 1  # it is the caller's
+    before = got.clone()
+    got += 1  # which is the caller's
+    torch.testing.assert_close(model(*given), before, rtol=0, atol=0)
     assert isinstance(session.run(dict(zip(model.inputs, given, strict=True)))["y"], np.ndarray)
+
+
+def test_elements_that_pytorch_lacks_stay_arrays() -> None:
+    for kind, wanted in ((onnx.TensorProto.INT4, "int4"), (onnx.TensorProto.UINT2, "uint2")):
+        nodes = [node("Cast", ["x"], "y", to=kind), node("Relu", ["x"], "z")]
+        model = Model(graph_of(make_model(nodes, {"x": ("n",)}, ["y", "z"], opset=25)))
+        got = model(torch.tensor([1.0, 2.0, 3.0]))
+        assert (got["y"].dtype.name, got["y"].tolist()) == (wanted, [1, 2, 3])
+        assert isinstance(got["z"], torch.Tensor)
 
 
 def test_one_tensor_among_arrays_gives_tensors() -> None:

@@ -108,8 +108,8 @@ def test_a_batch_that_comes_first(op: str) -> None:
     attrs: dict[str, Any] = {"direction": "bidirectional"}
     proto, feeds = layer(op, given, **attrs)
     want = model_of(proto)(feeds)
-    turned = {name: a.swapaxes(0, 1) if name in "xhc" else a for name, a in given.items()}
-    proto, feeds = layer(op, turned, layout=1, **attrs)
+    swapped = {name: a.swapaxes(0, 1) if name in "xhc" else a for name, a in given.items()}
+    proto, feeds = layer(op, swapped, layout=1, **attrs)
     got = model_of(proto)(feeds)
     np.testing.assert_allclose(got["y"], want["y"].transpose(2, 0, 1, 3), atol=1e-6)
     for name in ("y_h", "y_c")[: 1 + (op == "LSTM")]:

@@ -100,9 +100,13 @@ def _torch_of(given: Iterable[object]) -> Any:
 
 
 def _tensor(torch: Any, result: Array | list[Array]) -> Any:
-    """A result as a tensor that shares its memory."""
+    """A result as a tensor that shares its memory; itself where PyTorch has no such elements, as
+    integers below 8 bits."""
     if isinstance(result, list):
         return [_tensor(torch, own) for own in result]
     if result.dtype.isbuiltin == 1:
         return torch.from_numpy(result)
-    return torch.from_dlpack(Memory.from_numpy(result))  # NumPy cannot export bf16
+    try:
+        return torch.from_dlpack(Memory.from_numpy(result))  # NumPy cannot export bf16
+    except (BufferError, InvalidArguments):
+        return result

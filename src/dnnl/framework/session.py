@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Never
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.bound import Binder
+from dnnl.framework.bound import Arrays, Binder, Call
 from dnnl.framework.feeds import arrays_of, as_given, check_input, named
 from dnnl.framework.plan import Compiled
 from dnnl.framework.requests import Binders, Budget, awaited
@@ -159,16 +159,31 @@ class Session:
         with self._binders.taken(numbers) as binder:
             bound, wait = binder.bound(numbers), binder.stream.wait
             run = bound.arrays(arrays)
-            if spans is not None:
+            if spans is None:
+                for call in bound.calls:
+                    call(run, threads)
+            else:
+                self._time(bound.calls, run, threads, wait, spans)
                 spans.of.append(PlanRun(self.compiled, self._compute(numbers)))
-            for number, call in enumerate(bound.calls, -len(self.compiled.plan.counted)):
-                start = perf_counter_ns()
-                call(run, threads)
-                if spans is not None and number >= 0:
-                    wait()
-                    spans.append(Span(start, perf_counter_ns()))
             wait()
             return bound.results(run)
+
+    def _time(
+        self,
+        calls: Sequence[Call],
+        run: Arrays,
+        threads: int,
+        wait: Callable[[], None],
+        spans: Spans,
+    ) -> None:
+        """Make the calls of a run, and add the time of each step."""
+        before = len(self.compiled.plan.counted)  # what is written ahead of the first step
+        for number, call in enumerate(calls):
+            start = perf_counter_ns()
+            call(run, threads)
+            if number >= before:
+                wait()
+                spans.append(Span(start, perf_counter_ns()))
 
     def __reduce__(self) -> Never:
         rule = "a Session holds machine code and cannot be copied or pickled"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dnnl.graph.branches import graphs_in
 from dnnl.graph.graph import SEQUENCE, UNRANKED, Array, Graph, Node, TensorType
 
-_WIDTH = 80
-"""Columns of a line; longer names exceed it."""
+_WIDTH, _TITLE = 80, 12
+"""Columns of a line, which longer names exceed, and of the titles of lines."""
 
 
 def page_of(graph: Graph) -> str:
@@ -21,15 +21,16 @@ def page_of(graph: Graph) -> str:
     counts = Counter(f"{node.domain}.{node.op}" if node.domain else node.op for node in nodes)
     elements, nbytes = sum(a.size for a in constants), sum(a.nbytes for a in constants)
     types = ", ".join(f"{kind} {size_of(n)}" for kind, n in _bytes_by_type(constants))
+    operators = [f"{op} {count}" for op, count in counts.most_common()]
     lines = [
         *_listed("inputs", [f"{name}: {_typed(kind)}" for name, kind in graph.inputs.items()]),
         *_listed("defaults", [f"{name}: {_typed(kind)}" for name, kind in graph.defaults.items()]),
         *_listed("outputs", list(graph.outputs)),
-        *_wrapped("operators", [f"{op} {count}" for op, count in counts.most_common()]),
-        f"{'nodes':<12}{len(nodes)}",
-        f"{'parameters':<12}{elements:,} in {len(constants)} tensors, {size_of(nbytes)}"
+        *_listed("operators", in_lines(operators, _WIDTH - _TITLE)),
+        f"{'nodes':<{_TITLE}}{len(nodes)}",
+        f"{'parameters':<{_TITLE}}{elements:,} in {len(constants)} tensors, {size_of(nbytes)}"
         + (f" ({types})" if constants else ""),
-        f"{'opset':<12}{graph.opset}",
+        f"{'opset':<{_TITLE}}{graph.opset}",
     ]
     return "\n".join(lines)
 
@@ -51,19 +52,19 @@ def _typed(kind: TensorType) -> str:
 def _listed(title: str, items: Sequence[str]) -> Iterator[str]:
     """A line for each item; the first begins with the title."""
     for place, item in enumerate(items):
-        yield f"{'' if place else title:<12}{item}"
+        yield f"{'' if place else title:<{_TITLE}}{item}"
 
 
-def _wrapped(title: str, items: Sequence[str]) -> Iterator[str]:
-    """Lines of as many items as fit; the first begins with the title."""
+def in_lines(items: Sequence[str], width: int) -> list[str]:
+    """Lines of at most ``width`` columns, if items allow it, of as many items as fit."""
     lines, line = list[str](), ""
     for item in items:
         joined = f"{line}, {item}" if line else item
-        if line and len(joined) > _WIDTH - 13:
+        if line and len(joined) >= width:
             lines.append(f"{line},")
             joined = item
         line = joined
-    return _listed(title, [*lines, line])
+    return [*lines, line]
 
 
 def _nodes(graph: Graph) -> Iterator[Node]:

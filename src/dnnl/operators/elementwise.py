@@ -162,19 +162,19 @@ def _power_in_floats(writer: Writer) -> bool:
     node, graph = writer.node, writer.graph
     shape, kinds = graph.shape_of(node.output), [graph.type_of(v) for v in node.inputs]
     sources = list(node.inputs)
-    turned = not same_shape(kinds[0].sizes, shape) and same_shape(kinds[1].sizes, shape)
-    if not turned and not same_shape(kinds[0].sizes, shape):
+    swapped = not same_shape(kinds[0].sizes, shape) and same_shape(kinds[1].sizes, shape)
+    if not swapped and not same_shape(kinds[0].sizes, shape):
         sources[0] = writer.broadcast(sources[0], shape)
     base = DataType.from_numpy(kinds[0].dtype)
 
     def power(first: Scalar, second: Scalar) -> Scalar:
-        x, exponent = (second, first) if turned else (first, second)
+        x, exponent = (second, first) if swapped else (first, second)
         found = x.astype(DataType.f64) ** exponent.astype(DataType.f64)
         near = round(found)
         is_near = abs(found - near) <= abs(near) * 2.0**-50  # the error of a power
         return apply("where", is_near, near, found).astype(base)
 
-    order = slice(None, None, -1 if turned else 1)
+    order = slice(None, None, -1 if swapped else 1)
     types = [DataType.from_numpy(kind.dtype) for kind in kinds[order]]
     function = traced(power, 2, types)
     writer.add(EXACT, tuple(sources[order]), shape, {"function": function})

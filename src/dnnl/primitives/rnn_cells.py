@@ -75,42 +75,62 @@ class LstmDesc:
         return _made("vanilla_lstm", **locals())
 
 
-class GruDesc:
+class _OfGru:
+    """Descriptions of one kind of GRU cells."""
+
+    _alg = ""
+
+    @classmethod
+    def forward(
+        cls,
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        lengths_desc: MemoryDesc | None = None,
+    ) -> RnnDesc:
+        """Describe a network of these cells; raises InvalidArguments where the rules of `RnnDesc`
+        are broken."""
+        given = {name: own for name, own in locals().items() if name != "cls"}
+        return _made(cls._alg, **given)
+
+
+class GruDesc(_OfGru):
     """u, r = logistic(W x + U h' + b), o = tanh(W x + U (r h') + b), h = u h' + (1 - u) o.
 
     The gates are u, r, o.
     """
 
-    @staticmethod
-    def forward(
-        prop_kind: PropKind | str,
-        direction: Direction | str,
-        src_layer_desc: MemoryDesc,
-        src_iter_desc: MemoryDesc | None,
-        weights_layer_desc: MemoryDesc,
-        weights_iter_desc: MemoryDesc,
-        bias_desc: MemoryDesc | None,
-        dst_layer_desc: MemoryDesc,
-        dst_iter_desc: MemoryDesc | None,
-        lengths_desc: MemoryDesc | None = None,
-    ) -> RnnDesc:
-        """Describe a network of GRU cells; raises InvalidArguments where the rules of `RnnDesc`
-        are broken."""
-        return _made("vanilla_gru", **locals())
+    _alg = "vanilla_gru"
 
 
-class LbrGruDesc:
+class LbrGruDesc(_OfGru):
     """A GRU that is linear before the reset: o = tanh(W x + b + r (U h' + b')).
 
     The gates are u, r, o, the biases those of u, r, o and b'.
     """
 
-    @staticmethod
+    _alg = "lbr_gru"
+
+
+class _OfAugru:
+    """Descriptions of one kind of GRU cells with an attention."""
+
+    _alg = ""
+
+    @classmethod
     def forward(
+        cls,
         prop_kind: PropKind | str,
         direction: Direction | str,
         src_layer_desc: MemoryDesc,
         src_iter_desc: MemoryDesc | None,
+        attention_desc: MemoryDesc,
         weights_layer_desc: MemoryDesc,
         weights_iter_desc: MemoryDesc,
         bias_desc: MemoryDesc | None,
@@ -118,50 +138,19 @@ class LbrGruDesc:
         dst_iter_desc: MemoryDesc | None,
         lengths_desc: MemoryDesc | None = None,
     ) -> RnnDesc:
-        """Describe a network of them; raises InvalidArguments where the rules of `RnnDesc` are
-        broken."""
-        return _made("lbr_gru", **locals())
+        """Describe a network of these cells; raises InvalidArguments where the rules of `RnnDesc`
+        are broken."""
+        given = {name: own for name, own in locals().items() if name != "cls"}
+        return _made(cls._alg, **given)
 
 
-class AugruDesc:
+class AugruDesc(_OfAugru):
     """A GRU with an attention a for each step and row: (1 - a) u replaces u in h."""
 
-    @staticmethod
-    def forward(
-        prop_kind: PropKind | str,
-        direction: Direction | str,
-        src_layer_desc: MemoryDesc,
-        src_iter_desc: MemoryDesc | None,
-        attention_desc: MemoryDesc,
-        weights_layer_desc: MemoryDesc,
-        weights_iter_desc: MemoryDesc,
-        bias_desc: MemoryDesc | None,
-        dst_layer_desc: MemoryDesc,
-        dst_iter_desc: MemoryDesc | None,
-        lengths_desc: MemoryDesc | None = None,
-    ) -> RnnDesc:
-        """Describe a network of AUGRU cells; raises InvalidArguments where the rules of `RnnDesc`
-        are broken."""
-        return _made("vanilla_augru", **locals())
+    _alg = "vanilla_augru"
 
 
-class LbrAugruDesc:
+class LbrAugruDesc(_OfAugru):
     """A GRU that is linear before the reset (`LbrGruDesc`), with an attention (`AugruDesc`)."""
 
-    @staticmethod
-    def forward(
-        prop_kind: PropKind | str,
-        direction: Direction | str,
-        src_layer_desc: MemoryDesc,
-        src_iter_desc: MemoryDesc | None,
-        attention_desc: MemoryDesc,
-        weights_layer_desc: MemoryDesc,
-        weights_iter_desc: MemoryDesc,
-        bias_desc: MemoryDesc | None,
-        dst_layer_desc: MemoryDesc,
-        dst_iter_desc: MemoryDesc | None,
-        lengths_desc: MemoryDesc | None = None,
-    ) -> RnnDesc:
-        """Describe a network of them; raises InvalidArguments where the rules of `RnnDesc` are
-        broken."""
-        return _made("lbr_augru", **locals())
+    _alg = "lbr_augru"

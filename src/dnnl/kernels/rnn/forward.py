@@ -320,8 +320,8 @@ class _Layer(LayerMemory):
             h = self._loaded(
                 e, e.element(self._state(phase, place.direction, step, row), unit, F32), None
             )
-            kept = e.element(self._between(phase, 0, place, row), unit, F32)
-            vector.store(e, math.logistic(e, up), kept)
+            at = e.element(self._between(phase, 0, place, row), unit, F32)
+            vector.store(e, math.logistic(e, up), at)
             product = e.element(self._between(phase, 1, place, row), unit, F32)
             vector.store(e, e.b.fmul(math.logistic(e, reset), h), product)
 
