@@ -198,7 +198,7 @@ def test_changed_programs_are_refused(saved: Path) -> None:
     content = saved.read_bytes()
     rng = np.random.default_rng(3)
     other: Any = (None, 7, -1, "x", [], {}, [[]], 1.5, True, "s0", "+")
-    feeds = {"most": np.array(5), "start": np.array([3])}
+    feeds = {"most": np.array(9), "start": np.array([3])}
     want = load(saved, compile=False)(feeds)
     refused = 0
     for _ in range(150):
