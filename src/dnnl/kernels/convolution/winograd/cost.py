@@ -16,7 +16,7 @@ from dnnl.types.kinds import FormatKind
 
 _TRANSFORM = 12
 """The cost of an element of transformed pixels or sums: it is computed, stored and loaded."""
-_FAR = 8
+_FAR = 32
 """The cost of a weight that is not in the second-level cache when it is used."""
 _FILTER = 32
 """The cost of an element of weights that each execution transforms."""

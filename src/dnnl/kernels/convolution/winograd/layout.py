@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import choose_vectors
@@ -11,7 +11,9 @@ from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.convolution.winograd.tiling import Tiling
 from dnnl.kernels.matmul.matmul import MatmulConf
 from dnnl.kernels.matmul.problem import MatmulProblem
+from dnnl.kernels.product.base.blocking import Blocking
 from dnnl.kernels.product.base.problem import Panels
+from dnnl.kernels.product.pack.on_the_fly import PanelPacking
 from dnnl.kernels.product.plan.plan import plan
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.cook_toom import TAPS
@@ -37,6 +39,22 @@ class _TileProducts(MatmulProblem):
         """The weights as they are."""
         ((_, width),) = weights.inner_blocks or ((3, 1),)
         return Panels(weights, width // isa.lanes)
+
+    def blocking(
+        self,
+        isa: Isa,
+        dot: Multiply,
+        src: MemoryDesc,
+        panels: Panels,
+        *,
+        ones: bool,
+        packing: PanelPacking | None,
+    ) -> Blocking:
+        """Panel by panel where the weights of all places come from beyond the second-level cache,
+        though those of a place would fit: a panel prefetches the next one."""
+        found = super().blocking(isa, dot, src, panels, ones=ones, packing=packing)
+        near = panels.desc.size <= isa.caches.l2 // 2
+        return found if near or found.panels else replace(found, panels=1)
 
 
 @dataclass(frozen=True)
