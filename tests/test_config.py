@@ -34,6 +34,7 @@ def test_every_variable_of_the_contract_is_in_the_table() -> None:
         "DNNL_PRIMITIVE_CACHE_CAPACITY",
         "DNNL_PRIMITIVE_CACHE_LIMIT",
         "DNNL_SPECIAL_KERNELS",
+        "DNNL_WINOGRAD",
         "DNNL_JIT_DUMP",
     }
     assert all(knob.help for knob in config.KNOBS)

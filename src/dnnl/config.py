@@ -213,6 +213,14 @@ KNOBS: tuple[Knob, ...] = (
         "(sizes with a long total run time; another process compiles them), always",
     ),
     Knob(
+        "winograd",
+        ("DNNL_WINOGRAD",),
+        lambda: True,
+        _switch,
+        "0 keeps models to the direct algorithm of convolutions, which rounds less and does not "
+        "spread infinities and NaN over the 6x6 pixels of a tile",
+    ),
+    Knob(
         "jit_dump",
         ("DNNL_JIT_DUMP",),
         lambda: False,

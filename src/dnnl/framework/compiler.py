@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dnnl import config
 from dnnl.errors import Error, InvalidArguments
+from dnnl.framework.moving import is_moved_by_numpy, move
 from dnnl.framework.plan import Compiled
 from dnnl.framework.planning import kernels_of, plan_of
 from dnnl.framework.progress import Progress, Report
@@ -40,21 +40,13 @@ from dnnl.passes.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
-from dnnl.runtime.elements import plain_view, put_elements
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.shaped_layout import same_places
-
-_FEW = 1 << 23
-"""Elements that NumPy copies in 20 ms, the time to build a reorder kernel."""
-
-_BYTE = 8  # bits
 
 PASSES: tuple[Pass, ...] = (
     drop_identities,
@@ -173,11 +165,9 @@ class _Compilation:
         """A constant in the layout that its readers want."""
         wanted = Memory(key.desc, self._engine)
         content = np.require(array, requirements=["C", "W"]).reshape(-1).view(np.uint8)
-        if pd is None and same_places(key.source, key.desc):
-            wanted.write(content)
-            return wanted
         if pd is None:
-            return _permuted(key, content, wanted)
+            move(key, content, wanted)
+            return wanted
         if self._engine.host_memory:
             source = Memory(key.source, self._engine, content)
         else:
@@ -198,37 +188,12 @@ def _preparations(
     keys: Collection[Prepared], engine: Engine
 ) -> dict[Prepared, PrimitiveDesc | None]:
     """The reorders of constants to the layouts of their readers; None where NumPy does it."""
-    elements: Counter[tuple[MemoryDesc, MemoryDesc]] = Counter()
+    nbytes: Counter[tuple[MemoryDesc, MemoryDesc]] = Counter()
     for key in keys:
-        elements[key.source, key.desc] += key.desc.nelems()
+        nbytes[key.source, key.desc] += key.desc.size
     return {
         key: None
-        if same_places(key.source, key.desc)
-        or (_is_permutation(key) and elements[key.source, key.desc] <= _FEW)
+        if is_moved_by_numpy(key, nbytes[key.source, key.desc])
         else PrimitiveDesc(ReorderDesc(key.source, key.desc), engine)
         for key in keys
     }
-
-
-def _is_permutation(key: Prepared) -> bool:
-    """Whether a reorder only permutes elements that NumPy can address by strides."""
-    source, wanted = key.source, key.desc
-    return (
-        source.is_plain
-        and source.data_type is wanted.data_type
-        and source.data_type.bits >= _BYTE
-        and wanted.format_kind is FormatKind.blocked
-        and wanted.compensation is None
-    )
-
-
-def _permuted(key: Prepared, content: NDArray[np.uint8], wanted: Memory) -> Memory:
-    """``wanted`` filled with the elements of a constant, by NumPy."""
-    elements = plain_view(key.source, content)
-    assert elements is not None
-    data = wanted.buffer.data
-    staged = np.empty(key.desc.size, np.uint8) if data is None else data
-    put_elements(key.desc, staged, elements)
-    if data is None:
-        wanted.write(staged)
-    return wanted

@@ -166,7 +166,7 @@ def same_places(a: MemoryDesc, b: MemoryDesc) -> bool:
         return True
     if a.dims != b.dims or a.data_type != b.data_type or a.offset0 != b.offset0:
         return False
-    if FormatKind.any in (a.format_kind, b.format_kind) or a.padded_dims != b.padded_dims:
+    if not a.format_kind is b.format_kind is FormatKind.blocked or a.padded_dims != b.padded_dims:
         return False
     return [_levels(a, d) for d in range(a.ndims)] == [_levels(b, d) for d in range(b.ndims)]
 

@@ -1,0 +1,110 @@
+"""Winograd's algorithm in models: where it is chosen, its results, and how to keep it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dnnl import config
+from dnnl.framework import model as models
+from dnnl.framework.session import Session
+from tests.framework.models import feeds_for, make_model, model_of, node, run_peer
+
+Array = np.ndarray
+RNG = np.random.default_rng(23)
+CHANNELS, PIXELS = 32, 22
+WINDOW = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+
+
+def weights(*shape: int) -> Array:
+    return np.asarray(RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:])), np.float32)
+
+
+def residual(batch: int | str = 2, **second: Any) -> Any:
+    """Two convolutions of 3x3 taps, each with a bias, and an addition behind the second."""
+    nodes = [
+        node("Conv", ["x", "w", "b"], "c", **WINDOW),
+        node("Relu", ["c"], "r"),
+        node("Conv", ["r", "v", "b"], "d", **WINDOW, **second),
+        node("Add", ["d", "c"], "s"),
+        node("Relu", ["s"], "y"),
+    ]
+    own = {"w": (CHANNELS,) * 2 + (3, 3), "v": (CHANNELS,) * 2 + (3, 3), "b": (CHANNELS,)}
+    constants = {name: weights(*shape) for name, shape in own.items()}
+    return make_model(nodes, {"x": (batch, CHANNELS, PIXELS, PIXELS)}, ["y"], constants)
+
+
+def assert_near(given: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
+    """Errors are a few dozen epsilons of the largest result."""
+    for name, array in expected.items():
+        np.testing.assert_allclose(given[name], array, rtol=0, atol=1e-5 * np.abs(array).max())
+
+
+def algorithms(session: Session) -> list[str]:
+    found = [own for own in session.layers if own.primitive == "convolution"]
+    return [own.implementation.partition(":")[0] for own in found]
+
+
+@pytest.mark.parametrize("layout", ["propagate", "middle", "plain"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_networks_use_it(layout: str, threads: int) -> None:
+    proto = residual()
+    model = model_of(proto)
+    session = model.compile(layout=layout, num_threads=threads)
+    assert algorithms(session) == ["winograd", "winograd"]
+    feeds = feeds_for(model.graph)
+    assert_near(session.run(feeds), run_peer(proto, feeds))
+
+
+def test_one_variable_keeps_it_out() -> None:
+    proto = residual()
+    model = model_of(proto)
+    feeds = feeds_for(model.graph)
+    with config.override("winograd", False):
+        session = model.compile()
+        assert algorithms(session) == ["brgemm", "brgemm"]
+        direct = session.run(feeds)["y"]
+    other = model.compile().run(feeds)["y"]
+    assert not np.array_equal(direct, other)
+    assert_near({"y": other}, {"y": direct})
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_narrow_types_are_multiplied_directly(precision: str) -> None:
+    session = model_of(residual()).compile(precision=precision)
+    assert algorithms(session) == ["brgemm", "brgemm"]
+
+
+def test_open_sizes_are_computed_directly() -> None:
+    proto = residual("n")
+    model = model_of(proto)
+    session = model.compile(sizes={"n": (1, 8)})
+    for batch in (1, 5):
+        x = RNG.standard_normal((batch, CHANNELS, PIXELS, PIXELS)).astype(np.float32)
+        assert_near(session.run({"x": x}), run_peer(proto, {"x": x}))
+    assert "winograd" not in algorithms(session)
+
+
+def test_weights_that_change_are_not_transformed() -> None:
+    nodes = [node("Mul", ["w", "f"], "v"), node("Conv", ["x", "v"], "y", **WINDOW)]
+    inputs: dict[str, Any] = {"x": (1, CHANNELS, PIXELS, PIXELS), "f": (1,)}
+    proto = make_model(nodes, inputs, ["y"], {"w": weights(CHANNELS, CHANNELS, 3, 3)})
+    model = model_of(proto)
+    session = model.compile()
+    assert algorithms(session) == ["brgemm"]
+    feeds = feeds_for(model.graph)
+    assert_near(session.run(feeds), run_peer(proto, feeds))
+
+
+def test_transformed_weights_are_saved(tmp_path: Path) -> None:
+    load: Any = models.load
+    model = model_of(residual())
+    feeds = feeds_for(model.graph)
+    want = model(feeds)
+    model.save(tmp_path / "model.dnnl")
+    saved = load(tmp_path / "model.dnnl", compile=False)
+    np.testing.assert_array_equal(saved(feeds), want)
