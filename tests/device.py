@@ -59,19 +59,23 @@ class _Owner:
 class FarExecutable(Executable):
     """Code of the cpu for each phase, and the ``order`` of the phases."""
 
-    __slots__ = ("order", "phases")
+    __slots__ = ("_image", "order", "phases")
 
     def __init__(self, image: Image) -> None:
         images = (replace(image, phases=(phase,), repeats=()) for phase in image.phases)
         self.phases = tuple(_CPU.load(one) for one in images)
-        self.order = in_order(image)
+        self.order, self._image = in_order(image), image
 
-    def sized(self, items: Sequence[int]) -> FarExecutable:
-        """The same with so many items of each phase."""
+    def sized(self, counts: Sequence[int]) -> FarExecutable:
+        """The same with so many items of each phase and iterations of each repeat."""
         made = object.__new__(FarExecutable)
+        items, times = counts[: len(self.phases)], counts[len(self.phases) :]
         pairs = zip(self.phases, items, strict=True)
         made.phases = tuple(_CPU.sized(phase, (count,)) for phase, count in pairs)
-        made.order = self.order
+        both = zip(self._image.repeats, times, strict=True)
+        repeats = tuple(replace(repeat, count=count) for repeat, count in both)
+        made._image = replace(self._image, repeats=repeats)
+        made.order = in_order(made._image)
         return made
 
 
@@ -186,9 +190,9 @@ class FarBackend(Backend):
     def load(self, image: Image) -> FarExecutable:
         return FarExecutable(image)
 
-    def sized(self, executable: Executable, items: Sequence[int]) -> FarExecutable:
+    def sized(self, executable: Executable, counts: Sequence[int]) -> FarExecutable:
         assert isinstance(executable, FarExecutable)
-        return executable.sized(items)
+        return executable.sized(counts)
 
     def make_queue(self, in_order: bool, profiling: bool = False) -> FarQueue:
         return FarQueue(self, in_order)

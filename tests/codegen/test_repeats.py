@@ -95,3 +95,16 @@ def test_phases_run_in_order_so_many_times(
     count, values = _run(repeats, threads)
     assert count == counted
     assert set(values.tolist()) == {value}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_execution_may_decide_how_many_times(threads: int) -> None:
+    """The counts of repeats are behind those of phases."""
+    recipe = Recipe(_Conf((Repeat(1, 3, 2),)), select_isa(ENGINE), _build)
+    loaded, queue = ENGINE.load(jit.image(recipe)[0]), Stream(ENGINE, threads).queue
+    for times, value in ((4, 312349), (0, 35), (1, 316), (4, 312349)):
+        counter, values = np.zeros(1, np.int64), np.zeros(ITEMS, np.int64)
+        places = [address_of(array.view(np.uint8)) for array in (counter, values)]
+        queue.submit(ENGINE.sized(loaded, (ITEMS, 1, ITEMS, ITEMS, times)), places, threads)
+        assert int(counter[0]) == times
+        assert set(values.tolist()) == {value}

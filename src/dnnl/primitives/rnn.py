@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
@@ -57,8 +57,11 @@ class RnnDesc(Desc):
     WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C. All
     but the lengths may be f32, bf16 or f16; gates, and states from step to step, are f32. Layouts
     may be ``any``: that of weights has blocks of units, everything else is row-major. Channels must
-    be contiguous. Sizes may be RUNTIME_DIM; there is a kernel for those of each execution.
+    be contiguous. Sizes may be RUNTIME_DIM: one kernel serves any T and N, other ones that are open
+    have a kernel for the sizes of each execution.
     """
+
+    single = ("T", "N")
 
     prop_kind: PropKind
     alg_kind: Alg
@@ -118,7 +121,7 @@ class RnnDesc(Desc):
         if sizes.get("L", 1) > 1:
             rule = "a layer reads what the one below gives"
             self._check_equal(sizes, "SLC", "DIC", "weights_layer_desc", rule)
-        if sizes.get("T", 1) > 1:
+        if sizes.get("SIC") != sizes["DIC"] and sizes.get("T", 1) > 1:
             rule = "a step reads the states of the one before"
             self._check_equal(sizes, "SIC", "DIC", "weights_iter_desc", rule)
         if self.alg_kind not in (Alg.vanilla_rnn, Alg.vanilla_lstm):
@@ -147,18 +150,25 @@ class RnnDesc(Desc):
         """The name of the dimension."""
         return SHAPES[self.operation.role(argument).field][dim]
 
+    def other_sizes(self) -> Sequence[Mapping[str, int]]:
+        """Few rows, which do not copy weights that are row-major."""
+        return ({"T": 5, "N": 3},)
+
     def complete_typical(self, dims: dict[int, list[int]]) -> None:
         """Gates and directions are those of the cells, and channels agree."""
         known = dict(self._known_sizes())
         channels = known.get("DHC", _TYPICAL)
         outputs = known.get("DIC", channels)
         usual = self._counts | {
-            "L": 1, "T": 5, "N": 3, "SLC": outputs, "SIC": outputs, "DHC": channels,
-            "DIC": outputs, "DLC": self._counts["joined"] * outputs,
+            "L": 1, "SLC": outputs, "SIC": outputs, "DHC": channels, "DIC": outputs,
+            "DLC": self._counts["joined"] * outputs,
         }  # fmt: skip
         for argument, own in dims.items():
             names = SHAPES[self.operation.role(argument).field]
-            own[:] = [known.get(name, usual[name]) for name in names]
+            own[:] = [
+                size if name in self.single else known.get(name, usual[name])
+                for name, size in zip(names, own, strict=True)
+            ]
 
     def _known_sizes(self) -> Iterator[tuple[str, int]]:
         for name, desc in self._present():
@@ -239,8 +249,10 @@ def _refused(desc: RnnDesc, isa: Isa) -> Refusal | None:
     if isa.device is not None:
         return Refusal(Reason.ISA, f"{isa.name} repeats no phases")
     given = dict(desc._present())
-    if not all(is_known(number) for own in given.values() for number in own.layout_numbers):
-        return Refusal(Reason.RUNTIME_DIM)
+    for name, own in given.items():
+        for size, key in zip(own.dims, SHAPES[name], strict=True):
+            if key not in desc.single and not is_known(size):
+                return Refusal(Reason.RUNTIME_DIM, f"{key} of {name}")
     for name, own in given.items():
         if name != "lengths_desc" and own.data_type not in _TYPES:
             return Refusal(Reason.DATA_TYPE, f"{own.data_type} of {name}")

@@ -262,9 +262,9 @@ class Backend(ABC):
     def load(self, image: Image) -> Executable:
         """Make the image's code executable, for as long as somebody holds what is returned."""
 
-    def sized(self, executable: Executable, items: Sequence[int]) -> Executable:
-        """The executable for sizes that an execution decided on, which has work for so many
-        ``items`` of each phase. Processors divide it among their threads anyway."""
+    def sized(self, executable: Executable, counts: Sequence[int]) -> Executable:
+        """The executable for sizes that an execution decided on, which has work for so many items
+        of each phase and, behind these in ``counts``, so many iterations of each repeat."""
         return executable
 
     @abstractmethod

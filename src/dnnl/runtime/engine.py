@@ -129,9 +129,10 @@ class Engine(Property):
         """Make an image executable. Loading equal images again costs and keeps nothing new."""
         return self._backend.load(image)
 
-    def sized(self, executable: Executable, items: Sequence[int]) -> Executable:
-        """The executable for an execution that has work for so many ``items`` of each phase."""
-        return self._backend.sized(executable, items) if items else executable
+    def sized(self, executable: Executable, counts: Sequence[int]) -> Executable:
+        """The executable for an execution with these numbers of items and iterations: see
+        `Backend.sized`."""
+        return self._backend.sized(executable, counts) if counts else executable
 
     @property
     def host_memory(self) -> bool:

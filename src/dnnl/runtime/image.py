@@ -46,8 +46,9 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Phases ``first`` to ``end - 1`` of an image, which run in order ``count`` times. A phase that
-    needs the number of the iteration counts it in memory: processors only."""
+    """Phases ``first`` to ``end - 1`` of an image, which run in order ``count`` times, where only
+    executions know their number as often as `Unknowns` say. A phase that needs the number of the
+    iteration counts it in memory: processors only."""
 
     first: int
     end: int
@@ -59,8 +60,9 @@ class Unknowns:
     """What an image needs to know of sizes that only an execution knows.
 
     ``conditions`` and ``counts`` are Python expressions of these sizes, which they call s0, s1, ...
-    The code serves those that satisfy all conditions; each phase then has so many work items. The
-    last argument of the image is an array of the sizes, in integers of 64 bits.
+    The code serves those that satisfy all conditions; each phase then has so many work items, and,
+    behind the counts of all phases, each repeat so many iterations. The last argument of the image
+    is an array of the sizes, in integers of 64 bits.
     """
 
     conditions: tuple[str, ...]

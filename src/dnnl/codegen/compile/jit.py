@@ -185,12 +185,13 @@ def compiled(recipe: Recipe, kernel: Written) -> Image:
     """The machine code of what was written, which is the part of LLVM."""
     started = perf_counter()
     code = _code(recipe.isa, kernel.ir)
-    phases, unknowns = kernel.phases, None
+    phases, repeats, unknowns = kernel.phases, kernel.repeats, None
     if recipe.symbols is not None:
-        counts = tuple(text(phase.count) for phase in phases)
+        counts = tuple(text(own.count) for own in phases) + tuple(text(r.count) for r in repeats)
         phases = tuple(replace(phase, count=typical(phase.count)) for phase in phases)
+        repeats = tuple(replace(repeat, count=typical(repeat.count)) for repeat in repeats)
         unknowns = Unknowns(tuple(map(str, recipe.symbols.guards)), counts)
-    made = Image(recipe.isa.target, code, phases, kernel.arguments, unknowns, kernel.repeats)
+    made = Image(recipe.isa.target, code, phases, kernel.arguments, unknowns, repeats)
     if log.enabled("profile_externals"):
         ms = (perf_counter() - started) * 1e3
         log.line("common", "profile_externals", "llvm", kernel.phases[-1].symbol, ms=ms)

@@ -18,22 +18,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, I64, Emitter, Module, Value, i64
+from dnnl.codegen.ir.builder import F32, I64, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn import cells
-from dnnl.kernels.rnn.memory import PACKED, LayerMemory, Place
-from dnnl.kernels.rnn.problem import RnnConf, rows_of_tile
+from dnnl.kernels.rnn.memory import PACKED, Place
+from dnnl.kernels.rnn.problem import RnnConf
 from dnnl.kernels.rnn.product import Tile, multiply
+from dnnl.kernels.rnn.tiles import LayerTiles
 from dnnl.runtime.image import Phase, Repeat
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
-
-_ROWS_OF_ITEM = 48
-"""Rows that a work item does at most, so that large batches have more items than blocks."""
 
 
 def build(conf: RnnConf, isa: Isa) -> Kernel:
@@ -59,7 +57,7 @@ def build(conf: RnnConf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids, tuple(repeats))
 
 
-class _Layer(LayerMemory):
+class _Layer(LayerTiles):
     """Writes the phases of a layer."""
 
     # Phases.
@@ -185,7 +183,7 @@ class _Layer(LayerMemory):
             d, row = e.divmod(number, conf.rows)
             place = [i64(self._layer), d, row]
             if conf.dst_iter is not None:
-                last = [i64(self._layer % 2), d, i64(conf.steps), row, i64(0)]
+                last = [i64(self._layer % 2), d, e.number(conf.steps), row, i64(0)]
                 source = self._part(phase, "states", last)
                 self._write(phase, source, Arg.DST_ITER, place, conf.outputs)
             if conf.dst_iter_c is not None:
@@ -204,7 +202,7 @@ class _Layer(LayerMemory):
         def item(number: Value) -> None:
             t, row = e.divmod(number, conf.rows)
             there = e.add(t, i64(1))
-            back = e.b.sub(i64(conf.steps), t)
+            back = e.b.sub(e.number(conf.steps), t)
             starts = [
                 self._part(phase, "states", [i64(self._layer % 2), i64(d), step, row, i64(0)])
                 for d, step in enumerate((there, back))
@@ -369,91 +367,3 @@ class _Layer(LayerMemory):
         channel = e.add(unit, i64(place.direction * conf.outputs))
         value = self._unless_past(e, alive, value)
         self._store(phase, Arg.DST_LAYER, [time, row, channel], value, place.mask)
-
-    # Tiles.
-
-    def _each_tile(
-        self,
-        phase: PhaseFunction,
-        channels: int,
-        rows: int,
-        vectors: int,
-        write: Callable[[Place], None],
-    ) -> Phase:
-        """All work items: a block of units in one direction, for some rows."""
-        e, conf = phase.e, self._conf
-        blocks, height = conf.blocks(channels), rows_of_tile(e.isa, vectors)
-        share = -(-min(rows, _ROWS_OF_ITEM) // height) * height
-        parts = -(-rows // share)
-
-        def item(number: Value) -> None:
-            rest, part = e.divmod(number, parts)
-            direction, block = e.divmod(rest, blocks)
-            begin = e.mul(part, share)
-            end = e.smaller(e.add(begin, i64(share)), i64(rows))
-            self._each_direction(e, direction, lambda d: self._each_block(
-                e, block, channels, lambda mask: self._each_row(
-                    e, begin, end, rows, height,
-                    lambda row, count: write(Place(d, block, row, count, mask)),
-                ),
-            ))  # fmt: skip
-
-        count = conf.directions * blocks * parts
-        phase.each_item(count, item)
-        return phase.end(count)
-
-    def _each_direction(self, e: Emitter, number: Value, body: Callable[[int], None]) -> None:
-        if self._conf.directions == 1:
-            body(0)
-            return
-        self._either(e, e.b.icmp_signed("==", number, i64(0)), lambda: body(0), lambda: body(1))
-
-    def _each_block(
-        self, e: Emitter, block: Value, channels: int, body: Callable[[Mask], None]
-    ) -> None:
-        """The last block may have fewer units."""
-        rest, blocks = channels % self._lanes, self._conf.blocks(channels)
-        if not rest:
-            body(None)
-            return
-        mask = vector.known_lanes([lane < rest for lane in range(self._lanes)])
-        if blocks == 1:
-            body(mask)
-            return
-        last = e.b.icmp_signed("==", block, i64(blocks - 1))
-        self._either(e, last, lambda: body(mask), lambda: body(None))
-
-    @staticmethod
-    def _either(
-        e: Emitter, condition: Value, yes: Callable[[], object], no: Callable[[], object]
-    ) -> None:
-        def of(body: Callable[[], object]) -> Callable[[], tuple[Value, ...]]:
-            def run() -> tuple[Value, ...]:
-                body()
-                return ()
-
-            return run
-
-        e.branch(condition, of(yes), of(no))
-
-    def _each_row(
-        self,
-        e: Emitter,
-        begin: Value,
-        end: Value,
-        rows: int,
-        height: int,
-        body: Callable[[Value, int], None],
-    ) -> None:
-        """Tiles of ``height`` rows, and one of what is left of all rows."""
-        rest = rows % height
-        whole = e.smaller(end, i64(rows - rest)) if rest else end
-        if rows >= height:
-            e.loop(begin, whole, lambda row: body(row, height), step=height, unroll=False, name="m")
-        if not rest:
-            return
-        if rows < height:
-            body(begin, rest)
-            return
-        last = e.b.icmp_signed("==", end, i64(rows))
-        self._either(e, last, lambda: body(i64(rows - rest), rest), lambda: None)

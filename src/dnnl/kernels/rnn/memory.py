@@ -16,6 +16,7 @@ from dnnl.kernels.rnn.problem import RnnConf
 from dnnl.kernels.rnn.product import Factor
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.size import surely_equal
 
 PACKED = {int(Arg.WEIGHTS_LAYER): "layer_weights", int(Arg.WEIGHTS_ITER): "iter_weights"}
 """The parts of the scratchpad for weights that are packed."""
@@ -55,28 +56,26 @@ class LayerMemory:
     def _part(self, phase: PhaseFunction, name: str, index: Sequence[Value]) -> Value:
         """The address of an element of a part of the scratchpad."""
         part, e = self._conf.parts[name], phase.e
-        base = e.element(phase.arguments[self._scratchpad], i64(part.begin), I8)
-        offset: Value = i64(0)
-        for own, stride in zip(index, part.strides, strict=True):
-            offset = e.add(offset, e.mul(own, stride))
-        return e.element(base, offset, F32)
+        base = e.element(phase.arguments[self._scratchpad], e.number(part.begin), I8)
+        terms = [e.mul(own, stride) for own, stride in zip(index, part.strides, strict=True)]
+        return e.element(base, e.total(0, terms), F32)
 
     def _source(self, phase: PhaseFunction, direction: int, row: Value) -> Value:
         """The inputs of a row of all steps: of src, or of the layer below in the order of steps."""
         conf, e = self._conf, phase.e
-        step, n = e.divmod(row, conf.rows)
         if self._layer == 0 and conf.converts:
             return self._part(phase, "inputs", [row, i64(0)])
         if self._layer == 0:
+            strides = conf.src_layer.strides
+            dense = surely_equal(strides[0], conf.rows * strides[1])
+            step, n = (i64(0), row) if dense else e.divmod(row, conf.rows)
             return self._address(phase, Arg.SRC_LAYER, [step, n, i64(0)])
         below = i64((self._layer - 1) % 2)
-        index = [below, i64(direction), e.add(step, i64(1)), n, i64(0)]
-        return self._part(phase, "states", index)
+        return self._part(phase, "states", [below, i64(direction), i64(1), row, i64(0)])
 
     def _products(self, phase: PhaseFunction, place: Place, row: Value, gate: int) -> Value:
         """A vector of the products of the inputs; rows are those of all steps."""
-        step, n = phase.e.divmod(row, self._conf.rows)
-        index = [i64(place.direction), step, n, place.block, i64(gate), i64(0)]
+        index = [i64(place.direction), row, place.block, i64(gate), i64(0)]
         return self._part(phase, "products", index)
 
     def _state(self, phase: PhaseFunction, direction: int, step: Value, row: Value) -> Value:
@@ -93,7 +92,7 @@ class LayerMemory:
         have them in the order of steps."""
         if not self._conf.reverse[direction] or (layered and self._layer > 0):
             return step
-        return e.b.sub(i64(self._conf.steps - 1), step)
+        return e.b.sub(e.number(self._conf.steps - 1), step)
 
     # Tensors.
 
@@ -101,9 +100,8 @@ class LayerMemory:
         """The address of an element of a tensor without blocks."""
         slot, desc = self._tensors[argument]
         e = phase.e
-        offset: Value = i64(desc.offset0)
-        for own, stride in zip(index, desc.strides, strict=True):
-            offset = e.add(offset, e.mul(own, stride))
+        terms = [e.mul(own, stride) for own, stride in zip(index, desc.strides, strict=True)]
+        offset = e.total(desc.offset0, terms)
         return e.element(phase.arguments[slot], offset, storage(desc.data_type).element)
 
     def _load(
@@ -168,7 +166,7 @@ class LayerMemory:
         blocked = bool(desc.inner_blocks)
         per_block = strides[-1] if blocked else self._lanes * strides[-1]
         start = desc.offset0 + self._layer * strides[0] + place.direction * strides[1]
-        offset = e.add(i64(start), e.mul(place.block, per_block))
+        offset = e.add(e.number(start), e.mul(place.block, per_block))
         row = storage(desc.data_type)
         pointer = e.element(phase.arguments[slot], offset, row.element)
         apart = tuple(gate * per_gate for gate in gates)

@@ -15,6 +15,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import separates
 
 GATES = {
     Alg.vanilla_rnn: 1,
@@ -34,7 +35,8 @@ rows are so far apart that caches hold few of them."""
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the scratchpad: where it begins, in bytes, and the strides of its axes in f32."""
+    """A part of the scratchpad: where it begins, in bytes, and the strides of its axes in f32.
+    Where only executions know steps or rows, these are expressions."""
 
     begin: int
     strides: tuple[int, ...]
@@ -85,9 +87,10 @@ class RnnConf:
         return self.src_layer.data_type is not DataType.f32
 
     def packs(self, weights: MemoryDesc) -> bool:
-        """Whether weights are copied into blocks of units, in f32."""
-        many = self.steps * self.rows >= _PACKED_ROWS
-        return many and self.lanes > 1 and not weights.inner_blocks
+        """Whether weights are copied into blocks of units, in f32. Executions of few rows and of
+        many have kernels of their own where that is so for some."""
+        row_major = self.lanes > 1 and not weights.inner_blocks
+        return row_major and not separates(self.steps * self.rows, _PACKED_ROWS)
 
     @property
     def steps(self) -> int:
@@ -156,12 +159,13 @@ class RnnConf:
     @property
     def scratchpad(self) -> int:
         """Its size in bytes."""
-        return max(end for _, _, end in self._divided())
+        *_, (_, _, end) = self._divided()
+        return end
 
     def _divided(self) -> Iterator[tuple[str, Part, int]]:
         """Name, part and end of each part: the number of the step, the inputs [step and row,
         channel] if they are converted, the layer's weights [direction, block, input, gate, lane] if
-        they are packed, the products of the layer's input [direction, step, row, block, gate,
+        they are packed, the products of the layer's input [direction, step and row, block, gate,
         lane], the states of the layers in turn [2, direction, step + 1, row, channel], the cells
         [direction, row, channel], and what the first product of a step leaves to the second, twice
         the cells."""
@@ -173,7 +177,7 @@ class RnnConf:
             "inputs": (t * n, self.lanes * self.blocks(self.inputs) * self.converts),
             "layer_weights": (d, blocks, self.inputs * self.packs(self.weights_layer), *panel),
             "iter_weights": (d, blocks, self.outputs * self.packs(self.weights_iter), *panel),
-            "products": (d, t, n, blocks, *panel),
+            "products": (d, t * n, blocks, *panel),
             "states": (2, d, t + 1, n, narrow),
             "cells": (d, n, wide),
             "between": (2, d, n, wide),

@@ -43,7 +43,9 @@ def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, inp
         columns = [
             factor.storage.to_core(
                 e,
-                vector.load(e, e.element(weights, i64(apart + gate), element), stored, factor.mask),
+                vector.load(
+                    e, e.element(weights, e.number(apart + gate), element), stored, factor.mask
+                ),
             )
             for gate in factor.gates
         ]
@@ -60,7 +62,7 @@ def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, inp
         tiles = [_shaped(flat, number, count, gates) for number in range(split)]
         tiles = [step(base, weights, number, tile) for number, tile in enumerate(tiles)]
         following = [e.b.gep(row, [i64(split)], source_etype=F32) for row in base]
-        apart = i64(split * factor.per_input)
+        apart = e.number(split * factor.per_input)
         behind = e.b.gep(weights, [apart], source_etype=factor.storage.element)
         return behind, *following, *(v for tile in tiles for row in tile for v in row)
 

@@ -74,8 +74,8 @@ class Engine(Backend):
         arguments = len(image.arguments)
         return LoadedProgram(functions, code, arguments, run, image.scratch, image.repeats)
 
-    def sized(self, executable: Executable, items: Sequence[int]) -> Executable:
-        return executable.sized(items) if isinstance(executable, LoadedProgram) else executable
+    def sized(self, executable: Executable, counts: Sequence[int]) -> Executable:
+        return executable.sized(counts) if isinstance(executable, LoadedProgram) else executable
 
     def make_queue(self, in_order: bool, profiling: bool = False) -> Queue[LoadedProgram]:
         return CpuQueue()

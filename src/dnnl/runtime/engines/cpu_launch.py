@@ -133,19 +133,23 @@ class LoadedProgram(Executable):
         self._keep = memory, code
         self._latest: tuple[Sequence[int], LoadedProgram] | None = None
 
-    def sized(self, items: Sequence[int]) -> LoadedProgram:
-        """The program with so many items of each phase: the latest one, where sizes in a loop do
-        not change them."""
+    def sized(self, counts: Sequence[int]) -> LoadedProgram:
+        """The program with so many items of each phase and, behind these, iterations of each
+        repeat: the latest one, where sizes in a loop do not change them."""
         latest = self._latest
-        if latest is None or latest[0] != items:
-            self._latest = latest = items, self._with(items)
+        if latest is None or latest[0] != counts:
+            self._latest = latest = counts, self._with(counts)
         return latest[1]
 
-    def _with(self, items: Sequence[int]) -> LoadedProgram:
+    def _with(self, counts: Sequence[int]) -> LoadedProgram:
         made = object.__new__(LoadedProgram)
+        items, times = counts[: len(self._functions)], counts[len(self._functions) :]
         addresses = [address for address, _ in self._functions]
-        memory = _words(list(zip(addresses, items, strict=True)), self._repeats)
-        made._repeats = self._repeats
+        made._repeats = [
+            Repeat(own.first, own.end, count)
+            for own, count in zip(self._repeats, times, strict=True)
+        ]
+        memory = _words(list(zip(addresses, items, strict=True)), made._repeats)
         made.program, made.run, made.pack = ctypes.addressof(memory), self.run, self.pack
         made.scratch, made._functions, made._items = self.scratch, self._functions, max(items)
         made._keep, made._latest = (memory, self._keep[1]), None

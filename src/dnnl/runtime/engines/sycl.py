@@ -339,13 +339,13 @@ class Engine(Backend):
         ]
         return Program(tuple(starts), len(image.code))
 
-    def sized(self, executable: Executable, items: Sequence[int]) -> Program:
+    def sized(self, executable: Executable, counts: Sequence[int]) -> Program:
         assert isinstance(executable, Program)
         starts = [
             _Start(
                 own.kernel, own.slots, own.members, *self._ranges(count, own.kernel, own.members)
             )
-            for own, count in zip(executable.starts, items, strict=True)
+            for own, count in zip(executable.starts, counts, strict=True)
         ]
         return Program(tuple(starts), executable.nbytes)
 

@@ -1,0 +1,150 @@
+"""Work items: a block of units in one direction, for some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Emitter, Value, i64
+from dnnl.codegen.ir.vector import Mask
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.kernels.rnn.memory import LayerMemory, Place
+from dnnl.kernels.rnn.problem import rows_of_tile
+from dnnl.runtime.image import Phase
+from dnnl.types.size import is_known
+
+_ROWS_OF_ITEM = 48
+"""Rows that a work item does at most, so that large batches have more items than blocks."""
+_LEFT = 4
+"""Rows of the largest tile for those that whole tiles leave, where only executions know rows: a
+power of two, at least half of a tile."""
+
+
+class LayerTiles(LayerMemory):
+    """Writes the loops of a phase: over work items, their rows, and tiles of these."""
+
+    def _each_tile(
+        self,
+        phase: PhaseFunction,
+        channels: int,
+        rows: int,
+        vectors: int,
+        write: Callable[[Place], None],
+    ) -> Phase:
+        """All work items, by tiles whose rows are so many vectors."""
+        height = rows_of_tile(phase.e.isa, vectors)
+        most = min(rows, _ROWS_OF_ITEM) if is_known(rows) else _ROWS_OF_ITEM
+        share = -(-most // height) * height
+
+        def item(place: Place, begin: Value, end: Value) -> None:
+            def tile(row: Value, count: int) -> None:
+                write(replace(place, row=row, rows=count))
+
+            self._each_row(phase.e, begin, end, rows, height, tile)
+
+        return phase.end(self._each_item(phase, channels, rows, share, item))
+
+    def _each_item(
+        self,
+        phase: PhaseFunction,
+        channels: int,
+        rows: int,
+        share: int,
+        write: Callable[[Place, Value, Value], None],
+    ) -> int:
+        """All work items, each a block of units in one direction for ``share`` rows from a first to
+        the one behind the last. Returns their number."""
+        e, conf = phase.e, self._conf
+        blocks, parts = conf.blocks(channels), -(-rows // share)
+
+        def item(number: Value) -> None:
+            rest, part = e.divmod(number, parts)
+            direction, block = e.divmod(rest, blocks)
+            begin = e.mul(part, share)
+            end = e.smaller(e.add(begin, i64(share)), e.number(rows))
+            self._each_direction(e, direction, lambda d: self._each_block(
+                e, block, channels,
+                lambda mask: write(Place(d, block, begin, 0, mask), begin, end),
+            ))  # fmt: skip
+
+        count = conf.directions * blocks * parts
+        phase.each_item(count, item)
+        return count
+
+    def _each_direction(self, e: Emitter, number: Value, body: Callable[[int], None]) -> None:
+        if self._conf.directions == 1:
+            body(0)
+            return
+        self._either(e, e.b.icmp_signed("==", number, i64(0)), lambda: body(0), lambda: body(1))
+
+    def _each_block(
+        self, e: Emitter, block: Value, channels: int, body: Callable[[Mask], None]
+    ) -> None:
+        """The last block may have fewer units."""
+        rest, blocks = channels % self._lanes, self._conf.blocks(channels)
+        if not rest:
+            body(None)
+            return
+        mask = vector.known_lanes([lane < rest for lane in range(self._lanes)])
+        if blocks == 1:
+            body(mask)
+            return
+        last = e.b.icmp_signed("==", block, i64(blocks - 1))
+        self._either(e, last, lambda: body(mask), lambda: body(None))
+
+    @staticmethod
+    def _either(
+        e: Emitter, condition: Value, yes: Callable[[], object], no: Callable[[], object]
+    ) -> None:
+        def of(body: Callable[[], object]) -> Callable[[], tuple[Value, ...]]:
+            def run() -> tuple[Value, ...]:
+                body()
+                return ()
+
+            return run
+
+        e.branch(condition, of(yes), of(no))
+
+    def _each_row(
+        self,
+        e: Emitter,
+        begin: Value,
+        end: Value,
+        rows: int,
+        height: int,
+        body: Callable[[Value, int], None],
+    ) -> None:
+        """Tiles of ``height`` rows, and one of what is left of all rows."""
+        if not is_known(rows):
+            self._each_row_of_any(e, begin, end, height, body)
+            return
+        rest = rows % height
+        whole = e.smaller(end, i64(rows - rest)) if rest else end
+        if rows >= height:
+            e.loop(begin, whole, lambda row: body(row, height), step=height, unroll=False, name="m")
+        if not rest:
+            return
+        if rows < height:
+            body(begin, rest)
+            return
+        last = e.b.icmp_signed("==", end, i64(rows))
+        self._either(e, last, lambda: body(i64(rows - rest), rest), lambda: None)
+
+    def _each_row_of_any(
+        self, e: Emitter, begin: Value, end: Value, height: int, body: Callable[[Value, int], None]
+    ) -> None:
+        """Where only executions know the rows, what is left has a tile of its own height, since
+        weights are read again for each tile; more than four rows have two, which is less code."""
+        _, left = e.divmod(e.b.sub(end, begin), height)
+        row, most = e.b.sub(end, left), height - 1
+        e.loop(begin, row, lambda own: body(own, height), step=height, unroll=False, name="m")
+        if most > _LEFT:
+            some = e.b.and_(left, i64(_LEFT))
+            has_some = e.b.icmp_signed("!=", some, i64(0))
+            self._either(e, has_some, partial(body, row, _LEFT), lambda: None)
+            row, left, most = e.add(row, some), e.b.and_(left, i64(_LEFT - 1)), _LEFT - 1
+        for count in range(1, most + 1):
+            is_left = e.b.icmp_signed("==", left, i64(count))
+            self._either(e, is_left, partial(body, row, count), lambda: None)

@@ -1,0 +1,170 @@
+"""Recurrent networks whose steps and rows only executions know: one kernel for all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dnnl import (
+    RUNTIME_DIM,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveDesc,
+    RnnDesc,
+    Stream,
+    Unimplemented,
+    config,
+)
+from dnnl.primitives import primitive as module
+from dnnl.primitives.choice import CHOICES
+from dnnl.primitives.rnn_cases import SHAPES
+from dnnl.reference.rnn_check import SPECIFICATION
+from tests.check import logical, memory_of
+from tests.primitives import late
+from tests.primitives.harness import ENGINE
+from tests.primitives.runtime_sizes import judged, opened, trials
+from tests.primitives.test_rnn import BOTH, lstm
+
+R = RUNTIME_DIM
+SIZES = ((3, 5), (1, 1), (4, 7), (2, 1), (1, 6), (2, 51), (7, 3), (1, 97), (0, 2), (3, 0), (0, 1))
+LINES = [
+    "--alg=VANILLA_RNN --activation=RELU sic19",
+    "--alg=VANILLA_LSTM --direction=concat --tag=abx l2sic20",
+    "--alg=VANILLA_LSTM --with-peephole=true --with-projection=true sic9slc30dhc33dic9",
+    "--alg=VANILLA_LSTM --cfg=bf16 --with-lengths=true --direction=right2left sic17",
+    "--alg=VANILLA_GRU --direction=sum l2sic18",
+    "--alg=LBR_GRU --cfg=f16 --tag=abx sic18",
+    "--alg=LBR_AUGRU slc24dhc17sic17",
+    "--alg=VANILLA_LSTM --tag=bax l2sic9",
+]
+
+
+def open_rows(desc: RnnDesc, *, strides: bool = False) -> RnnDesc:
+    """The description with steps and rows open, and with ``strides`` the offsets, and all strides
+    that are not 1."""
+    fields: dict[str, MemoryDesc] = {}
+    for name, own in desc._present():
+        dims = sum(1 << dim for dim, key in enumerate(SHAPES[name]) if key in "TN")
+        if strides and not own.inner_blocks:
+            apart = sum(1 << dim for dim, step in enumerate(own.strides) if step != 1)
+            made = opened(own, dims, apart)
+            fields[name] = MemoryDesc(made.dims, made.data_type, made.strides, offset0=R)
+        elif dims:
+            given = [R if dims >> dim & 1 else size for dim, size in enumerate(own.dims)]
+            fields[name] = MemoryDesc(given, own.data_type, own.tag)
+    return desc.laid_out(**fields)
+
+
+def kernels(primitive: Primitive) -> int:
+    assert primitive.pd.variants is not None
+    return len(primitive.pd.variants.every)
+
+
+def primitive_of(desc: RnnDesc, *, strides: bool = False) -> Primitive:
+    return Primitive(PrimitiveDesc(open_rows(desc, strides=strides), ENGINE))
+
+
+@pytest.mark.parametrize("isa", ["avx2", "avx512_core"])
+@pytest.mark.parametrize("strides", [False, True])
+@pytest.mark.parametrize("line", LINES)
+def test_any_steps_and_rows(line: str, strides: bool, isa: str) -> None:
+    """One kernel, where weights are row-major one for few rows besides, and one for no steps."""
+    options, _, channels = line.rpartition(" ")
+    with config.override("max_cpu_isa", isa):
+        for steps, rows in SIZES:
+            (made,) = trials(f"--rnn {options} t{steps}mb{rows}{channels}")
+            assert isinstance(made.desc, RnnDesc)
+            primitive = primitive_of(made.desc, strides=strides)
+            others: list[dict[int, Memory]] = []
+            if late.drawn():
+                others.append(late.execute(primitive.pd.desc, None, made.memories))
+            judged(primitive, made, *others)
+        # Dense tensors with the batch first are some of those whose strides are open.
+        assert kernels(primitive) <= (5 if strides else 2 + ("--tag" in line))
+
+
+@pytest.mark.parametrize("isa", ["generic", "sse41"])
+def test_other_instruction_sets(isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        for steps, rows in ((2, 5), (1, 1)):
+            (made,) = trials(f"--rnn --alg=VANILLA_LSTM t{steps}mb{rows}sic19")
+            assert isinstance(made.desc, RnnDesc)
+            judged(primitive_of(made.desc), made)
+
+
+def executed(primitive: Primitive, known: RnnDesc) -> None:
+    """The results on tensors of a description of known sizes are those of the reference."""
+    values = SPECIFICATION.fill(known)
+    args = {arg: memory_of(own, known.desc_of(arg), ENGINE) for arg, own in values.items()}
+    args |= {tensor.argument: Memory(tensor.desc, ENGINE) for tensor in known.outputs}
+    primitive.execute(Stream(ENGINE), args)
+    want = SPECIFICATION.compute(known, values)
+    for tensor in known.outputs:
+        got = logical(args[tensor.argument])
+        np.testing.assert_allclose(got, want[tensor.argument], atol=1e-5)
+
+
+def test_no_kernel_for_a_new_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty sizes, and nothing is compiled after the primitive."""
+    CHOICES.clear()
+    module._cache.clear()
+    blocked = "abEcd16e"
+    with config.override("max_cpu_isa", "avx512_core"):
+        primitive = primitive_of(lstm(2, 2, 24, direction=BOTH, tag=blocked))
+
+        def refuse(_: object) -> None:
+            raise AssertionError("a kernel is made")
+
+        monkeypatch.setattr("dnnl.codegen.compile.jit.image", refuse)
+        for number in range(20):
+            steps, rows = 1 + number * 7 % 13, 1 + number * 5 % 17
+            executed(primitive, lstm(steps, rows, 24, direction=BOTH, tag=blocked))
+    assert kernels(primitive) == 1
+
+
+def test_gaps_that_only_executions_know() -> None:
+    """Rows, steps and states apart by other numbers each time, and behind other beginnings."""
+    counts = []
+    for number, (steps, rows) in enumerate(((3, 6), (6, 3), (9, 2), (2, 30)), 2):
+        known = lstm(steps, rows, 20, tag="abcde")
+        row = 20 + number
+        gaps = {
+            "src_layer_desc": ((steps, rows, 20), (row * rows + number, row, 1)),
+            "dst_layer_desc": ((steps, rows, 20), (row, row * steps + number, 1)),
+            "src_iter_desc": ((1, 1, rows, 20), (7, 9, row, 1)),
+            "dst_iter_c_desc": ((1, 1, rows, 20), (8, 3, row + 1, 1)),
+        }
+        fields = {
+            name: MemoryDesc(dims, "f32", strides, offset0=number)
+            for name, (dims, strides) in gaps.items()
+        }
+        known = known.laid_out(**fields)
+        primitive = primitive_of(known, strides=True)
+        executed(primitive, known)
+        counts.append(kernels(primitive))
+    assert len(set(counts)) == 1
+
+
+def test_open_channels_have_a_kernel_for_each_size() -> None:
+    state = MemoryDesc((1, 1, R, R), "f32", "abcd")
+    open_ = lstm(2, 2, 8, tag="abcde")
+    weights = MemoryDesc((1, 1, R, 4, R), "f32", "abcde")
+    src = MemoryDesc((R, R, R), "f32", "abc")
+    bias = MemoryDesc((1, 1, 4, R), "f32", "abcd")
+    fields = {name: state for name, _ in open_._present() if "_iter" in name}
+    fields |= {"weights_layer_desc": weights, "weights_iter_desc": weights, "bias_desc": bias,
+               "src_layer_desc": src, "dst_layer_desc": src}  # fmt: skip
+    primitive = Primitive(PrimitiveDesc(open_.laid_out(**fields), ENGINE))
+    for channels in (8, 21):
+        executed(primitive, lstm(3, 4, channels, tag="abcde"))
+
+
+def test_channels_that_are_apart_are_refused() -> None:
+    known = lstm(2, 3, 8, tag="abcde")
+    apart = MemoryDesc((2, 3, 8), "f32", (1, 2, 6))
+    open_ = MemoryDesc((R, R, 8), "f32", (R, R, R))
+    made = Primitive(PrimitiveDesc(open_rows(known).laid_out(src_layer_desc=open_), ENGINE))
+    executed(made, known)
+    with pytest.raises(Unimplemented):
+        executed(made, known.laid_out(src_layer_desc=apart))
