@@ -75,6 +75,35 @@ def test_bf16(kind: str) -> None:
     agree(kind, net, x, None, bidirectional=True)
 
 
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "none"])
+@pytest.mark.parametrize("both", [True, False], ids=["both", "one"])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+def test_projection(layers: int, both: bool, bias: bool) -> None:
+    net = module("LSTM", num_layers=layers, bidirectional=both, bias=bias, proj_size=7)
+    count = layers * (1 + both)
+    hx = torch.randn(count, ROWS, 7), torch.randn(count, ROWS, HIDDEN)
+    x = torch.randn(STEPS, ROWS, INPUTS)
+    agree("LSTM", net, x, hx, bias, layers, both)
+    agree("LSTM", net, x, None, bias, layers, both)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["batch_first", "steps_first"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_kernel_for_new_sizes(kind: str, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of steps and rows behind the first call."""
+    net = module(kind, batch_first=first)
+    agree(kind, net, torch.randn(STEPS, ROWS, INPUTS), None, True, 1, False, first)
+
+    def refuse(_: object) -> None:
+        raise AssertionError("a kernel is made")
+
+    monkeypatch.setattr("dnnl.codegen.compile.jit.image", refuse)
+    for number in range(20):
+        x = torch.randn(1 + number * 7 % 13, 1 + number * 5 % 17, INPUTS)
+        agree(kind, net, x, None, True, 1, False, first)
+
+
 def test_arrays_of_numpy_give_such() -> None:
     net = module("GRU")
     weights = [w.detach().numpy() for w in net._flat_weights]
@@ -96,6 +125,15 @@ def test_what_is_wrong_is_named() -> None:
     state = np.ones((1, ROWS, HIDDEN), np.float32)
     with pytest.raises(InvalidArguments, match=r"hx\[1\].*expected the shape \(1, 3, 20\)"):
         ops.lstm(x, (state, state[:, :2]), weights, has_biases=False)
+    pairs = [*weights, np.ones((20, 20), np.float32), np.ones((7, 20), np.float32)]
+    with pytest.raises(InvalidArguments, match=r"params = '4 arrays'.*expected 2.*or 3 with a pro"):
+        ops.lstm(x, None, pairs, has_biases=False)
+    with pytest.raises(InvalidArguments, match=r"params\[1\].*expected the shape \(80, 7\)"):
+        ops.lstm(x, None, [*weights, pairs[3]], has_biases=False)
+    with pytest.raises(InvalidArguments, match=r"params\[2\].*expected two dimensions"):
+        ops.lstm(x, None, [*weights, pairs[3][0]], has_biases=False)
+    with pytest.raises(InvalidArguments, match=r"params = '3 arrays'.*expected 2 for each of 1"):
+        ops.gru(x, None, [*weights, pairs[3]], has_biases=False)
     with pytest.raises(InvalidArguments, match="expected 3 dimensions, or 2 without a batch"):
         ops.lstm(x[0, 0], None, weights, has_biases=False)
     with pytest.raises(InvalidArguments, match="cells compute floats"):

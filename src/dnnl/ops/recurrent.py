@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,21 +14,32 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.ops.arrays import Array, Result, data_type_of
 from dnnl.ops.device import taken
 from dnnl.ops.place import HOST
+from dnnl.primitives.open_desc import numbers_of
 from dnnl.primitives.parameters import Name, Whole
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.rnn import RnnDesc
 from dnnl.runtime.engine import first_cpu
+from dnnl.runtime.launch import Launch
 from dnnl.runtime.storage import allocate, allocating
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.layout_input import read_bool, read_sequence
 from dnnl.types.memory_desc import MemoryDesc
 
 Pair: TypeAlias = tuple[ArrayLike, ArrayLike] | Sequence[ArrayLike]
 _LBR_GRU = "lbr_gru"
+_WEIGHTS: dict[int, tuple[int, tuple[int, ...]]] = {
+    Arg.WEIGHTS_LAYER: (0, ()),
+    Arg.WEIGHTS_ITER: (1, ()),
+    Arg.WEIGHTS_PROJECTION: (-1, (0,)),
+}
+"""Where the weights of a direction have each of the primitive's, and the order of its gates where
+it is not that of the cell."""
 
 
 @dataclass(frozen=True)
@@ -50,26 +62,23 @@ _RNN = {
 
 @dataclass(frozen=True)
 class _Layer:
-    """What a layer computes: its sizes and those of its source, and what there is besides."""
+    """What a layer computes: its channels and those of its source and states, and what there is
+    besides."""
 
     cell: _Cell
-    steps: int
-    rows: int
     inputs: int
     hidden: int
+    outputs: int
     directions: int
     kind: DataType
     batch_first: bool
     biases: bool
     states: bool
+    projects: bool
 
 
-@dataclass(frozen=True)
-class _Made:
-    """The primitive of a layer, the reorder of each weights by their argument, and their bytes."""
-
-    primitive: Primitive
-    packs: dict[int, tuple[Primitive, int]]
+_Packs: TypeAlias = dict[int, tuple[Primitive, int]]
+"""The reorder of each weights by their argument, and their bytes."""
 
 
 @allocating
@@ -87,7 +96,9 @@ def lstm(
     ``x`` is [T, N, I], [N, T, I] with ``batch_first``, or [T, I]; ``hx`` is the pair of first
     states (h_0, c_0), each [layers * directions, N, H], or None for zeros. ``params`` are the
     weights as PyTorch has them, for each layer and each of its directions: w_ih [4 H, inputs],
-    w_hh [4 H, H], and with ``has_biases`` b_ih [4 H] and b_hh [4 H]. The gates are i, f, g, o.
+    w_hh [4 H, H], and with ``has_biases`` b_ih [4 H] and b_hh [4 H]. The gates are i, f, g, o. With
+    a projection to P channels, which PyTorch calls proj_size, w_hr [P, H] is behind those of each;
+    then h, the output and the last axis of w_hh have P channels for H.
 
     Each call brings the weights into blocks; a primitive (`dnnl.LstmDesc`) takes them so.
 
@@ -182,15 +193,12 @@ def _run(
     if flat:
         held = [array[:, None] for array in held]
     parts = _divided(cell, weights, layers * directions, source.shape[2], biases, directions)
-    hidden = parts[0][1].shape[1]
     rows = source.shape[0 if first else 1]
-    for number, array in enumerate(held):
-        wanted = (layers * directions, rows, hidden)
+    shapes = [(layers * directions, rows, channels) for channels in _channels(parts[0])]
+    for number, (array, wanted) in enumerate(zip(held, shapes, strict=False)):
         if array.shape != wanted:
             raise InvalidArguments(f"hx[{number}]", array.shape, f"expected the shape {wanted}")
-    lasts = [
-        np.empty((layers * directions, rows, hidden), source.dtype) for _ in range(cell.states)
-    ]
+    lasts = [np.empty(shape, source.dtype) for shape in shapes[: cell.states]]
     for layer in range(layers):
         own = slice(layer * directions, (layer + 1) * directions)
         firsts = [array[own] for array in held]
@@ -224,18 +232,37 @@ def _divided(
 ) -> list[Sequence[Array]]:
     """The weights of each layer and direction, whose shapes agree."""
     each = 4 if biases else 2
-    if len(weights) != each * count:
-        rule = f"expected {each} for each of {count} layers and directions"
+    projects = cell.states > 1 and len(weights) == (each + 1) * count
+    if not projects and len(weights) != each * count:
+        further = f", or {each + 1} with a projection" if cell.states > 1 else ""
+        rule = f"expected {each} for each of {count} layers and directions{further}"
         raise InvalidArguments("params", f"{len(weights)} arrays", rule)
+    each += projects
     parts = [weights[each * n : each * (n + 1)] for n in range(count)]
-    hidden = parts[0][1].shape[-1] if parts[0][1].ndim else 0
+    place = each - 1 if projects else 1  # of what has H channels along its last axis
+    if parts[0][place].ndim != 2:
+        rule = "expected two dimensions"
+        raise InvalidArguments(f"params[{place}]", parts[0][place].shape, rule)
+    outputs, hidden = _channels(parts[0])
     rows = len(cell.order) * hidden
+    shapes = [(rows, inputs), (rows, outputs), *[(rows,)] * (2 * biases), (outputs, hidden)]
     for number, array in enumerate(weights):
-        below = inputs if number // each < directions else directions * hidden
-        wanted = ((rows, below), (rows, hidden), (rows,), (rows,))[number % each]
+        wanted = shapes[number % each]
+        if number % each == 0 and number // each >= directions:
+            wanted = rows, directions * outputs
         if array.shape != wanted:
             raise InvalidArguments(f"params[{number}]", array.shape, f"expected the shape {wanted}")
     return parts
+
+
+def _channels(own: Sequence[Array]) -> tuple[int, int]:
+    """The channels of the output and of the cells, by the weights of a direction."""
+    return own[-1].shape if _projects(own) else (own[1].shape[1],) * 2
+
+
+def _projects(own: Sequence[Array]) -> bool:
+    """Whether the weights of a direction have those of a projection behind them."""
+    return len(own) % 2 == 1
 
 
 def _layer(
@@ -249,39 +276,61 @@ def _layer(
     biases: bool,
 ) -> Array:
     """The results of a layer; ``ends`` become its last states."""
-    hidden, directions = parts[0][1].shape[1], len(parts)
+    (outputs, hidden), directions = _channels(parts[0]), len(parts)
     rows, steps = source.shape[:2] if first else (source.shape[1], source.shape[0])
     kind = data_type_of(source.dtype, "x")
-    made = _prepared(
-        _Layer(cell, steps, rows, source.shape[2], hidden, directions, kind, first, biases,
-               bool(firsts))
+    layer = _Layer(
+        cell, source.shape[2], hidden, outputs, directions, kind, first, biases, bool(firsts),
+        _projects(parts[0]),
     )  # fmt: skip
-    output = np.empty((*source.shape[:2], directions * hidden), source.dtype)
+    packs, launch = _prepared(layer, steps, rows)
+    output = np.empty((*source.shape[:2], directions * outputs), source.dtype)
     held: dict[int, Array] = {Arg.SRC_LAYER: source, Arg.DST_LAYER: output}
     held |= dict(zip((Arg.SRC_ITER, Arg.SRC_ITER_C), firsts, strict=False))
     held |= dict(zip((Arg.DST_ITER, Arg.DST_ITER_C), ends, strict=False))
-    for number, argument in enumerate((Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER)):
-        pack, nbytes = made.packs[argument]
-        gates = _gates(cell, [own[number] for own in parts])
+    for argument, (place, order) in _WEIGHTS.items():
+        if argument not in packs:
+            continue
+        pack, nbytes = packs[argument]
         held[argument] = allocate(nbytes)
-        _execute(pack, {Arg.FROM: gates, Arg.TO: held[argument]})
+        given = _gates(order or cell.order, [own[place] for own in parts])
+        ends: dict[int, Array] = {Arg.FROM: given, Arg.TO: held[argument]}
+        addresses = [HOST.argument(ends[own]) for own in pack.arguments]
+        HOST.submitted(pack.execute_at(HOST.stream(), addresses))
     if biases:
         held[Arg.BIAS] = _biases(cell, parts)
-    _execute(made.primitive, held)
+    _execute(launch, held)
     return output
 
 
-def _execute(primitive: Primitive, held: dict[int, Array]) -> None:
-    addresses = [HOST.argument(held[argument]) for argument in primitive.arguments]
-    HOST.submitted(primitive.execute_at(HOST.stream(), addresses))
+class _Idle(threading.local):
+    """Temporary memory of the calling thread that no call is using."""
+
+    data: Array | None = None
 
 
-def _gates(cell: _Cell, own: Sequence[Array]) -> Array:
-    """Weights [directions, gates, H, inputs] with our gates; without a copy where they are those
-    of one direction in that order."""
-    seen = [array.reshape(len(cell.order), -1, array.shape[1]) for array in own]
-    if list(cell.order) != sorted(cell.order):
-        seen = [array[list(cell.order)] for array in seen]
+_idle = _Idle()
+
+
+def _execute(launch: Launch, held: dict[int, Array]) -> None:
+    data, _idle.data = _idle.data, None  # so that who calls in between takes another
+    if data is None or data.size < launch.scratchpad_size:
+        data = allocate(launch.scratchpad_size)
+    held[Arg.SCRATCHPAD] = data
+    addresses = [HOST.argument(held[argument]) for argument in launch.order]
+    if launch.sizes is not None:
+        addresses.append(launch.sizes.argument)
+    stream = HOST.stream()
+    HOST.submitted(launch.on(stream)(addresses, stream.num_threads))
+    _idle.data = data
+
+
+def _gates(order: Sequence[int], own: Sequence[Array]) -> Array:
+    """Weights [directions, gates, outputs, inputs] with our gates; without a copy where they are
+    those of one direction in that order."""
+    seen = [array.reshape(len(order), -1, array.shape[1]) for array in own]
+    if list(order) != sorted(order):
+        seen = [array[list(order)] for array in seen]
     return seen[0] if len(seen) == 1 else np.stack(seen)
 
 
@@ -298,44 +347,60 @@ def _biases(cell: _Cell, parts: Sequence[Sequence[Array]]) -> Array:
     return np.stack(made)
 
 
-@lru_cache(256)
-def _prepared(layer: _Layer) -> _Made:
-    """The primitives of a layer, made once for all calls that are alike."""
-    cell, kind = layer.cell, layer.kind
-    gates, d, hidden = len(cell.order), layer.directions, layer.hidden
-    state = MemoryDesc((1, d, layer.rows, hidden), kind)
+@lru_cache(1024)
+def _prepared(layer: _Layer, steps: int, rows: int) -> tuple[_Packs, Launch]:
+    """The reorders of weights, and the execution of a layer on so many steps and rows."""
+    (primitive, packs), known = _primitives(layer), _described(layer, steps, rows)
+    descs = {
+        argument: known.desc_of(argument) if pattern.has_runtime_values else pattern
+        for argument, pattern in primitive.pd.patterns.items()
+    }
+    return packs, primitive.launch(numbers_of(tuple(descs.values())), lambda: descs)
 
-    def rows(channels: int) -> MemoryDesc:
-        dims = (layer.steps, layer.rows, channels)
-        return MemoryDesc(dims, kind, "bac" if layer.batch_first else "abc")
+
+@lru_cache(256)
+def _primitives(layer: _Layer) -> tuple[Primitive, _Packs]:
+    """The primitive of a layer for any steps and rows, and the reorder of each of its weights."""
+    attr = PrimitiveAttr(scratchpad_mode="user")
+    pd = PrimitiveDesc(_described(layer, RUNTIME_DIM, RUNTIME_DIM), first_cpu(), attr)
+    packs: _Packs = {}
+    for argument in _WEIGHTS:
+        wanted = pd.arg_desc(argument)
+        if not wanted.is_zero:
+            given = MemoryDesc(wanted.dims, layer.kind, "abdec" if wanted.ndims == 5 else "abdc")
+            reorder = ReorderDesc(given, wanted)
+            packs[argument] = Primitive(PrimitiveDesc(reorder, first_cpu())), wanted.size
+    return Primitive(pd), packs
+
+
+def _described(layer: _Layer, steps: int, rows: int) -> RnnDesc:
+    cell, kind, d, hidden = layer.cell, layer.kind, layer.directions, layer.hidden
+    outputs, gates = layer.outputs, len(cell.order)
+    state = MemoryDesc((1, d, rows, outputs), kind, "abcd")
+    cells = MemoryDesc((1, d, rows, hidden), kind, "abcd") if cell.states > 1 else None
+
+    def of_steps(channels: int) -> MemoryDesc:
+        return MemoryDesc((steps, rows, channels), kind, "bac" if layer.batch_first else "abc")
 
     def weights(inputs: int) -> MemoryDesc:
         return MemoryDesc((1, d, inputs, gates, hidden), kind, "any")
 
-    cells = state if cell.states > 1 else None
     biases = gates + (cell.alg == _LBR_GRU)
-    desc = RnnDesc.made(
+    return RnnDesc.made(
         prop_kind="forward_inference",
         alg_kind=cell.alg,
         activation=cell.activation,
         direction="bidirectional_concat" if d > 1 else "unidirectional_left2right",
-        src_layer_desc=rows(layer.inputs),
+        src_layer_desc=of_steps(layer.inputs),
         src_iter_desc=state if layer.states else None,
         src_iter_c_desc=cells if layer.states else None,
         weights_layer_desc=weights(layer.inputs),
-        weights_iter_desc=weights(hidden),
+        weights_iter_desc=weights(outputs),
+        weights_projection_desc=(
+            MemoryDesc((1, d, hidden, outputs), kind) if layer.projects else None
+        ),
         bias_desc=MemoryDesc((1, d, biases, hidden), "f32") if layer.biases else None,
-        dst_layer_desc=rows(d * hidden),
+        dst_layer_desc=of_steps(d * outputs),
         dst_iter_desc=state,
         dst_iter_c_desc=cells,
     )
-    pd = PrimitiveDesc(desc, first_cpu())
-    packs: dict[int, tuple[Primitive, int]] = {}
-    for argument in (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER):
-        wanted = pd.arg_desc(argument)
-        given = MemoryDesc(wanted.dims, kind, "abdec")
-        packs[argument] = (
-            Primitive(PrimitiveDesc(ReorderDesc(given, wanted), first_cpu())),
-            wanted.size,
-        )
-    return _Made(Primitive(pd), packs)
