@@ -50,7 +50,12 @@ def layer(
     feeds = {name: array for name, array in given.items() if name not in held}
     shapes: dict[str, Sequence[int | str]] = {name: a.shape for name, a in feeds.items()}
     if open_:
-        shapes |= {"x": ["t", "n", INPUTS], "h": ["d", "n", HIDDEN], "c": ["d", "n", HIDDEN]}
+        rows: dict[str, Sequence[int | str]] = {
+            "x": ["t", "n", INPUTS],
+            "h": ["d", "n", HIDDEN],
+            "c": ["d", "n", HIDDEN],
+        }
+        shapes |= {name: rows[name] for name in rows if name in feeds}
     made = node(op, inputs, *outputs, hidden_size=HIDDEN, **attrs)
     kinds = {name: array.dtype for name, array in feeds.items()}
     return make_model([made], shapes, outputs, held, kinds=kinds), feeds
@@ -129,6 +134,28 @@ def test_states_that_go_from_call_to_call() -> None:
         np.testing.assert_allclose(got["y"], whole["y"][step : step + 1], atol=1e-6)
         state = {"h": got["y_h"], "c": got["y_c"]}
     np.testing.assert_allclose(state["c"], whole["y_c"], atol=1e-6)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_no_kernel_for_new_sizes(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of steps and rows from 2 on, behind the first call with other sizes."""
+    names = ("b", "h", "c") if op == "LSTM" else ("b", "h")
+    given = sources(op, "reverse", *names)
+    proto, feeds = layer(op, given, open_=True, direction="reverse")
+    model = model_of(proto)
+    for number in range(22):
+        steps, rows = 2 + number * 7 % 13, 2 + number * 5 % 17
+        feeds["x"] = random(steps, rows, INPUTS, seed=number)
+        feeds |= {name: random(1, rows, HIDDEN, seed=number) for name in names if name in "hc"}
+        got = model(feeds)
+        for name, want in run_peer(proto, feeds).items():
+            np.testing.assert_allclose(got[name], want, atol=1e-5)
+        if number == 1:
+            monkeypatch.setattr("dnnl.codegen.compile.jit.image", _refuse)
+
+
+def _refuse(_: object) -> None:
+    raise AssertionError("a kernel is made")
 
 
 def test_only_last_states() -> None:

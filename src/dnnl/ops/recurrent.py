@@ -294,8 +294,8 @@ def _layer(
         pack, nbytes = packs[argument]
         held[argument] = allocate(nbytes)
         given = _gates(order or cell.order, [own[place] for own in parts])
-        ends: dict[int, Array] = {Arg.FROM: given, Arg.TO: held[argument]}
-        addresses = [HOST.argument(ends[own]) for own in pack.arguments]
+        pair: dict[int, Array] = {Arg.FROM: given, Arg.TO: held[argument]}
+        addresses = [HOST.argument(pair[own]) for own in pack.arguments]
         HOST.submitted(pack.execute_at(HOST.stream(), addresses))
     if biases:
         held[Arg.BIAS] = _biases(cell, parts)
