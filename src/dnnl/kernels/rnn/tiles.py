@@ -17,9 +17,6 @@ from dnnl.types.size import is_known
 
 _ROWS_OF_ITEM = 48
 """Rows that a work item does at most, so that large batches have more items than blocks."""
-_LEFT = 4
-"""Rows of the largest tile for those that whole tiles leave, where only executions know rows: a
-power of two, at least half of a tile."""
 
 
 class LayerTiles(LayerMemory):
@@ -136,15 +133,10 @@ class LayerTiles(LayerMemory):
         self, e: Emitter, begin: Value, end: Value, height: int, body: Callable[[Value, int], None]
     ) -> None:
         """Where only executions know the rows, what is left has a tile of its own height, since
-        weights are read again for each tile; more than four rows have two, which is less code."""
+        weights are read again for each tile."""
         _, left = e.divmod(e.b.sub(end, begin), height)
-        row, most = e.b.sub(end, left), height - 1
-        e.loop(begin, row, lambda own: body(own, height), step=height, unroll=False, name="m")
-        if most > _LEFT:
-            some = e.b.and_(left, i64(_LEFT))
-            has_some = e.b.icmp_signed("!=", some, i64(0))
-            self._either(e, has_some, partial(body, row, _LEFT), lambda: None)
-            row, left, most = e.add(row, some), e.b.and_(left, i64(_LEFT - 1)), _LEFT - 1
-        for count in range(1, most + 1):
-            is_left = e.b.icmp_signed("==", left, i64(count))
-            self._either(e, is_left, partial(body, row, count), lambda: None)
+        whole = e.b.sub(end, left)
+        e.loop(begin, whole, lambda row: body(row, height), step=height, unroll=False, name="m")
+        for count in range(1, height):
+            has_so_many = e.b.icmp_signed("==", left, i64(count))
+            self._either(e, has_so_many, partial(body, whole, count), lambda: None)
