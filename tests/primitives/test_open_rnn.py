@@ -40,12 +40,12 @@ LINES = [
 ]
 
 
-def open_rows(desc: RnnDesc, *, strides: bool = False) -> RnnDesc:
-    """The description with steps and rows open, and with ``strides`` the offsets, and all strides
-    that are not 1."""
+def open_rows(desc: RnnDesc, *, strides: bool = False, sizes: str = "TN") -> RnnDesc:
+    """The description with steps and rows open, or one of them, and with ``strides`` the offsets,
+    and all strides that are not 1."""
     fields: dict[str, MemoryDesc] = {}
     for name, own in desc._present():
-        dims = sum(1 << dim for dim, key in enumerate(SHAPES[name]) if key in "TN")
+        dims = sum(1 << dim for dim, key in enumerate(SHAPES[name]) if key in sizes)
         if strides and not own.inner_blocks:
             apart = sum(1 << dim for dim, step in enumerate(own.strides) if step != 1)
             made = opened(own, dims, apart)
@@ -82,6 +82,14 @@ def test_any_steps_and_rows(line: str, strides: bool, isa: str) -> None:
             judged(primitive, made, *others)
         # Dense tensors with the batch first are some of those whose strides are open.
         assert kernels(primitive) <= (5 if strides else 2 + ("--tag" in line))
+
+
+@pytest.mark.parametrize(("sizes", "tried"), [("T", ((1, 3), (6, 3))), ("N", ((4, 1), (4, 9)))])
+def test_one_of_both_is_known(sizes: str, tried: tuple[tuple[int, int], ...]) -> None:
+    for steps, rows in tried:
+        known = lstm(steps, rows, 21, direction=BOTH, lengths=True, tag="abcde")
+        primitive = Primitive(PrimitiveDesc(open_rows(known, sizes=sizes), ENGINE))
+        executed(primitive, known)
 
 
 @pytest.mark.parametrize("isa", ["generic", "sse41"])
