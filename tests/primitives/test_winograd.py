@@ -251,6 +251,8 @@ AUTO = [
     ("mb16ic64ih56oc64kh3ph1", "WinogradConf"),
     ("mb16ic512ih7oc512kh3ph1", "WinogradConf"),
     ("g4mb8ic256ih28oc256kh3ph1", "WinogradConf"),
+    ("mb1ic256ih14oc256kh3ph1", "WinogradConf"),
+    ("mb1ic512ih7oc512kh3ph1", "ProductConf"),
     ("mb1ic3ih56oc64kh3ph1", "ProductConf"),
     ("mb1ic64ih56oc64kh3sh2ph1", "ProductConf"),
     ("mb1ic64ih56oc64kh1", "ProductConf"),

@@ -18,7 +18,6 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.types.arg import Arg
-from dnnl.types.size import is_known
 
 
 def infer_convolution(scope: Scope) -> list[TensorType]:
@@ -72,17 +71,15 @@ def _lower_convolution(lowering: Lowering, node: Node) -> None:
     shape, group = scope.shape(1), scope.attr("group", 1)
     grouped = shape if group == 1 else (group, shape[0] // group, *shape[1:])
     weights = lowering.source(node.inputs[1], grouped)
-    describe = partial(ConvolutionDesc.forward, FORWARD, _algorithm(lowering, node, weights))
+    describe = partial(ConvolutionDesc.forward, FORWARD, _algorithm(weights))
     flops = 2.0 * amount(lowering.graph.shape_of(node.output)) * amount(shape[1:])
     _slide(lowering, node, describe, convolution_window(scope), weights, flops)
 
 
-def _algorithm(lowering: Lowering, node: Node, weights: Source) -> str:
-    """Winograd's algorithm may be chosen for constant weights, which are transformed once, and for
-    images of known sizes: a kernel for any size cannot say where it takes less."""
-    sizes = (*lowering.graph.shape_of(node.inputs[0]), *lowering.graph.shape_of(node.output))
-    known = bool(weights.constant) and all(map(is_known, sizes))
-    return "convolution_auto" if known and config.get("winograd") else "convolution_direct"
+def _algorithm(weights: Source) -> str:
+    """Winograd's algorithm may be chosen for constant weights, which are transformed once."""
+    allowed = bool(weights.constant) and config.get("winograd")
+    return "convolution_auto" if allowed else "convolution_direct"
 
 
 def _lower_deconvolution(lowering: Lowering, node: Node) -> None:

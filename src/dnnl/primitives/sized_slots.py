@@ -57,6 +57,9 @@ class SizedSlots:
     ) -> None:
         self._pd, self._choose, self._code, self._nothing = pd, choose, code, nothing
         self._patterns = tuple(pd.patterns.items())
+        self._whole = {
+            desc.buffers[0]: desc for _, desc in self._patterns if desc.encoding is not None
+        }
         self._models: tuple[_Model, ...] = ()
         self._made: dict[Descs, Slots] = {}
         self._launches: dict[tuple[int, ...], Launch] = {}
@@ -74,6 +77,8 @@ class SizedSlots:
             if memory.__class__ is not Memory:
                 raise no_memory(arg, desc, memory, args)
             descs.append(memory.desc)
+        if self._whole:  # a memory of the first buffer is in the place of the tensor
+            descs = [self._whole.get(desc, desc) for desc in descs]
         key = tuple(descs)
         made = self._made
         found = made.get(key)
@@ -147,7 +152,11 @@ class _Model:
         self._pd, self._ids, self._variant = pd, tuple(patterns), variant
         self._executable, self._first = executable, first
         self._kinds = tuple(desc.kind for desc in descs)
-        places = {arg: place for place, arg in enumerate(patterns)}
+        places = {
+            arg: place
+            for place, (arg, desc) in enumerate(zip(patterns, descs, strict=True))
+            if desc.encoding is None  # the size of one with an encoding is known
+        }
         self._places = [
             (place, places[arg]) for place, (arg, _) in enumerate(first.expected) if arg in places
         ]

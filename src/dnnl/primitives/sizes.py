@@ -88,6 +88,10 @@ def known_post_ops(
 def check_match(argument: int, pattern: MemoryDesc, given: MemoryDesc) -> None:
     """Raise unless ``given`` is ``pattern`` with a number for each RUNTIME_DIM."""
     where = f"args[{name_of(argument)}]"
+    if pattern == given:
+        return
+    if pattern.encoding is not None:
+        raise InvalidArguments(where, str(given), f"must be {pattern}, as in the description")
     for name in ("ndims", "data_type", "format_kind", "inner_blocks", "compensation"):
         wanted, found = getattr(pattern, name), getattr(given, name)
         if wanted != found:

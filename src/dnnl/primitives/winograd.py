@@ -48,6 +48,7 @@ def _plan(
         winograd.build,
         winograd.refuse,
         method="winograd",
+        opens=winograd.opens,
     )
 
 

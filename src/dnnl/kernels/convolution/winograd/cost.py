@@ -13,6 +13,7 @@ from dnnl.kernels.convolution.winograd.layout import weights_bytes
 from dnnl.kernels.convolution.winograd.tiling import Tiling
 from dnnl.types.cook_toom import POINTS
 from dnnl.types.kinds import FormatKind
+from dnnl.types.size import typical
 
 _TRANSFORM = 12
 """The cost of an element of transformed pixels or sums: it is computed, stored and loaded."""
@@ -42,7 +43,11 @@ def _cost(problem: ConvolutionProblem, tiling: Tiling, isa: Isa) -> int:
     weights = weights_bytes(problem, tiling) // 4
     plain = problem.weights.format_kind is FormatKind.blocked
     each = pair + _TRANSFORM * both
-    return tiling.count * tiling.products * each + _far(weights, isa) + plain * _FILTER * weights
+    return (
+        typical(tiling.count) * tiling.products * each
+        + _far(weights, isa)
+        + plain * _FILTER * weights
+    )
 
 
 def _far(weights: int, isa: Isa) -> int:

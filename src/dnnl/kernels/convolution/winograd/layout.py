@@ -19,6 +19,7 @@ from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.cook_toom import TAPS
 from dnnl.types.encoding import Winograd
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known
 
 _LEAST_ITEMS = 8
 """With fewer work items threads share each phase of all tiles."""
@@ -71,10 +72,12 @@ class WinogradLayout:
     @staticmethod
     def of(problem: ConvolutionProblem, tiling: Tiling, isa: Isa) -> WinogradLayout:
         """A work item has as many tiles as half of the second-level cache holds, unless phases of
-        all tiles are faster."""
+        all tiles are faster, or only an execution knows how many there are."""
         channels, outputs = (
             -(-desc.padded_dims[1] // isa.lanes) * isa.lanes for desc in (problem.src, problem.dst)
         )
+        if not is_known(tiling.count):
+            return WinogradLayout(problem, tiling, channels, outputs, tiling.count)
         each = _F32 * tiling.products * (channels + outputs)
         fitting = min(isa.caches.l2 // 2 // each, tiling.count // _LEAST_ITEMS)
         tiles = max(_LEAST_TILES, fitting)

@@ -64,7 +64,7 @@ def _tiles(
     """Transform the tiles of a work item that has ``size`` of them; what is multiplied has only
     these if it is ``local``."""
     first = e.mul(item, size)
-    last = e.smaller(e.add(first, i64(size)), i64(own.tiling.count))
+    last = e.smaller(e.add(first, e.number(size)), e.number(own.tiling.count))
 
     def tile(number: Value) -> None:
         own.tile(e, pointers, number, e.b.sub(number, first) if local else number)

@@ -145,7 +145,7 @@ class TileTransform(ABC):
             if bound.below_zero:
                 found.append(e.b.icmp_signed(">=", bound.form.emit(e, first), i64(0)))
             if bound.above:
-                found.append(e.b.icmp_signed("<", bound.form.emit(e, last), i64(bound.limit)))
+                found.append(e.b.icmp_signed("<", bound.form.emit(e, last), e.number(bound.limit)))
         return reduce(e.b.and_, found)
 
     def _pixel(self, i: int | Value, j: int | Value) -> Env:

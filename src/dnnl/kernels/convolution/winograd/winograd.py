@@ -42,6 +42,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.encoding import Winograd
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known
 
 
 def refuse(problem: ConvolutionProblem) -> Refusal | None:
@@ -55,6 +56,13 @@ def refuse(problem: ConvolutionProblem) -> Refusal | None:
         given = f"strides {h.stride}x{w.stride}, dilations {h.dilation - 1}x{w.dilation - 1}"
         return Refusal(Reason.PARAMETER, f"{given}; it takes 1x1 and 0x0")
     return refuse_types(problem.src, problem.weights, problem.dst, allowed=FLOATS)
+
+
+def opens(problem: ConvolutionProblem, _: Isa) -> bool:
+    """Whether there is code for images whose sizes only an execution knows: their channels are
+    known."""
+    dims = (*problem.weights.dims, problem.src.dims[1], problem.dst.dims[1])
+    return all(map(is_known, dims))
 
 
 def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
