@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.product.multiply import multiply
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.rnn import forward as kernel
-from dnnl.kernels.rnn.problem import GATES, RnnConf
+from dnnl.kernels.rnn.problem import GATES, Operands, RnnConf
 from dnnl.primitives.checks import spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, refuse_attr
@@ -29,6 +30,8 @@ from dnnl.types.size import is_known
 _ACTIVATIONS = (Alg.eltwise_relu, Alg.eltwise_tanh, Alg.eltwise_logistic)
 _ATTENTIVE = (Alg.vanilla_augru, Alg.lbr_augru)
 _TYPES = (DataType.f32, DataType.bf16, DataType.f16)
+_WEIGHTS = ("weights_layer_desc", "weights_iter_desc", "weights_projection_desc")
+_MULTIPLIED = ("src_layer_desc", *_WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,11 @@ class RnnDesc(Desc):
 
     Arguments SRC_LAYER, SRC_ITER, SRC_ITER_C, AUGRU_ATTENTION, SEQUENCE_LENGTHS, WEIGHTS_LAYER,
     WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C. All
-    but the lengths may be f32, bf16 or f16; gates, and states from step to step, are f32. Layouts
-    may be ``any``: that of weights has blocks of units, everything else is row-major. Channels must
-    be contiguous. Sizes may be RUNTIME_DIM: one kernel serves any T and N, other ones that are open
-    have a kernel for the sizes of each execution.
+    but the lengths may be f32, bf16 or f16. Gates, and the states c, are f32 from step to step; so
+    are the states h, unless src_layer and weights are bf16 and the processor multiplies pairs of
+    it: then they are bf16. Layouts may be ``any``: that of weights has blocks of units, everything
+    else is row-major. Channels must be contiguous. Sizes may be RUNTIME_DIM: one kernel serves any
+    T and N, other ones that are open have a kernel for the sizes of each execution.
     """
 
     single = ("T", "N")
@@ -206,39 +210,56 @@ def _plan(desc: RnnDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     refusal = refuse_attr(attr) or _refused(desc, isa)
     if refusal is not None:
         return refusal
+    for operands in _operands(desc, isa):
+        found = _planned(desc, isa, operands)
+        if isinstance(found, Plan):
+            return found
+    return found
+
+
+def _operands(desc: RnnDesc, isa: Isa) -> Iterator[Operands]:
+    """What products may multiply, best first: bf16 where inputs and weights are, and the target has
+    instructions for it, and f32."""
+    given = dict(desc._present())
+    kinds = {own.data_type for name, own in given.items() if name in _MULTIPLIED}
+    bf16 = DataType.bf16
+    dot = multiply(isa, bf16, bf16, tiled=True)
+    if kinds == {bf16} and dot is not None and dot.group > 1:
+        yield Operands(bf16, bf16, unit=dot.tiles is not None)
+    yield Operands()
+
+
+def _planned(desc: RnnDesc, isa: Isa, operands: Operands) -> Plan | Refusal:
     weights = {
-        name: _blocked(getattr(desc, name), isa.lanes)
-        for name in ("weights_layer_desc", "weights_iter_desc")
+        name: _blocked(own, isa.lanes, operands)
+        for name, own in desc._present()
+        if name in _WEIGHTS
     }
-    if not desc.weights_projection_desc.is_zero:
-        name = "weights_projection_desc"
-        weights[name] = _plain(getattr(desc, name))
     desc = desc.laid_out(**weights)
-    for name, tensor_desc in desc._present():
-        if not _contiguous(tensor_desc, name in weights, isa.lanes):
-            hint = f", or {_BLOCKS.format(isa.lanes)}" if name in weights else ""
-            return Refusal(Reason.LAYOUT, f"{name} = {tensor_desc}; channels are contiguous{hint}")
-    conf = _conf(desc, isa)
+    for name, own in desc._present():
+        if not _contiguous(own, operands.tag(own.ndims, isa.lanes) if name in weights else ""):
+            hint = f", or {operands.tag(own.ndims, isa.lanes)}" if name in weights else ""
+            return Refusal(Reason.LAYOUT, f"{name} = {own}; channels are contiguous{hint}")
+    conf = _conf(desc, isa, operands)
+    if (
+        operands.data is not DataType.f32
+        and not conf.many_rows
+        and any(map(conf.packs, weights.values()))
+    ):
+        return Refusal(Reason.LAYOUT, "few rows by weights that are not in blocks")
     return Plan(desc, (), Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 
-_BLOCKS = "abEcd{}e"
-
-
-def _blocked(desc: MemoryDesc, lanes: int) -> MemoryDesc:
-    """Weights that are open in blocks of units, gate by gate."""
+def _blocked(desc: MemoryDesc, lanes: int, operands: Operands) -> MemoryDesc:
+    """Weights that are open in blocks of units."""
     is_open = desc.format_kind is FormatKind.any
-    return desc.with_tag(_BLOCKS.format(lanes)) if is_open and lanes > 1 else _plain(desc)
+    return desc.with_tag(operands.tag(desc.ndims, lanes)) if is_open else desc
 
 
-def _plain(desc: MemoryDesc) -> MemoryDesc:
-    is_open = desc.format_kind is FormatKind.any
-    return MemoryDesc(desc.dims, desc.data_type) if is_open else desc
-
-
-def _contiguous(desc: MemoryDesc, is_weights: bool, lanes: int) -> bool:
+def _contiguous(desc: MemoryDesc, tag: str) -> bool:
+    """Whether channels are, or weights are in the blocks of a tag."""
     if desc.inner_blocks:
-        return is_weights and desc.ndims == 5 and desc.inner_blocks == ((4, lanes),)
+        return bool(tag) and desc.inner_blocks == desc.with_tag(tag).inner_blocks
     return desc.ndims == 1 or desc.dims[-1] == 1 or desc.strides[-1] == 1
 
 
@@ -261,7 +282,7 @@ def _refused(desc: RnnDesc, isa: Isa) -> Refusal | None:
     return None
 
 
-def _conf(desc: RnnDesc, isa: Isa) -> RnnConf:
+def _conf(desc: RnnDesc, isa: Isa, operands: Operands) -> RnnConf:
     def there(own: MemoryDesc) -> MemoryDesc | None:
         return None if own.is_zero else own
 
@@ -272,7 +293,7 @@ def _conf(desc: RnnDesc, isa: Isa) -> RnnConf:
         there(desc.attention_desc), desc.weights_layer_desc, desc.weights_iter_desc,
         there(desc.weights_peephole_desc), there(desc.weights_projection_desc),
         there(desc.bias_desc), desc.dst_layer_desc, there(desc.dst_iter_desc),
-        there(desc.dst_iter_c_desc), there(desc.lengths_desc),
+        there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands,
     )  # fmt: skip
 
 

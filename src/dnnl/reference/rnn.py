@@ -112,12 +112,20 @@ class Step:
 State = tuple[Array, Array]
 
 
+def exact(x: Array) -> Array:
+    """States that are not rounded."""
+    return x
+
+
 @dataclass(frozen=True)
 class Cell:
-    """A kind of cell; ``act`` is the activation of a vanilla one."""
+    """A kind of cell; ``act`` is the activation of a vanilla one. ``rounded`` is done to what a
+    product of a later step, or a second one of the same step, multiplies: states, r h' of a GRU,
+    and what is projected. Results are not rounded by it."""
 
     kind: str
     act: Activation = field(default=_TANH)
+    rounded: Callable[[Array], Array] = exact
 
     @property
     def gates(self) -> int:
@@ -147,14 +155,16 @@ class Cell:
             o = logistic(z[:, 3] + p[2] * state)
             out = o * np.tanh(state)
             step = Step(x, h, c, a, np.stack([i, f, g, o], 1), state, out)
-            return (out if w.projection is None else out @ w.projection, state), step
+            if w.projection is not None:
+                out = self.rounded(out) @ w.projection
+            return (out, state), step
         first = np.einsum("ns,sgc->ngc", h, w.iter[:, :2])
         u, r = logistic(z[:, 0] + first[:, 0]), logistic(z[:, 1] + first[:, 1])
         if self.kind.startswith("lbr"):
             extra = h @ w.iter[:, 2] + bias[3]
             o = np.tanh(z[:, 2] + r * extra)
         else:
-            extra = r * h
+            extra = self.rounded(r * h)
             o = np.tanh(z[:, 2] + extra @ w.iter[:, 2])
         scaled = u if a is None else (1 - a) * u
         new = scaled * h + (1 - scaled) * o
@@ -267,13 +277,14 @@ class Network:
         h, c = h.copy(), c.copy()
         outs, tapes = list[Array](), list[list[list[Step]]]()
         for d, backwards in enumerate(reversed_of(self.direction)):
-            x, tape = src, list[list[Step]]()
+            out, tape = src, list[list[Step]]()
             for layer, own in enumerate(weights):
-                x, made = self._layer(
+                x = self.cell.rounded(out) if layer else src
+                out, made = self._layer(
                     own[d], x, h[layer, d], c[layer, d], attention, alive, backwards
                 )
                 tape.append(made)
-            outs.append(x)
+            outs.append(out)
             tapes.append(tape)
         joined = (
             np.concatenate(outs, -1)
@@ -294,11 +305,13 @@ class Network:
     ) -> tuple[Array, list[Step]]:
         """The results of all steps of a layer and direction; ``h`` and ``c`` become the last."""
         out, made = np.zeros((*x.shape[:2], h.shape[-1])), list[Step]()
+        h[:] = self.cell.rounded(h)
         for t in _order(len(x), backwards):
             a = None if attention is None else attention[t]
             (new_h, new_c), step = self.cell.forward(w, x[t], h.copy(), c.copy(), a)
             on = alive[t] > 0
-            h[:], c[:] = np.where(on, new_h, h), np.where(on, new_c, c)
+            h[:] = np.where(on, self.cell.rounded(new_h), h)
+            c[:] = np.where(on, new_c, c)
             out[t] = np.where(on, new_h, 0)
             made.append(step)
         return out, made

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, log2, sqrt
 
 import numpy as np
 
 from dnnl.reference.arrays import Array
 from dnnl.reference.fill import generator, integers
-from dnnl.reference.rnn import Cell, Network, Weights, activation
+from dnnl.reference.rnn import Cell, Network, Weights, activation, exact
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Description, Specification, Values, inputs
 from dnnl.types.arg import Arg
@@ -35,11 +35,13 @@ class _Recurrent(Specification):
                 made[argument] = integers(rng, tensor.dims, -64, 64) / 64
         return made
 
-    def compute(self, desc: Description, values: Values) -> dict[int, Array]:
-        """The results, and the last states."""
+    def compute(
+        self, desc: Description, values: Values, rounded: Callable[[Array], Array] = exact
+    ) -> dict[int, Array]:
+        """The results, and the last states, which are ``rounded`` from step to step."""
         alpha = desc.alpha if desc.activation is not None else 0.0
         act = activation("eltwise_tanh" if desc.activation is None else desc.activation.name, alpha)
-        network = Network(Cell(desc.alg_kind.name, act), desc.direction)
+        network = Network(Cell(desc.alg_kind.name, act, rounded), desc.direction)
         layers, directions, _, _, channels = desc.weights_layer_desc.dims
         rows, outputs = desc.src_layer_desc.dims[1], desc.outputs_of_cells
         weights = [

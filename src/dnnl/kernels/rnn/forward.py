@@ -1,6 +1,6 @@
 """The forward pass: for each layer the products of all its inputs, then its cells step by step.
 
-    convert   the inputs of the first layer in f32, where they are not
+    convert   the inputs of the first layer become operands of products, where they are none
     pack      weights into blocks of units, where they are row-major
     begin     first states and cells of the layer; the number of the step is 0
     products  W x + b of every step, row and block of units, into the scratchpad
@@ -17,17 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, I64, Module, Value, i64
+from dnnl.codegen.ir.builder import F32, I64, Emitter, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn import cells
-from dnnl.kernels.rnn.memory import PACKED, Place
+from dnnl.kernels.rnn.memory import PACKED, Place, Product
 from dnnl.kernels.rnn.problem import RnnConf
-from dnnl.kernels.rnn.product import Tile, multiply
+from dnnl.kernels.rnn.product import Tile
 from dnnl.kernels.rnn.tiles import LayerTiles
 from dnnl.runtime.image import Phase, Repeat
 from dnnl.types.arg import Arg
@@ -63,7 +64,7 @@ class _Layer(LayerTiles):
     # Phases.
 
     def convert(self) -> Phase:
-        """The inputs in f32."""
+        """The inputs as operands."""
         conf = self._conf
         phase = self._phase("convert")
         e = phase.e
@@ -74,39 +75,68 @@ class _Layer(LayerTiles):
 
             def one(at: Value, mask: Mask) -> None:
                 value = self._load(phase, Arg.SRC_LAYER, [step, n, at], mask)
-                vector.store(e, value, e.element(to, at, F32), mask)
+                self._put(e, "inputs", to, at, value)
 
             self._each_vector(e, conf.inputs, one)
+            self._clear(e, "inputs", to, conf.inputs)
 
         phase.each_item(conf.steps * conf.rows, item)
         return phase.end(conf.steps * conf.rows)
 
     def pack(self) -> list[Phase]:
-        """Weights in blocks of units, in f32."""
+        """Weights in blocks of units, as operands."""
         conf = self._conf
-        given = {argument: conf.tensors[argument] for argument in PACKED}
+        given = {argument: conf.tensors.get(argument) for argument in PACKED}
         return [self._pack(argument) for argument, own in given.items() if conf.packs(own)]
 
     def _pack(self, argument: int) -> Phase:
-        conf, name = self._conf, PACKED[argument]
-        phase, inputs = self._phase(f"pack_{name}"), conf.tensors[argument].dims[2]
-        e = phase.e
+        conf, name, desc = self._conf, PACKED[argument], self._tensors[argument][1]
+        phase, (inputs, *gates, units) = self._phase(f"pack_{name}"), desc.dims[2:]
+        e, operands, strides = phase.e, conf.operands, conf.parts[name].strides
+        element = storage(operands.weights).element
+        groups = operands.k_blocks(inputs) * operands.groups
 
         def item(number: Value) -> None:
-            d, k = e.divmod(number, inputs)
-            for gate in range(conf.gates):
-                to = self._part(phase, name, [d, i64(0), k, i64(gate), i64(0)])
+            d, place = e.divmod(number, groups)
+            block, group = e.divmod(place, operands.groups)
+            k = e.mul(place, operands.group)
 
-                def one(at: Value, mask: Mask, gate: int = gate, to: Value = to) -> None:
-                    index = [i64(self._layer), d, k, i64(gate), at]
-                    value = self._load(phase, argument, index, mask)
-                    offset = e.mul(at, inputs * conf.gates)  # a block has so many vectors
-                    vector.store(e, value, e.element(to, offset, F32))
+            def write(count: int) -> None:
+                for gate in range(gates[0] if gates else 1):
+                    index = [d, i64(0), block, i64(gate), group, i64(0), i64(0)]
+                    to = self._part(phase, name, index)
 
-                self._each_vector(e, conf.channels, one)
+                    def one(at: Value, mask: Mask, gate: int = gate, to: Value = to) -> None:
+                        rows = [
+                            [i64(self._layer), d, e.add(k, i64(n)), *[i64(gate)][: len(gates)], at]
+                            for n in range(count)
+                        ]
+                        value = self._grouped(phase, argument, rows, mask)
+                        offset = e.mul(at, strides[1] // self._lanes)
+                        vector.store(e, value, e.element(to, offset, element))
 
-        phase.each_item(conf.directions * inputs, item)
-        return phase.end(conf.directions * inputs)
+                    self._each_vector(e, units, one)
+
+            self._each_group(e, place, groups, inputs, write)
+
+        phase.each_item(conf.directions * groups, item)
+        return phase.end(conf.directions * groups)
+
+    def _each_group(
+        self, e: Emitter, number: Value, groups: int, inputs: int, write: Callable[[int], None]
+    ) -> None:
+        """Write the K group of a number, which has fewer inputs at the end, and none behind."""
+        whole, rest = divmod(inputs, self._conf.operands.group)
+        if whole == groups:
+            write(self._conf.operands.group)
+            return
+        self._either(
+            e, e.b.icmp_signed("<", number, i64(whole)),
+            lambda: write(self._conf.operands.group),
+            lambda: self._either(
+                e, e.b.icmp_signed("==", number, i64(whole)), lambda: write(rest), lambda: write(0)
+            ),
+        )  # fmt: skip
 
     def begin(self) -> Phase:
         """First states and cells, and the number of the step."""
@@ -117,10 +147,11 @@ class _Layer(LayerTiles):
             d, row = e.divmod(number, conf.rows)
             place = [i64(self._layer), d, row]
             states = self._part(phase, "states", [i64(self._layer % 2), d, i64(0), row, i64(0)])
-            self._fill(phase, states, Arg.SRC_ITER, place, conf.outputs)
+            self._fill(phase, "states", states, Arg.SRC_ITER, place, conf.outputs)
             if conf.is_lstm:
                 own = self._part(phase, "cells", [d, row, i64(0)])
-                self._fill(phase, own, Arg.SRC_ITER_C, place, conf.channels)
+                self._fill(phase, "cells", own, Arg.SRC_ITER_C, place, conf.channels)
+            self._clear_states(phase, d, row)
             first = e.b.icmp_signed("==", number, i64(0))
             at = self._part(phase, "step", [i64(0)])
             self._either(e, first, lambda: e.b.store(i64(0), at), lambda: None)
@@ -133,18 +164,19 @@ class _Layer(LayerTiles):
         conf = self._conf
         phase = self._phase("products")
 
-        def write(place: Place) -> None:
-            e, gates = phase.e, range(conf.gates)
-            rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
-            first = [self._biases(phase, place, gates)] * place.rows
-            sources = [self._source(phase, place.direction, row) for row in rows]
-            factor = self._factor(phase, Arg.WEIGHTS_LAYER, place, gates)
-            tile = multiply(e, first, sources, factor, conf.inputs)
-            for row, sums in zip(rows, tile, strict=True):
-                for gate, value in zip(gates, sums, strict=True):
-                    vector.store(e, value, self._products(phase, place, row, gate))
+        def store(place: Place, tile: Tile) -> None:
+            for r, sums in enumerate(tile):
+                row = phase.e.add(place.row, i64(r))
+                for gate, value in enumerate(sums):
+                    vector.store(phase.e, value, self._products(phase, place, row, gate))
 
-        return self._each_tile(phase, conf.channels, conf.steps * conf.rows, conf.gates, write)
+        gates = range(conf.gates)
+        product = Product(
+            Arg.WEIGHTS_LAYER, gates, conf.inputs,
+            lambda place, row: self._source(phase, place.direction, row),
+            lambda place, _: self._biases(phase, place, gates), store,
+        )  # fmt: skip
+        return self._each_product(phase, conf.channels, conf.steps * conf.rows, product)
 
     def cells(self) -> list[Phase]:
         """The phases of a step."""
@@ -185,10 +217,10 @@ class _Layer(LayerTiles):
             if conf.dst_iter is not None:
                 last = [i64(self._layer % 2), d, e.number(conf.steps), row, i64(0)]
                 source = self._part(phase, "states", last)
-                self._write(phase, source, Arg.DST_ITER, place, conf.outputs)
+                self._write(phase, "states", source, Arg.DST_ITER, place, conf.outputs)
             if conf.dst_iter_c is not None:
                 source = self._part(phase, "cells", [d, row, i64(0)])
-                self._write(phase, source, Arg.DST_ITER_C, place, conf.channels)
+                self._write(phase, "cells", source, Arg.DST_ITER_C, place, conf.channels)
 
         phase.each_item(conf.directions * conf.rows, item)
         return phase.end(conf.directions * conf.rows)
@@ -210,7 +242,7 @@ class _Layer(LayerTiles):
             alive = self._alive(phase, t, row)
 
             def add(offset: Value, mask: Mask) -> None:
-                first, second = (self._loaded(e, e.element(s, offset, F32), mask) for s in starts)
+                first, second = (self._get(e, "states", start, offset) for start in starts)
                 value = self._unless_past(e, alive, e.b.fadd(first, second))
                 self._store(phase, Arg.DST_LAYER, [t, row, offset], value, mask)
 
@@ -235,19 +267,21 @@ class _Layer(LayerTiles):
         phase = self._phase(name)
         step = phase.e.b.load(self._part(phase, "step", [i64(0)]), typ=I64)
 
-        def write(place: Place) -> None:
-            e = phase.e
-            rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
-            flat = [e.add(e.mul(self._time(e, place.direction, step), conf.rows), r) for r in rows]
-            first = [[self._started(phase, place, row, gate) for gate in gates] for row in flat]
+        def source(place: Place, row: Value) -> Value:
             if of_reset:
-                sources = [self._between(phase, 1, place, row) for row in rows]
-            else:
-                sources = [self._state(phase, place.direction, step, row) for row in rows]
-            factor = self._factor(phase, Arg.WEIGHTS_ITER, place, gates)
-            cell(phase, place, multiply(e, first, sources, factor, conf.outputs), step)
+                return self._row(phase, "between", place.direction, row)
+            return self._state(phase, place.direction, step, row)
 
-        return self._each_tile(phase, conf.channels, conf.rows, len(gates), write)
+        def first(place: Place, row: Value) -> list[Value]:
+            time = self._time(phase.e, place.direction, step)
+            flat = phase.e.add(phase.e.mul(time, conf.rows), row)
+            return [self._started(phase, place, flat, gate) for gate in gates]
+
+        product = Product(
+            Arg.WEIGHTS_ITER, gates, conf.outputs, source, first,
+            lambda place, tile: cell(phase, place, tile, step),
+        )  # fmt: skip
+        return self._each_product(phase, conf.channels, conf.rows, product)
 
     def _started(self, phase: PhaseFunction, place: Place, row: Value, gate: int) -> Value:
         """What a product of the states is added to: that of the inputs, or the bias of the inner
@@ -255,7 +289,7 @@ class _Layer(LayerTiles):
         if gate == 2 and self._conf.is_lbr:
             return self._biases(phase, place, range(3, 4))[0]
         e = phase.e
-        return self._loaded(e, self._products(phase, place, row, gate), None)
+        return self._get(e, "products", self._products(phase, place, row, gate), i64(0))
 
     def _vanilla(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         conf = self._conf
@@ -271,16 +305,16 @@ class _Layer(LayerTiles):
         for r, gates in enumerate(tile):
             row = e.add(place.row, i64(r))
             unit = e.mul(place.block, self._lanes)
-            at = self._part(phase, "cells", [i64(place.direction), row, unit])
-            before = self._loaded(e, at, None)
+            own = self._row(phase, "cells", place.direction, row)
+            before = self._get(e, "cells", own, unit)
             out, c = cells.lstm(e, gates, before, peephole)
             alive = self._alive(phase, self._time(e, place.direction, step, layered=False), row)
-            vector.store(e, self._unless_past(e, alive, c, before), at)
+            self._put(e, "cells", own, unit, self._unless_past(e, alive, c, before))
             if conf.projection is None:
                 self._store_state(phase, place, step, r, out)
             else:
-                where = e.element(self._between(phase, 0, place, row), unit, F32)
-                vector.store(e, out, where)
+                to = self._row(phase, "between", place.direction, row)
+                self._put(e, "between", to, unit, out)
 
     def _project(self) -> Phase:
         """The states as products of what the cells give."""
@@ -288,24 +322,25 @@ class _Layer(LayerTiles):
         phase = self._phase("project")
         step = phase.e.b.load(self._part(phase, "step", [i64(0)]), typ=I64)
 
-        def write(place: Place) -> None:
-            e = phase.e
-            rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
-            zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
-            sources = [self._between(phase, 0, place, row) for row in rows]
-            factor = self._factor(phase, Arg.WEIGHTS_PROJECTION, place, range(1))
-            tile = multiply(e, [[zero]] * place.rows, sources, factor, conf.channels)
+        def store(place: Place, tile: Tile) -> None:
             for r, (value,) in enumerate(tile):
                 self._store_state(phase, place, step, r, value)
 
-        return self._each_tile(phase, conf.outputs, conf.rows, 1, write)
+        zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
+        product = Product(
+            Arg.WEIGHTS_PROJECTION, range(1), conf.channels,
+            lambda place, row: self._row(phase, "between", place.direction, row),
+            lambda _place, _row: [zero], store,
+        )  # fmt: skip
+        return self._each_product(phase, conf.outputs, conf.rows, product)
 
     def _lbr_gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e, conf = phase.e, self._conf
         time = e.mul(self._time(e, place.direction, step), conf.rows)
         for r, (up, reset, inner) in enumerate(tile):
             row = e.add(place.row, i64(r))
-            given = self._loaded(e, self._products(phase, place, e.add(time, row), 2), None)
+            at = self._products(phase, place, e.add(time, row), 2)
+            given = self._get(e, "products", at, i64(0))
             o = math.tanh(e, vector.multiply_add(e, math.logistic(e, reset), inner, given))
             self._mix(phase, place, step, r, math.logistic(e, up), o)
 
@@ -315,20 +350,18 @@ class _Layer(LayerTiles):
         unit = e.mul(place.block, self._lanes)
         for r, (up, reset) in enumerate(tile):
             row = e.add(place.row, i64(r))
-            h = self._loaded(
-                e, e.element(self._state(phase, place.direction, step, row), unit, F32), None
-            )
-            at = e.element(self._between(phase, 0, place, row), unit, F32)
-            vector.store(e, math.logistic(e, up), at)
-            product = e.element(self._between(phase, 1, place, row), unit, F32)
-            vector.store(e, e.b.fmul(math.logistic(e, reset), h), product)
+            h = self._get(e, "states", self._state(phase, place.direction, step, row), unit)
+            to = self._row(phase, "updates", place.direction, row)
+            self._put(e, "updates", to, unit, math.logistic(e, up))
+            to = self._row(phase, "between", place.direction, row)
+            self._put(e, "between", to, unit, e.b.fmul(math.logistic(e, reset), h))
 
     def _gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e = phase.e
         unit = e.mul(place.block, self._lanes)
         for r, (total,) in enumerate(tile):
             row = e.add(place.row, i64(r))
-            u = self._loaded(e, e.element(self._between(phase, 0, place, row), unit, F32), None)
+            u = self._get(e, "updates", self._row(phase, "updates", place.direction, row), unit)
             self._mix(phase, place, step, r, u, math.tanh(e, total))
 
     def _mix(
@@ -337,9 +370,7 @@ class _Layer(LayerTiles):
         """The new state of a GRU."""
         e, conf = phase.e, self._conf
         row, unit = e.add(place.row, i64(r)), e.mul(place.block, self._lanes)
-        h = self._loaded(
-            e, e.element(self._state(phase, place.direction, step, row), unit, F32), None
-        )
+        h = self._get(e, "states", self._state(phase, place.direction, step, row), unit)
         attention = None
         if conf.attention is not None:
             time = self._time(e, place.direction, step, layered=False)
@@ -358,10 +389,8 @@ class _Layer(LayerTiles):
         state = value
         if alive is not None:
             before = self._state(phase, place.direction, step, row)
-            state = self._unless_past(
-                e, alive, value, self._loaded(e, e.element(before, unit, F32), None)
-            )
-        vector.store(e, state, e.element(following, unit, F32))
+            state = self._unless_past(e, alive, value, self._get(e, "states", before, unit))
+        self._put(e, "states", following, unit, state)
         if not self._last or conf.added:
             return
         channel = e.add(unit, i64(place.direction * conf.outputs))

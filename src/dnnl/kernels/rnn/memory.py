@@ -1,5 +1,7 @@
-"""Where the phases of a layer find what they read and write: tensors, in the types that they have,
-and parts of the scratchpad, in f32."""
+"""Where the phases of a layer find what they read and write: tensors and parts of the scratchpad.
+
+What is loaded becomes f32, and what is stored is converted from it to the type that is there.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,15 @@ from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.problem import RnnConf
-from dnnl.kernels.rnn.product import Factor
+from dnnl.kernels.rnn.product import Factor, Tile
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
 from dnnl.types.size import surely_equal
 
-PACKED = {int(Arg.WEIGHTS_LAYER): "layer_weights", int(Arg.WEIGHTS_ITER): "iter_weights"}
+PACKED = {
+    int(Arg.WEIGHTS_LAYER): "layer_weights",
+    int(Arg.WEIGHTS_ITER): "iter_weights",
+    int(Arg.WEIGHTS_PROJECTION): "projection_weights",
+}
 """The parts of the scratchpad for weights that are packed."""
 
 
@@ -31,6 +36,20 @@ class Place:
     row: Value
     rows: int
     mask: Mask
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a phase multiplies: ``weights`` of some ``gates`` by ``inputs`` operands of each row
+    from its ``source`` on. The sums are added to the vectors that are ``first``, one for each gate,
+    and ``finish`` is what becomes of them."""
+
+    weights: int
+    gates: Sequence[int]
+    inputs: int
+    source: Callable[[Place, Value], Value]
+    first: Callable[[Place, Value], list[Value]]
+    finish: Callable[[Place, Tile], None]
 
 
 class LayerMemory:
@@ -58,7 +77,25 @@ class LayerMemory:
         part, e = self._conf.parts[name], phase.e
         base = e.element(phase.arguments[self._scratchpad], e.number(part.begin), I8)
         terms = [e.mul(own, stride) for own, stride in zip(index, part.strides, strict=True)]
-        return e.element(base, e.total(0, terms), F32)
+        return e.element(base, e.total(0, terms), storage(part.data_type).element)
+
+    def _get(self, e: Emitter, name: str, row: Value, unit: Value) -> Value:
+        """A vector of a row of a part of the scratchpad."""
+        form = storage(self._conf.parts[name].data_type)
+        kind = vector.vector_type(form.element, self._lanes)
+        return form.to_core(e, vector.load(e, e.element(row, unit, form.element), kind))
+
+    def _put(self, e: Emitter, name: str, row: Value, unit: Value, value: Value) -> None:
+        """Store a vector to a row of a part of the scratchpad."""
+        form = storage(self._conf.parts[name].data_type)
+        vector.store(e, form.from_core(e, value), e.element(row, unit, form.element))
+
+    def _clear(self, e: Emitter, name: str, row: Value, channels: int) -> None:
+        """Zeros behind so many channels of a row of operands, to the end of its last K block."""
+        zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
+        for unit in range(self._lanes * self._conf.blocks(channels), self._conf.pitch(channels),
+                          self._lanes):  # fmt: skip
+            self._put(e, name, row, i64(unit), zero)
 
     def _source(self, phase: PhaseFunction, direction: int, row: Value) -> Value:
         """The inputs of a row of all steps: of src, or of the layer below in the order of steps."""
@@ -83,9 +120,9 @@ class LayerMemory:
         index = [i64(self._layer % 2), i64(direction), step, row, i64(0)]
         return self._part(phase, "states", index)
 
-    def _between(self, phase: PhaseFunction, number: int, place: Place, row: Value) -> Value:
-        """What the first product of a step leaves for a row."""
-        return self._part(phase, "between", [i64(number), i64(place.direction), row, i64(0)])
+    def _row(self, phase: PhaseFunction, name: str, direction: int, row: Value) -> Value:
+        """A row of the cells, or of what the first product of a step leaves."""
+        return self._part(phase, name, [i64(direction), row, i64(0)])
 
     def _time(self, e: Emitter, direction: int, step: Value, *, layered: bool = True) -> Value:
         """The time of a step. With ``layered`` the place of its products: layers above the first
@@ -155,22 +192,25 @@ class LayerMemory:
         """The weights of a block: [layers, directions, inputs, gates, units], in blocks of units or
         not; a projection has no gates."""
         slot, desc = self._tensors[argument]
-        name = PACKED.get(argument, "")
-        if name and self._conf.packs(desc):
+        operands, isa = self._conf.operands, phase.e.isa
+        if self._conf.packs(desc):
+            name = PACKED[argument]
             strides = self._conf.parts[name].strides
-            pointer = self._part(phase, name, [i64(place.direction), place.block, *[i64(0)] * 3])
+            zeros = [i64(0)] * (len(strides) - 2)
+            pointer = self._part(phase, name, [i64(place.direction), place.block, *zeros])
             apart = tuple(gate * strides[3] for gate in gates)
-            return Factor(pointer, storage(DataType.f32), strides[2], apart, None)
+            multiply = operands.multiply(isa, operands.weights)
+            return Factor(pointer, multiply, strides[2], apart, None)
         e, strides = phase.e, desc.strides
         per_gate = strides[3] if desc.ndims == 5 else 0
         blocked = bool(desc.inner_blocks)
         per_block = strides[-1] if blocked else self._lanes * strides[-1]
         start = desc.offset0 + self._layer * strides[0] + place.direction * strides[1]
         offset = e.add(e.number(start), e.mul(place.block, per_block))
-        row = storage(desc.data_type)
-        pointer = e.element(phase.arguments[slot], offset, row.element)
+        multiply = operands.multiply(isa, desc.data_type)
+        pointer = e.element(phase.arguments[slot], offset, multiply.element[1])
         apart = tuple(gate * per_gate for gate in gates)
-        return Factor(pointer, row, strides[2], apart, None if blocked else place.mask)
+        return Factor(pointer, multiply, strides[2], apart, None if blocked else place.mask)
 
     # Lengths of sequences.
 
@@ -193,10 +233,43 @@ class LayerMemory:
 
     # Rows.
 
+    def _clear_states(self, phase: PhaseFunction, direction: Value, row: Value) -> None:
+        """Zeros behind the channels of a row of operands that cells write: products read whole K
+        blocks, in which NaN times a weight of 0 would be NaN."""
+        conf, e = self._conf, phase.e
+        if conf.in_two:
+            between = self._part(phase, "between", [direction, row, i64(0)])
+            self._clear(e, "between", between, conf.channels)
+
+        def clear(step: Value) -> None:
+            index = [i64(self._layer % 2), direction, step, row, i64(0)]
+            self._clear(e, "states", self._part(phase, "states", index), conf.outputs)
+
+        if conf.pitch(conf.outputs) > self._lanes * conf.blocks(conf.outputs):
+            e.loop(i64(0), e.number(conf.steps + 1), clear, unroll=False, name="step")
+
+    def _grouped(
+        self, phase: PhaseFunction, argument: int, rows: Sequence[Sequence[Value]], mask: Mask
+    ) -> Value:
+        """The weights of the inputs of a K group, side by side for each unit."""
+        e = phase.e
+        if self._conf.operands.group == 1:
+            return self._load(phase, argument, rows[0], mask)
+        element = storage(self._tensors[argument][1].data_type).element
+        kind = vector.vector_type(I32, self._lanes)
+        total: Value = vector.splat_constant(kind, 0)
+        for number, index in enumerate(rows):
+            narrow = vector.vector_type(element, self._lanes)
+            own = vector.load(e, self._address(phase, argument, index), narrow, mask)
+            shift = vector.splat_constant(kind, element.width * number)
+            total = e.b.or_(total, e.b.shl(e.b.zext(own, kind), shift))
+        return total
+
     def _fill(
-        self, phase: PhaseFunction, to: Value, argument: int, place: list[Value], channels: int
-    ) -> None:
-        """Copy a row of a tensor to the scratchpad, or zeros where it is absent."""
+        self, phase: PhaseFunction, name: str, to: Value, argument: int, place: list[Value],
+        channels: int,
+    ) -> None:  # fmt: skip
+        """Copy a row of a tensor to a part of the scratchpad, or zeros where it is absent."""
         e = phase.e
         zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
 
@@ -204,19 +277,19 @@ class LayerMemory:
             value = zero
             if argument in self._tensors:
                 value = self._load(phase, argument, [*place, at], mask)
-            vector.store(e, value, e.element(to, at, F32), mask)
+            self._put(e, name, to, at, value)
 
         self._each_vector(e, channels, one)
 
     def _write(
-        self, phase: PhaseFunction, source: Value, argument: int, place: list[Value], channels: int
-    ) -> None:
-        """Copy a row of the scratchpad to a tensor."""
+        self, phase: PhaseFunction, name: str, source: Value, argument: int, place: list[Value],
+        channels: int,
+    ) -> None:  # fmt: skip
+        """Copy a row of a part of the scratchpad to a tensor."""
         e = phase.e
 
         def one(at: Value, mask: Mask) -> None:
-            value = self._loaded(e, e.element(source, at, F32), mask)
-            self._store(phase, argument, [*place, at], value, mask)
+            self._store(phase, argument, [*place, at], self._get(e, name, source, at), mask)
 
         self._each_vector(e, channels, one)
 
@@ -230,6 +303,3 @@ class LayerMemory:
         e.loop(i64(0), whole, one, step=self._lanes, unroll=False, name="c")
         if rest:
             body(whole, vector.known_lanes([lane < rest for lane in range(self._lanes)]))
-
-    def _loaded(self, e: Emitter, pointer: Value, mask: Mask) -> Value:
-        return vector.load(e, pointer, vector.vector_type(F32, self._lanes), mask)

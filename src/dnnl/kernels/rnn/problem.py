@@ -8,9 +8,10 @@ one below has left it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.product.multiply import Multiply, multiply
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -33,20 +34,77 @@ _PACKED_ROWS = 16
 rows are so far apart that caches hold few of them."""
 
 
+_GROUPS = 16
+"""The K groups of a row of the matrix unit's tiles, which weights are padded to."""
+TILE_ROWS = 16
+"""The rows of a tile of the matrix unit."""
+_GROUP_BYTES = 4
+
+
 @dataclass(frozen=True)
 class Part:
-    """A part of the scratchpad: where it begins, in bytes, and the strides of its axes in f32.
-    Where only executions know steps or rows, these are expressions."""
+    """A part of the scratchpad: where it begins, in bytes, the strides of its axes in elements, and
+    their type. Where only executions know steps or rows, these are expressions."""
 
     begin: int
     strides: tuple[int, ...]
+    data_type: DataType = DataType.f32
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What products multiply: inputs and states of the type ``data``, with ``weights``.
+
+    Those of f32 are multiplied one k at a time, and weights become f32 as they are loaded. Others
+    have K groups of 4 bytes, and weights K blocks: on the matrix ``unit`` of so many groups as a
+    row of its tiles has, else of one group.
+    """
+
+    data: DataType = DataType.f32
+    weights: DataType = DataType.f32
+    unit: bool = False
+
+    @property
+    def group(self) -> int:
+        """The k of a K group."""
+        return 1 if self.data is DataType.f32 else _GROUP_BYTES // self.data.size
+
+    @property
+    def groups(self) -> int:
+        """The K groups of a K block."""
+        return _GROUPS if self.unit else 1
+
+    @property
+    def block(self) -> int:
+        """The k of a K block."""
+        return self.group * self.groups
+
+    def k_blocks(self, inputs: int) -> int:
+        """The K blocks that so many inputs are."""
+        return -(-inputs // self.block)
+
+    def tag(self, ndims: int, lanes: int) -> str:
+        """The layout of weights in blocks of ``lanes`` units, in which the gates of a K block are
+        side by side: that of [layers, directions, inputs, gates, units], or of a projection, which
+        has no gates."""
+        gates, units = ("d", "e") if ndims == 5 else ("", "d")
+        if self.group == 1:
+            return f"ab{units.upper()}c{gates}{lanes}{units}"
+        groups = f"{self.groups}c" if self.groups > 1 else ""
+        return f"ab{units.upper()}C{gates}{groups}{lanes}{units}{self.group}c"
+
+    def multiply(self, isa: Isa, weights: DataType) -> Multiply:
+        """The dot-product kind for weights of a type in memory."""
+        found = multiply(isa, self.data, weights, grouped=self.group > 1, tiled=self.unit)
+        assert found is not None, "the types of operands are those that can be multiplied"
+        return found
 
 
 @dataclass(frozen=True)
 class RnnConf:
     """A forward pass. Absent tensors are None; ``reverse`` says of each direction whether it goes
     from the last step to the first, ``added`` whether the results of both are added up rather than
-    one behind the other. ``lanes`` are the units of a block."""
+    one behind the other. ``lanes`` are the units of a block, ``operands`` what is multiplied."""
 
     alg: Alg
     activation: Alg
@@ -67,6 +125,7 @@ class RnnConf:
     dst_iter: MemoryDesc | None
     dst_iter_c: MemoryDesc | None
     lengths: MemoryDesc | None = None
+    operands: Operands = field(default_factory=Operands)
 
     @property
     def tensors(self) -> dict[int, MemoryDesc]:
@@ -83,14 +142,14 @@ class RnnConf:
 
     @property
     def converts(self) -> bool:
-        """Whether inputs are converted to f32 before the first layer."""
-        return self.src_layer.data_type is not DataType.f32
+        """Whether inputs are converted to operands before the first layer."""
+        return {self.src_layer.data_type, self.operands.data} != {DataType.f32}
 
-    def packs(self, weights: MemoryDesc) -> bool:
-        """Whether weights are copied into blocks of units, in f32. Executions of few rows and of
-        many have kernels of their own where that is so for some."""
-        row_major = self.lanes > 1 and not weights.inner_blocks
-        return row_major and not separates(self.steps * self.rows, _PACKED_ROWS)
+    def packs(self, weights: MemoryDesc | None) -> bool:
+        """Whether weights are copied into blocks of units."""
+        if weights is None or weights.inner_blocks:
+            return False
+        return self.operands.group > 1 or self.many_rows
 
     @property
     def steps(self) -> int:
@@ -101,6 +160,12 @@ class RnnConf:
     def rows(self) -> int:
         """The batch."""
         return self.src_layer.dims[1]
+
+    @property
+    def many_rows(self) -> bool:
+        """Whether it is worth while to copy row-major weights into blocks. Executions of few rows
+        and of many have kernels of their own where that is so for some."""
+        return not separates(self.steps * self.rows, _PACKED_ROWS)
 
     @property
     def layers(self) -> int:
@@ -164,33 +229,55 @@ class RnnConf:
 
     def _divided(self) -> Iterator[tuple[str, Part, int]]:
         """Name, part and end of each part: the number of the step, the inputs [step and row,
-        channel] if they are converted, the layer's weights [direction, block, input, gate, lane] if
-        they are packed, the products of the layer's input [direction, step and row, block, gate,
-        lane], the states of the layers in turn [2, direction, step + 1, row, channel], the cells
-        [direction, row, channel], and what the first product of a step leaves to the second, twice
-        the cells."""
-        t, n, d = self.steps, self.rows, self.directions
-        wide, narrow = (self.lanes * self.blocks(c) for c in (self.channels, self.outputs))
-        blocks, panel = self.blocks(self.channels), (self.gates, self.lanes)
-        shapes = {
-            "step": (_LINE // 4,),
-            "inputs": (t * n, self.lanes * self.blocks(self.inputs) * self.converts),
-            "layer_weights": (d, blocks, self.inputs * self.packs(self.weights_layer), *panel),
-            "iter_weights": (d, blocks, self.outputs * self.packs(self.weights_iter), *panel),
-            "products": (d, t * n, blocks, *panel),
-            "states": (2, d, t + 1, n, narrow),
-            "cells": (d, n, wide),
-            "between": (2, d, n, wide),
+        channel] if they are converted, the layer's weights [direction, block, K block, gate, group,
+        lane, k] if they are packed, the products of the layer's input [direction, step and row,
+        block, gate, lane], the states of the layers in turn [2, direction, step + 1, row, channel],
+        the cells [direction, row, channel], and what the first product of a step leaves: operands
+        of the second, and the update gates of a GRU.
+
+        Operands are padded to whole K blocks, and the unit reads whole tiles of rows.
+        """
+        t, n, d, operand = self.steps, self.rows, self.directions, self.operands.data
+        wide, blocks = self.lanes * self.blocks(self.channels), self.blocks(self.channels)
+        of_inputs, of_cells, of_states = map(self.pitch, (self.inputs, self.channels, self.outputs))
+        parts: dict[str, tuple[tuple[int, ...], DataType]] = {
+            "step": ((_LINE // 4,), DataType.f32),
+            "inputs": ((t * n, of_inputs * self.converts), operand),
+            "layer_weights": self._panels(self.weights_layer, self.gates),
+            "iter_weights": self._panels(self.weights_iter, self.gates),
+            "projection_weights": self._panels(self.projection, 1),
+            "products": ((d, t * n, blocks, self.gates, self.lanes), DataType.f32),
+            "states": ((2, d, t + 1, n, of_states), operand),
+            "cells": ((d, n, wide), DataType.f32),
+            "between": ((d, n, of_cells * self.in_two), operand),
+            "updates": ((d, n, wide * (self.in_two and not self.is_lstm)), DataType.f32),
         }
         begin = 0
-        for name, shape in shapes.items():
+        for name, (shape, kind) in parts.items():
             strides = [1]
             for size in reversed(shape[1:]):
                 strides.append(strides[-1] * size)
-            nbytes = 4 * strides[-1] * shape[0]
-            end = begin + -(-nbytes // _LINE) * _LINE
-            yield name, Part(begin, tuple(reversed(strides))), end
+            elements = strides[-1] * shape[0]
+            if self.operands.unit and name in _OF_ROWS:
+                elements += (TILE_ROWS - 1) * shape[-1]
+            end = begin + -(-kind.size * elements // _LINE) * _LINE
+            yield name, Part(begin, tuple(reversed(strides)), kind), end
             begin = end
+
+    def _panels(self, weights: MemoryDesc | None, gates: int) -> tuple[tuple[int, ...], DataType]:
+        """The shape and the type of weights that are packed."""
+        inputs, units = (0, 0) if weights is None else (weights.dims[2], weights.dims[-1])
+        blocks = self.operands.k_blocks(inputs) * self.packs(weights)
+        shape = self.operands.groups, self.lanes, self.operands.group
+        return (self.directions, self.blocks(units), blocks, gates, *shape), self.operands.weights
+
+    def pitch(self, channels: int) -> int:
+        """The elements from one row of operands to the next: whole vectors and whole K blocks."""
+        step = max(self.lanes, self.operands.block)
+        return -(-channels // step) * step
+
+
+_OF_ROWS = ("inputs", "states", "between")
 
 
 def rows_of_tile(isa: Isa, vectors: int) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dnnl.codegen.conversion.convert import Storage
+from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, Emitter, Value, Values, i64
+from dnnl.codegen.ir.builder import I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.vector import Mask
+from dnnl.codegen.product.multiply import Multiply
 
 _IN_FLIGHT = 8
 """Multiply-adds that a processor has under way: sums of so few accumulators are split."""
@@ -19,67 +20,66 @@ Tile = list[list[Value]]
 @dataclass(frozen=True)
 class Factor:
     """The weights of a block of units: the address of the first input of the first gate, and how
-    many elements inputs and gates are apart; ``storage`` is their type in memory. ``mask`` has the
-    units that are there."""
+    many elements K blocks and gates are apart; ``multiply`` is how they are multiplied. ``mask``
+    has the units that are there, if they are not in blocks."""
 
     pointer: Value
-    storage: Storage
-    per_input: int
+    multiply: Multiply
+    per_block: int
     gates: tuple[int, ...]
     mask: Mask
 
+    def columns(self, e: Emitter, start: Value) -> list[Values]:
+        """The operands of a K group of each gate."""
+        _, element = self.multiply.element
+        starts = [e.element(start, e.number(gate), element) for gate in self.gates]
+        if self.mask is None:
+            return [self.multiply.load(e, own) for own in starts]
+        row, kind = storage(self.multiply.b), vector.vector_type(element, e.isa.lanes)
+        return [(row.to_core(e, vector.load(e, own, kind, self.mask)),) for own in starts]
 
-def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, inputs: int) -> Tile:
-    """``first`` plus the products of ``inputs`` elements of each row with the weights."""
-    lanes, kind = e.isa.lanes, vector.vector_type(F32, e.isa.lanes)
-    stored = vector.vector_type(factor.storage.element, lanes)
+
+def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, blocks: int) -> Tile:
+    """``first`` plus the products of ``blocks`` K groups of each row with the weights."""
+    kind, (a_element, b_element) = factor.multiply, factor.multiply.element
     count, gates = len(rows), len(factor.gates)
-    split = max(1, min(_IN_FLIGHT // (count * gates), inputs)) if inputs else 1
-    zero = vector.splat_constant(kind, 0)
-    sets = [first, *([[zero] * gates for _ in rows] for _ in range(split - 1))]
+    split = max(1, min(_IN_FLIGHT // (count * gates), blocks)) if blocks else 1
+    sets = [first, *([[kind.zero(e)] * gates for _ in rows] for _ in range(split - 1))]
 
     def step(base: Values, weights: Value, number: int, tile: Tile) -> Tile:
-        apart, element = factor.per_input * number, factor.storage.element
-        columns = [
-            factor.storage.to_core(
-                e,
-                vector.load(
-                    e, e.element(weights, e.number(apart + gate), element), stored, factor.mask
-                ),
-            )
-            for gate in factor.gates
-        ]
+        start = e.element(weights, e.number(factor.per_block * number), b_element)
+        columns = factor.columns(e, start)
         made: Tile = []
         for row, sums in zip(base, tile, strict=True):
-            scalar = e.b.load(e.element(row, i64(number), F32), typ=F32, align=4)
-            value = vector.splat(e, scalar, lanes)
+            value = kind.broadcast(e, e.element(row, i64(kind.group * number), a_element))
             pairs = zip(columns, sums, strict=True)
-            made.append([vector.multiply_add(e, value, column, total) for column, total in pairs])
+            made.append([kind.add(e, value, column, total) for column, total in pairs])
         return made
 
     def body(_: Value, weights: Value, *carried: Value) -> Values:
         base, flat = carried[:count], carried[count:]
         tiles = [_shaped(flat, number, count, gates) for number in range(split)]
         tiles = [step(base, weights, number, tile) for number, tile in enumerate(tiles)]
-        following = [e.b.gep(row, [i64(split)], source_etype=F32) for row in base]
-        apart = e.number(split * factor.per_input)
-        behind = e.b.gep(weights, [apart], source_etype=factor.storage.element)
+        following = [e.b.gep(row, [i64(split * kind.group)], source_etype=a_element)
+                     for row in base]  # fmt: skip
+        behind = e.b.gep(weights, [e.number(split * factor.per_block)], source_etype=b_element)
         return behind, *following, *(v for tile in tiles for row in tile for v in row)
 
     flat = [value for tile in sets for row in tile for value in row]
-    whole = inputs // split * split
+    whole = blocks // split * split
     carried = e.loop(
         i64(0), i64(whole), body, (e.opaque(factor.pointer), *map(e.opaque, rows), *flat),
         step=split, unroll=False, name="k",
     )  # fmt: skip
     weights, base, flat = carried[0], carried[1 : 1 + count], list(carried[1 + count :])
     tiles = [_shaped(flat, number, count, gates) for number in range(split)]
-    for number in range(inputs - whole):
+    for number in range(blocks - whole):
         tiles[number] = step(base, weights, number, tiles[number])
+    add = e.b.add if kind.accumulator is I32 else e.b.fadd
     total = tiles[0]
     for tile in tiles[1:]:
         total = [
-            [e.b.fadd(a, b) for a, b in zip(*pair, strict=True)]
+            [add(a, b) for a, b in zip(*pair, strict=True)]
             for pair in zip(total, tile, strict=True)
         ]
     return total

@@ -10,17 +10,84 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I1, Emitter, Value, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.kernels.rnn.memory import LayerMemory, Place
+from dnnl.kernels.rnn.memory import LayerMemory, Place, Product
 from dnnl.kernels.rnn.problem import rows_of_tile
+from dnnl.kernels.rnn.product import Tile, multiply
+from dnnl.kernels.rnn.unit import UnitProduct
 from dnnl.runtime.image import Phase
 from dnnl.types.size import is_known
 
 _ROWS_OF_ITEM = 48
 """Rows that a work item does at most, so that large batches have more items than blocks."""
+_ROWS_OF_CHUNKS = 64
+"""The same on the matrix unit, which multiplies 32 at once."""
+_ROWS_OF_CELLS = 4
+"""Rows whose cells are computed together behind the unit."""
 
 
 class LayerTiles(LayerMemory):
     """Writes the loops of a phase: over work items, their rows, and tiles of these."""
+
+    # Tiles.
+
+    def _each_product(
+        self, phase: PhaseFunction, channels: int, rows: int, product: Product
+    ) -> Phase:
+        """All work items of a product."""
+        e, gates = phase.e, product.gates
+        blocks = self._conf.operands.k_blocks(product.inputs)
+        if self._conf.operands.unit:
+            return self._each_chunk(phase, channels, rows, product)
+
+        def write(place: Place) -> None:
+            every = [e.add(place.row, i64(r)) for r in range(place.rows)]
+            first = [product.first(place, row) for row in every]
+            sources = [product.source(place, row) for row in every]
+            factor = self._factor(phase, product.weights, place, gates)
+            product.finish(place, multiply(e, first, sources, factor, blocks))
+
+        return self._each_tile(phase, channels, rows, len(gates), write)
+
+    def _each_chunk(
+        self, phase: PhaseFunction, channels: int, rows: int, product: Product
+    ) -> Phase:
+        """All work items of a product on the matrix unit."""
+        conf, e, gates = self._conf, phase.e, product.gates
+        dot = conf.operands.multiply(e.isa, conf.operands.weights)
+        unit = UnitProduct(e, dot, len(gates), rows)
+        buffer = phase.scratch(unit.scratch)
+        blocks, pitch = conf.operands.k_blocks(product.inputs), conf.pitch(product.inputs)
+
+        def some(place: Place, first: Value, end: Value) -> None:
+            """A chunk, and what becomes of it."""
+            here = replace(place, row=first)
+            factor = self._factor(phase, product.weights, here, gates)
+            source = product.source(here, first)
+            unit.compute(source, pitch, factor, blocks, e.b.sub(end, first), buffer)
+
+            def finish(row: Value, count: int) -> None:
+                tile: Tile = []
+                own = replace(here, row=row, rows=count)
+                for r in range(count):
+                    at = e.add(row, i64(r))
+                    sums = unit.sums(buffer, e.b.sub(at, first))
+                    pairs = zip(product.first(own, at), sums, strict=True)
+                    tile.append([e.b.fadd(one, other) for one, other in pairs])
+                product.finish(own, tile)
+
+            self._each_row(e, first, end, rows, _ROWS_OF_CELLS, finish)
+
+        def item(place: Place, begin: Value, end: Value) -> None:
+            e.loop(
+                begin, end,
+                lambda first: some(place, first, e.smaller(e.add(first, i64(unit.chunk)), end)),
+                step=unit.chunk, unroll=False, name="chunk",
+            )  # fmt: skip
+
+        unit.configure()
+        count = self._each_item(phase, channels, rows, _ROWS_OF_CHUNKS, item)
+        unit.release()
+        return phase.end(count)
 
     def _each_tile(
         self,

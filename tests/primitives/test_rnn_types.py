@@ -1,0 +1,201 @@
+"""Recurrent networks whose products are those of narrow types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dnnl import (
+    Arg,
+    Direction,
+    GruDesc,
+    LbrAugruDesc,
+    LstmDesc,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveDesc,
+    RnnDesc,
+    VanillaRnnDesc,
+    config,
+)
+from dnnl.reference.arrays import Array
+from dnnl.reference.conversions import convert
+from dnnl.reference.rnn_check import SPECIFICATION
+from dnnl.types.dtype import DataType
+from tests import processor
+from tests.check import logical, memory_of
+from tests.primitives.harness import ENGINE, every_rounding_isa, execute_all
+from tests.work_items import assert_apart
+
+INFERENCE = "forward_inference"
+BOTH = "bidirectional_concat"
+ONE = "unidirectional_left2right"
+BF16 = DataType.bf16
+
+
+def md(*dims: int, kind: str = "bf16", layout: Any = None) -> MemoryDesc:
+    return MemoryDesc(dims, kind, layout)
+
+
+def described(
+    alg: str = "lstm",
+    steps: int = 3,
+    rows: int = 5,
+    channels: int = 21,
+    *,
+    inputs: int = 0,
+    layers: int = 1,
+    direction: str = ONE,
+    tag: str = "any",
+    projection: int = 0,
+    lengths: bool = False,
+    dst: str = "f32",
+    states: str = "f32",
+) -> RnnDesc:
+    """A network whose inputs and weights are bf16; results show the bits that its states lack."""
+    d, gates = 1 + ("bidirectional" in direction), {"lstm": 4, "rnn": 1}.get(alg, 3)
+    outputs, inputs = projection or channels, inputs or projection or channels
+    joined = outputs * (2 if direction == BOTH else 1)
+    src, out = md(steps, rows, inputs), md(steps, rows, joined, kind=dst)
+    state = md(layers, d, rows, outputs, kind=states)
+    weights = (
+        md(layers, d, inputs, gates, channels, layout=tag),
+        md(layers, d, outputs, gates, channels, layout=tag),
+    )
+    bias = md(layers, d, gates + (alg == "augru"), channels, kind="f32")
+    ends: dict[str, Any] = {"lengths_desc": md(rows, kind="s32") if lengths else None}
+    if alg == "rnn":
+        return VanillaRnnDesc.forward(
+            INFERENCE, "eltwise_logistic", direction, src, state, *weights, bias, out, state, **ends
+        )
+    if alg == "gru":
+        return GruDesc.forward(INFERENCE, direction, src, state, *weights, bias, out, state, **ends)
+    if alg == "augru":
+        attention = md(steps, rows, 1, kind="f32")
+        return LbrAugruDesc.forward(
+            INFERENCE, direction, src, state, attention, *weights, bias, out, state, **ends
+        )
+    cells = md(layers, d, rows, channels, kind="f32")
+    layout = "any" if tag == "any" else None
+    if projection:
+        ends["weights_projection_desc"] = md(layers, d, channels, outputs, layout=layout)
+    return LstmDesc.forward(
+        INFERENCE, direction, src, state, cells, *weights, bias, out, state, cells, **ends
+    )
+
+
+def values_of(desc: RnnDesc) -> dict[int, Array]:
+    """Contents without the few digits that hide what is rounded."""
+    rng = np.random.default_rng(5)
+    made = SPECIFICATION.fill(desc)
+    for argument, own in made.items():
+        if argument != Arg.SEQUENCE_LENGTHS:
+            kind = desc.desc_of(argument).data_type
+            scale = 1.0 if argument == Arg.BIAS else np.abs(own).max(initial=0)
+            made[argument] = convert(rng.uniform(-scale, scale, own.shape), kind)
+    return made
+
+
+def check(desc: RnnDesc, *, narrow: bool) -> None:
+    """Results are those of the reference whose states are bf16, or not, whatever the threads."""
+    pd, values = PrimitiveDesc(desc, ENGINE), values_of(desc)
+    args = {
+        tensor.argument: memory_of(values[tensor.argument], tensor.desc, ENGINE)
+        for tensor in pd.desc.tensors
+        if not tensor.output
+    }
+    got = execute_all(pd, args)
+    operand = BF16 if narrow else DataType.f32
+    want = SPECIFICATION.compute(desc, values, lambda x: convert(x, operand))
+    for tensor in pd.desc.outputs:
+        found, expected = logical(got[tensor.argument]), want[tensor.argument]
+        # A sum in another order may round a state to the next number.
+        atol = BF16.eps / 2 if narrow or tensor.desc.data_type is BF16 else 1e-5
+        np.testing.assert_allclose(found, expected, atol=atol, rtol=0, err_msg=tensor.name)
+        added = desc.direction is Direction.bidirectional_sum and tensor.name == "dst_layer"
+        if tensor.desc.data_type is DataType.f32 and found.size and not added:
+            assert np.median(np.abs(found - expected)) < 1e-5, tensor.name
+
+
+def is_narrow(isa: str) -> bool:
+    """Whether an instruction set multiplies pairs of bf16."""
+    return isa in ("avx512_core_bf16", "avx512_core_amx")
+
+
+@every_rounding_isa
+@pytest.mark.parametrize("alg", ["lstm", "rnn", "gru", "augru"])
+def test_instruction_sets(isa: str, alg: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        for direction in (ONE, "bidirectional_sum"):
+            check(described(alg, 3, 5, 21, direction=direction), narrow=is_narrow(isa))
+
+
+NARROW = [name for name in ("avx512_core_bf16", "avx512_core_amx") if name in processor.ISAS]
+
+
+@pytest.fixture(params=NARROW)
+def narrow_isa(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each instruction set that multiplies pairs of bf16."""
+    with config.override("max_cpu_isa", request.param):
+        yield
+
+
+@pytest.mark.usefixtures("narrow_isa")
+@pytest.mark.parametrize("alg", ["lstm", "rnn", "gru", "augru"])
+@pytest.mark.parametrize("rows", [1, 3, 16, 17, 33, 70])
+def test_batches(alg: str, rows: int) -> None:
+    check(described(alg, 3, rows, 18, layers=2), narrow=True)
+
+
+@pytest.mark.usefixtures("narrow_isa")
+@pytest.mark.parametrize("channels", [1, 2, 15, 16, 17, 32, 33, 64, 80])
+@pytest.mark.parametrize("inputs", [1, 31, 96])
+def test_channels(channels: int, inputs: int) -> None:
+    check(described("gru", 2, 9, channels, inputs=inputs, dst="bf16"), narrow=True)
+    check(described("lstm", 2, 9, channels, inputs=inputs, states="bf16"), narrow=True)
+
+
+@pytest.mark.usefixtures("narrow_isa")
+@pytest.mark.parametrize("tag", ["abcde", "badce"])
+@pytest.mark.parametrize("direction", [BOTH, "unidirectional_right2left"])
+def test_row_major_weights(tag: str, direction: str) -> None:
+    """They are copied into blocks where there are many rows, and are else multiplied in f32."""
+    check(described("lstm", 4, 5, 37, tag=tag, direction=direction, layers=2), narrow=True)
+    check(described("gru", 1, 15, 37, tag=tag, direction=direction), narrow=False)
+
+
+@pytest.mark.usefixtures("narrow_isa")
+@pytest.mark.parametrize("tag", ["any", "abcde"])
+@pytest.mark.parametrize("projection", [5, 20, 40])
+def test_projections(projection: int, tag: str) -> None:
+    check(described("lstm", 4, 19, 35, projection=projection, tag=tag), narrow=True)
+
+
+@pytest.mark.usefixtures("narrow_isa")
+@pytest.mark.parametrize("direction", [ONE, "bidirectional_sum"])
+def test_lengths_of_sequences(direction: str) -> None:
+    check(described("gru", 5, 9, 24, direction=direction, lengths=True), narrow=True)
+    check(described("lstm", 5, 9, 24, direction=direction, lengths=True), narrow=True)
+
+
+@pytest.mark.usefixtures("narrow_isa")
+def test_nothing_to_do() -> None:
+    check(described("lstm", 0, 4, 20), narrow=True)
+    check(described("gru", 3, 0, 20), narrow=True)
+
+
+@pytest.mark.usefixtures("narrow_isa")
+def test_work_items_write_apart() -> None:
+    desc = described("gru", 2, 70, 20, direction="bidirectional_sum")
+    pd, values = PrimitiveDesc(desc, ENGINE), values_of(desc)
+    args = {
+        tensor.argument: Memory(tensor.desc, ENGINE)
+        if tensor.output
+        else memory_of(values[tensor.argument], tensor.desc, ENGINE)
+        for tensor in pd.desc.tensors
+    }
+    assert_apart(Primitive(pd), args)
