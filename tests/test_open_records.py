@@ -23,6 +23,7 @@ REFUSED = (
     (r"in blocks with run-time sizes", "implementations for run-time sizes take strides alone"),
     (r"open: unsupported data type: u16", "nor integers of 16 and 64 bits"),
     (r"unsupported data type: s64", "nor do products"),
+    (r"scales of each column go with known channels", "they are numbers of the description"),
     (r"a depthwise convolution behind one", "a chain has a kernel for its own image"),
 )
 """What no description leaves to executions: regular expressions of errors, and why."""

@@ -171,9 +171,9 @@ THEIRS: dict[str, dict[str, str]] = {
         "set_deterministic": "attr.deterministic = ...",
         "get_rounding_mode": "attr.rounding_modes",
         "get_dropout": "attr.dropout",
-        "set_rnn_data_qparams": NOT_YET,
-        "set_rnn_weights_qparams": NOT_YET,
-        "set_rnn_weights_projection_qparams": NOT_YET,
+        "set_rnn_data_qparams": "attr.set_rnn_data_qparams",
+        "set_rnn_weights_qparams": "attr.set_rnn_weights_qparams",
+        "set_rnn_weights_projection_qparams": "attr.set_rnn_weights_projection_qparams",
     },
     "PostOps": {
         "len": "len(attr.post_ops)",

@@ -46,6 +46,9 @@ def full_attr() -> PrimitiveAttr:
     attr.set_scales(Arg.multiple_src(2))
     attr.set_zero_points(Arg.DST, data_type="s8")
     attr.set_dropout(MemoryDesc((2, 16, 4, 4), "u8", "nhwc"), "s32", use_offset=True)
+    attr.set_rnn_data_qparams(127, 128)
+    attr.set_rnn_weights_qparams(24, [1.0, 2.0])
+    attr.set_rnn_weights_projection_qparams(0, 3.0)
     attr.post_ops.append_sum(0.5, 3, "s8")
     attr.post_ops.append_eltwise("eltwise_relu", 0.1)
     attr.post_ops.append_binary("binary_add", PER_CHANNEL)
@@ -75,7 +78,8 @@ def test_verbose_text_of_everything() -> None:
         "attr-scales:src0:0:f32+wei:3:f8_e4m3:32x1+msrc2:0:f32 attr-zero-points:dst:0:s8 "
         "attr-dropout:acdb:s32:1:0 "
         "attr-post-ops:sum:0.5:3:s8+eltwise_relu:0.1+binary_add:f32:2:abcd+prelu:2+dw:k3s2p1:u8"
-        "+function:fused:f32:s8"
+        "+function:fused:f32:s8 "
+        "rnn_data_qparams:127:128 attr-rnn-weights-qparams:24 attr-rnn-projection-qparams:0"
     )
     assert full_attr().non_default() == {
         "scratchpad_mode",
@@ -85,6 +89,7 @@ def test_verbose_text_of_everything() -> None:
         "scales",
         "zero_points",
         "dropout",
+        "rnn_qparams",
         "post_ops",
     }
 

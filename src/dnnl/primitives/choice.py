@@ -52,6 +52,7 @@ class Request:
         for begin, entries, dst in asked.stages(attr.post_ops):
             check_post_ops(entries, dst, begin)
         check_dropout(attr.dropout, asked.outputs[0].desc)
+        asked.check_attr(attr)
         return cls(asked, asked.settled(forward), attr, engine, isa)
 
     def ask(self, asked: tuple[Candidate, ...]) -> tuple[tuple[Candidate, ...], Choice | None]:

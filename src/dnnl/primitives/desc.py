@@ -17,6 +17,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.primitives.implementation import Implementation, laid_out_as
 from dnnl.primitives.operation import Operation, Role
 from dnnl.types.arg import GRADIENT, Arg, name_of
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -153,6 +154,9 @@ class Desc:
     def spelled_propagation(self) -> str:
         """The propagation kind in verbose lines."""
         return str(self.propagation) if hasattr(self, "prop_kind") else "undef"
+
+    def check_attr(self, attr: PrimitiveAttr) -> None:
+        """Raise InvalidArguments where an attribute that only this operation has does not fit."""
 
     def under(self, post_ops: Sequence[PostOp]) -> Desc:
         """The description of what is done with these post-ops: itself, unless one of them has

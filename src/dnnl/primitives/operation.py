@@ -122,8 +122,9 @@ class Operation:
 
     ``flops`` counts multiplications and additions of a description. ``invalid`` says why a case
     makes no sense; ``complete`` adds to a description what its case says beyond tensors and
-    parameters. ``mask`` reads a name for the dimensions along which scales vary, None where it has
-    the usual meaning; ``channels`` is the dimension that the name ``per_oc`` of a post-op means.
+    parameters, ``attributes`` to its attribute what only this operation has. ``mask`` reads a name
+    for the dimensions along which scales vary, None where it has the usual meaning; ``channels`` is
+    the dimension that the name ``per_oc`` of a post-op means.
     ``contents`` are what a case says of the elements of inputs, by argument. ``formerly`` are the
     kinds, or algorithms, of version 2 that are this operation now, each with its algorithm of
     today, if it has one. ``sums`` says whether oneDNN documents a sum with dst.
@@ -147,6 +148,7 @@ class Operation:
     flops: Callable[..., int] = lambda _: 0
     invalid: Callable[[CaseValues], str | None] = _none
     complete: Callable[..., Any] = lambda desc, _: desc
+    attributes: Callable[..., None] = _none
     mask: Callable[[CaseValues, str, str, int], int | None] = _none
     channels: int = 1
     contents: Callable[[CaseValues], dict[int, Array]] = lambda _: {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import multiply
-from dnnl.errors import InvalidArguments
+from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels.rnn import forward as kernel
 from dnnl.kernels.rnn.problem import GATES, Operands, RnnConf
 from dnnl.primitives.checks import spelled_size
@@ -16,7 +17,7 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, refuse_attr
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Member, Real
-from dnnl.primitives.rnn_cases import SHAPES, case_of, counts, invalid, row_major
+from dnnl.primitives.rnn_cases import SHAPES, case_of, counts, invalid, quantize, row_major
 from dnnl.primitives.rnn_language import DRIVER
 from dnnl.reference.rnn import reversed_of
 from dnnl.reference.rnn_check import SPECIFICATION
@@ -31,6 +32,8 @@ _ACTIVATIONS = (Alg.eltwise_relu, Alg.eltwise_tanh, Alg.eltwise_logistic)
 _ATTENTIVE = (Alg.vanilla_augru, Alg.lbr_augru)
 _TYPES = (DataType.f32, DataType.bf16, DataType.f16)
 _WEIGHTS = ("weights_layer_desc", "weights_iter_desc", "weights_projection_desc")
+_INTEGERS = (DataType.u8, DataType.s8)
+_STATES = ("src_iter_desc", "dst_layer_desc", "dst_iter_desc")
 _MULTIPLIED = ("src_layer_desc", *_WEIGHTS)
 
 
@@ -144,6 +147,20 @@ class RnnDesc(Desc):
             rule = f"expected {key} = {other} = {second}: {why}"
             raise InvalidArguments(name, getattr(self, name).dims, rule)
 
+    def check_attr(self, attr: PrimitiveAttr) -> None:
+        """There is one scale for all integer weights, or one for each known column."""
+        if not self.is_integer:
+            return
+        *_, gates, channels = self.weights_layer_desc.dims
+        qparams, outputs = attr.rnn_qparams, self.outputs_of_cells
+        for name, scales, columns in (
+            ("rnn_weights_qparams", qparams.weights, (gates, channels)),
+            ("rnn_weights_projection_qparams", qparams.projection, (outputs,)),
+        ):
+            if scales.mask and RUNTIME_DIM in columns:
+                raise Unimplemented(f"{name}: scales of each column go with known channels")
+            scales.check(name, prod(columns))
+
     def _present(self) -> Iterator[tuple[str, MemoryDesc]]:
         """The tensors that are there, by their fields."""
         for name, desc in self._given():
@@ -185,6 +202,11 @@ class RnnDesc(Desc):
         return counts(self.alg_kind, self.direction)
 
     @property
+    def is_integer(self) -> bool:
+        """Whether inputs are integers, and stand for other numbers."""
+        return self.src_layer_desc.data_type in _INTEGERS
+
+    @property
     def outputs_of_cells(self) -> int:
         """DIC: the channels of the states."""
         projection = self.weights_projection_desc
@@ -207,19 +229,24 @@ _TYPICAL = 64
 
 
 def _plan(desc: RnnDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr) or _refused(desc, isa)
+    integers = desc.is_integer
+    refusal = refuse_attr(attr, *["rnn_qparams"] * integers) or _refused(desc, isa)
     if refusal is not None:
         return refusal
     for operands in _operands(desc, isa):
-        found = _planned(desc, isa, operands)
+        found = _planned(desc, isa, operands, attr)
         if isinstance(found, Plan):
             return found
     return found
 
 
 def _operands(desc: RnnDesc, isa: Isa) -> Iterator[Operands]:
-    """What products may multiply, best first: bf16 where inputs and weights are, and the target has
-    instructions for it, and f32."""
+    """What products may multiply, best first: integers; bf16 where inputs and weights are, and the
+    target has instructions for it; and f32."""
+    if desc.is_integer:
+        found = multiply(isa, DataType.u8, DataType.s8, tiled=True)
+        yield Operands(DataType.u8, DataType.s8, found is not None and found.tiles is not None)
+        return
     given = dict(desc._present())
     kinds = {own.data_type for name, own in given.items() if name in _MULTIPLIED}
     bf16 = DataType.bf16
@@ -229,7 +256,7 @@ def _operands(desc: RnnDesc, isa: Isa) -> Iterator[Operands]:
     yield Operands()
 
 
-def _planned(desc: RnnDesc, isa: Isa, operands: Operands) -> Plan | Refusal:
+def _planned(desc: RnnDesc, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> Plan | Refusal:
     weights = {
         name: _blocked(own, isa.lanes, operands)
         for name, own in desc._present()
@@ -240,12 +267,9 @@ def _planned(desc: RnnDesc, isa: Isa, operands: Operands) -> Plan | Refusal:
         if not _contiguous(own, operands.tag(own.ndims, isa.lanes) if name in weights else ""):
             hint = f", or {operands.tag(own.ndims, isa.lanes)}" if name in weights else ""
             return Refusal(Reason.LAYOUT, f"{name} = {own}; channels are contiguous{hint}")
-    conf = _conf(desc, isa, operands)
-    if (
-        operands.data is not DataType.f32
-        and not conf.many_rows
-        and any(map(conf.packs, weights.values()))
-    ):
+    conf = _conf(desc, isa, operands, attr)
+    unpacked = any(map(conf.packs, weights.values()))
+    if operands.data is DataType.bf16 and unpacked and not conf.many_rows:
         return Refusal(Reason.LAYOUT, "few rows by weights that are not in blocks")
     return Plan(desc, (), Recipe(conf, isa, kernel.build), conf.scratchpad)
 
@@ -275,14 +299,27 @@ def _refused(desc: RnnDesc, isa: Isa) -> Refusal | None:
             if key not in desc.single and not is_known(size):
                 return Refusal(Reason.RUNTIME_DIM, f"{key} of {name}")
     for name, own in given.items():
-        if name != "lengths_desc" and own.data_type not in _TYPES:
+        if own.data_type not in _types_of(desc, name):
             return Refusal(Reason.DATA_TYPE, f"{own.data_type} of {name}")
     if desc.weights_iter_desc.dims[2] != desc.outputs_of_cells:
         return Refusal(Reason.SHAPE, "states of other channels behind a step than before")
     return None
 
 
-def _conf(desc: RnnDesc, isa: Isa, operands: Operands) -> RnnConf:
+def _types_of(desc: RnnDesc, name: str) -> tuple[DataType, ...]:
+    """The types that a tensor may have: where inputs are integers, weights are too, and states and
+    results may be."""
+    data = desc.src_layer_desc.data_type
+    if name == "lengths_desc":
+        return (DataType.s32,)
+    if not desc.is_integer:
+        return _TYPES
+    if name in _MULTIPLIED:
+        return (data if name == "src_layer_desc" else DataType.s8,)
+    return (*_TYPES, data) if name in _STATES else _TYPES
+
+
+def _conf(desc: RnnDesc, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnConf:
     def there(own: MemoryDesc) -> MemoryDesc | None:
         return None if own.is_zero else own
 
@@ -293,7 +330,7 @@ def _conf(desc: RnnDesc, isa: Isa, operands: Operands) -> RnnConf:
         there(desc.attention_desc), desc.weights_layer_desc, desc.weights_iter_desc,
         there(desc.weights_peephole_desc), there(desc.weights_projection_desc),
         there(desc.bias_desc), desc.dst_layer_desc, there(desc.dst_iter_desc),
-        there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands,
+        there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands, attr.rnn_qparams,
     )  # fmt: skip
 
 
@@ -389,6 +426,7 @@ RnnDesc.operation = Operation(
     ),
     flops=_flops,
     invalid=invalid,
+    attributes=quantize,
     reference=SPECIFICATION,
     examples=(
         "--activation=RELU,TANH,LOGISTIC --direction=right2left l1t3mb5sic19",
@@ -396,6 +434,8 @@ RnnDesc.operation = Operation(
         "--alg=VANILLA_LSTM --with-peephole=true --with-projection=true t2mb13sic9slc30dhc33dic9",
         "--alg=VANILLA_LSTM,VANILLA_AUGRU --with-lengths=true --direction=sum t3mb5sic17slc24dhc17",
         "--alg=VANILLA_GRU,LBR_AUGRU --direction=concat t3mb5sic17slc24dhc17",
+        "--cfg=u8u8u8u8,s8s8s8f32 --alg=VANILLA_LSTM,VANILLA_GRU --scaling=per_oc t3mb5sic21",
+        "--cfg=f32u8f32u8 --alg=VANILLA_LSTM --with-projection=true mb5sic9dhc21dic9",
         "--cfg=bf16,f16 --alg=VANILLA_LSTM,VANILLA_GRU --direction=sum t2mb9sic37",
     ),
     implementations=(Implementation("steps", _plan, FORWARD, fixes=True),),

@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping
 
 from dnnl.kernels.rnn.problem import GATES
 from dnnl.language.case import INVALID, CaseValues, tensor
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.rnn_language import CONFIGURATIONS
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, Direction
 from dnnl.types.memory_desc import MemoryDesc
@@ -27,6 +31,9 @@ SHAPES: Mapping[str, tuple[str, ...]] = {
 }
 """The names of the dimensions of each tensor: time steps, batch, layers, directions, gates, and
 channels of sources, of cells and of results."""
+
+
+_MULTIPLIED = ("weights_layer_desc", "weights_iter_desc", "weights_projection_desc")
 
 
 def counts(alg_kind: Alg, direction: Direction) -> dict[str, int]:
@@ -57,14 +64,23 @@ def _dims(case: CaseValues, field_name: str) -> tuple[int, ...]:
     return tuple(values[name] for name in SHAPES[field_name])
 
 
-def case_of(
-    field_name: str, number: int, *, in_f32: bool = False
-) -> Callable[[CaseValues], MemoryDesc]:
+def _type(case: CaseValues, field_name: str) -> DataType:
+    """The type of a tensor of a case."""
+    _, data, *_ = kinds = [DataType[kind] for kind in CONFIGURATIONS[case["cfg"]]]
+    states = ("src_iter_desc", "src_layer_desc", "dst_iter_desc", "dst_layer_desc")
+    integers = data in (DataType.u8, DataType.s8)
+    if field_name in states:
+        return kinds[states.index(field_name)]
+    if field_name in _MULTIPLIED:
+        return DataType.s8 if integers else data
+    return DataType.f32 if integers else data
+
+
+def case_of(field_name: str, number: int) -> Callable[[CaseValues], MemoryDesc]:
     """A tensor of a case, with layout ``number`` of its layouts."""
 
     def desc(case: CaseValues) -> MemoryDesc:
-        kind = DataType.f32 if in_f32 else DataType[case["cfg"]]
-        return tensor(_dims(case, field_name), kind, case.part("tag", number))
+        return tensor(_dims(case, field_name), _type(case, field_name), case.part("tag", number))
 
     return desc
 
@@ -77,9 +93,34 @@ def row_major(
     def desc(case: CaseValues) -> MemoryDesc | None:
         if option and not case[option]:
             return None
-        return MemoryDesc(_dims(case, field_name), data_type or str(case["cfg"]))
+        return MemoryDesc(_dims(case, field_name), data_type or _type(case, field_name))
 
     return desc
+
+
+def quantize(case: CaseValues, desc: Desc, attr: PrimitiveAttr) -> None:
+    """The quantization of a case of integers: states from -1 to 1, and weights as far as results
+    of so many terms are of one size, in the whole range of their types."""
+    src = desc.desc_of(Arg.SRC_LAYER)
+    if src.data_type not in (DataType.u8, DataType.s8):
+        return
+    attr.set_rnn_data_qparams(127, 128 if src.data_type is DataType.u8 else 0)
+    weights = {tensor.argument: tensor.desc for tensor in desc.tensors}
+    *_, inputs, gates, channels = weights[Arg.WEIGHTS_LAYER].dims
+    attr.set_rnn_weights_qparams(*_scales(case["scaling"], 24, inputs, gates * channels))
+    projection = weights.get(Arg.WEIGHTS_PROJECTION)
+    if projection is not None:
+        *_, units, outputs = projection.dims
+        found = _scales(case["scaling-proj"], 8, units, outputs)
+        attr.set_rnn_weights_projection_qparams(*found)
+
+
+def _scales(scaling: object, mask: int, inputs: int, columns: int) -> tuple[int, list[float]]:
+    """The mask and the scales, of which neighbours differ."""
+    largest = 127 * max(1, inputs) ** 0.5
+    if scaling == "common":
+        return 0, [largest]
+    return mask, [largest * (1 + column % 4) / 2 for column in range(columns)]
 
 
 def invalid(case: CaseValues) -> str | None:

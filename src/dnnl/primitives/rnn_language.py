@@ -18,7 +18,6 @@ from dnnl.language.values import (
     letters,
     one_of,
     several,
-    text,
 )
 from dnnl.language.verbose import OperationLine
 
@@ -33,17 +32,23 @@ DIRECTIONS = {
     "left2right": "unidirectional_left2right", "right2left": "unidirectional_right2left",
     "concat": "bidirectional_concat", "sum": "bidirectional_sum",
 }  # fmt: skip
-_TYPES = ("f32", "bf16", "f16")
-_ELSEWHERE = (
-    "bf16f32", "u8u8u8u8", "u8u8u8f32", "f32u8f32u8", "f32u8f32f32",
-    "s8s8s8s8", "s8s8s8f32", "f32s8f32s8", "f32s8f32f32",
-)  # fmt: skip
+CONFIGURATIONS = {
+    "f32": ("f32",) * 4, "bf16": ("bf16",) * 4, "f16": ("f16",) * 4,
+    "u8u8u8u8": ("u8",) * 4, "u8u8u8f32": ("u8", "u8", "u8", "f32"),
+    "f32u8f32u8": ("f32", "u8", "f32", "u8"), "f32u8f32f32": ("f32", "u8", "f32", "f32"),
+    "s8s8s8s8": ("s8",) * 4, "s8s8s8f32": ("s8", "s8", "s8", "f32"),
+    "f32s8f32s8": ("f32", "s8", "f32", "s8"), "f32s8f32f32": ("f32", "s8", "f32", "f32"),
+}  # fmt: skip
+"""The types of src_iter, src_layer, dst_iter and dst_layer by the names of cases. Weights are s8
+where src_layer is an integer, else of its type."""
+_DATA = ("src_iter", "src_layer", "dst_iter", "dst_layer")
+_ELSEWHERE = ("bf16f32",)
 
 
 def _types(value: str) -> Text:
     if value in _ELSEWHERE:
         raise Lacking(f"there is no recurrent network of the types {value}")
-    found: Text = one_of(*_TYPES)(value)
+    found: Text = one_of(*CONFIGURATIONS)(value)
     return found
 
 
@@ -73,10 +78,28 @@ def _fixed(value: str, reason: str) -> Parser:
 
 
 def _types_of(line: OperationLine) -> str:
-    found = {tensor.data_type for tensor in line.named("src_layer", "wei_layer", "dst_layer")}
-    if len(found) != 1:
-        raise BadValue(f"no case can be made of the types {', '.join(sorted(found))}")
-    return found.pop()
+    given = {name: tensor.data_type for name in _DATA for tensor in line.named(name)}
+    weights = {tensor.data_type for tensor in line.named("wei_layer")}
+    for name, kinds in CONFIGURATIONS.items():
+        known = dict(zip(_DATA, kinds, strict=True))
+        own = "s8" if known["src_layer"] in ("u8", "s8") else known["src_layer"]
+        if weights == {own} and given.items() <= known.items():
+            return name
+    found = sorted({*given.values(), *weights})
+    raise BadValue(f"no case can be made of the types {', '.join(found)}")
+
+
+def _scaling(name: str, weights: str) -> Option:
+    """How scales of integer weights vary."""
+
+    def from_line(line: OperationLine) -> str | None:
+        masks = [value for name, value in line.attributes if name == f"rnn-{weights}-qparams"]
+        return "per_oc" if masks and masks[0] != "0" else None
+
+    return Option(name, "common", one_of(*_SCALINGS), from_line, names=_SCALINGS)
+
+
+_SCALINGS = ("common", "per_oc")
 
 
 def _tags_of(line: OperationLine) -> str | None:
@@ -112,7 +135,7 @@ DRIVER = Driver(
         PROP, Option("cfg", "f32", _types, _types_of, layout=True),
         Option("tag", "any", several(tag, (1, 3)), _tags_of, layout=True),
         _said("alg", "VANILLA_RNN", CELLS), _has("peephole"), _has("projection"), _has("lengths"),
-        Option("scaling", "common", text), Option("scaling-proj", "common", text),
+        _scaling("scaling", "weights"), _scaling("scaling-proj", "projection"),
         _said("direction", "left2right", DIRECTIONS), _said("activation", "RELU", ACTIVATIONS),
         Option("skip-nonlinear", "false", _fixed("false", "there are no cells without functions")),
         Option("trivial-strides", "true", _fixed("true", "cases have tensors without gaps")),

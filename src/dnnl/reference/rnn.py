@@ -121,7 +121,7 @@ def exact(x: Array) -> Array:
 class Cell:
     """A kind of cell; ``act`` is the activation of a vanilla one. ``rounded`` is done to what a
     product of a later step, or a second one of the same step, multiplies: states, r h' of a GRU,
-    and what is projected. Results are not rounded by it."""
+    and what is projected. Results are not rounded by it, unless directions are added up."""
 
     kind: str
     act: Activation = field(default=_TANH)
@@ -286,11 +286,10 @@ class Network:
                 tape.append(made)
             outs.append(out)
             tapes.append(tape)
-        joined = (
-            np.concatenate(outs, -1)
-            if self.direction is Direction.bidirectional_concat
-            else sum(outs[1:], outs[0])
-        )
+        if self.direction is Direction.bidirectional_sum:
+            joined = np.asarray(sum(map(self.cell.rounded, outs)))
+        else:
+            joined = np.concatenate(outs, -1)
         return Run(joined, h, c, tapes, alive)
 
     def _layer(

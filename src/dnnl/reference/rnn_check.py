@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import ceil, log2, sqrt
 
 import numpy as np
@@ -11,22 +12,41 @@ from dnnl.reference.arrays import Array
 from dnnl.reference.fill import generator, integers
 from dnnl.reference.rnn import Cell, Network, Weights, activation, exact
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Description, Specification, Values, inputs
+from dnnl.reference.specification import Attributes, Description, Specification, Values, inputs
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.rnn_qparams import RnnQparams, WeightsScales
+
+_MULTIPLIED = (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER, Arg.WEIGHTS_PROJECTION)
+_STATES = (Arg.SRC_LAYER, Arg.SRC_ITER, Arg.DST_LAYER, Arg.DST_ITER)
+_BYTES = (DataType.u8, DataType.s8)
+_ROUNDINGS = 4
+"""By how many units of a quantized state others may differ, where one was rounded to its
+neighbour: products of it are smaller."""
 
 
+@dataclass(frozen=True)
 class _Recurrent(Specification):
     """States of numbers below 1, and weights whose products have the size of one number, so that
-    functions are not saturated."""
+    functions are not saturated. Integers stand for such numbers by ``qparams``."""
+
+    qparams: RnnQparams = field(default_factory=RnnQparams)
+
+    def under(self, attr: Attributes) -> Specification:
+        """With its quantization."""
+        return _Recurrent(attr.rnn_qparams)
 
     def fill(self, desc: Description) -> dict[int, Array]:
-        """Multiples of 1/64, which all types hold; weights shrink by the root of the inputs."""
+        """Multiples of 1/64, which all types hold; weights shrink by the root of the inputs.
+        Integers are any of their type."""
         made: dict[int, Array] = {}
         for argument, tensor in inputs(desc):
-            rng = generator("rnn", argument, tensor.dims)
+            rng, kind = generator("rnn", argument, tensor.dims), tensor.data_type
             if argument == Arg.SEQUENCE_LENGTHS:
                 made[argument] = integers(rng, tensor.dims, 0, desc.src_layer_desc.dims[0])
-            elif argument in (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER, Arg.WEIGHTS_PROJECTION):
+            elif kind in _BYTES:
+                made[argument] = integers(rng, tensor.dims, max(-127, kind.min), kind.max)
+            elif argument in _MULTIPLIED:
                 size = 2.0 ** -ceil(log2(sqrt(max(1, tensor.dims[2]))))
                 made[argument] = integers(rng, tensor.dims, -64, 64) / 64 * size
             elif argument == Arg.AUGRU_ATTENTION:
@@ -38,10 +58,14 @@ class _Recurrent(Specification):
     def compute(
         self, desc: Description, values: Values, rounded: Callable[[Array], Array] = exact
     ) -> dict[int, Array]:
-        """The results, and the last states, which are ``rounded`` from step to step."""
+        """The results, and the last states, which are ``rounded`` from step to step, or quantized
+        where inputs are integers."""
+        kind = desc.src_layer_desc.data_type
         alpha = desc.alpha if desc.activation is not None else 0.0
         act = activation("eltwise_tanh" if desc.activation is None else desc.activation.name, alpha)
-        network = Network(Cell(desc.alg_kind.name, act, rounded), desc.direction)
+        quantized = self._quantized(kind) if kind in _BYTES else rounded
+        network = Network(Cell(desc.alg_kind.name, act, quantized), desc.direction)
+        values = {argument: self._meant(desc, argument, own) for argument, own in values.items()}
         layers, directions, _, _, channels = desc.weights_layer_desc.dims
         rows, outputs = desc.src_layer_desc.dims[1], desc.outputs_of_cells
         weights = [
@@ -54,18 +78,62 @@ class _Recurrent(Specification):
             values[Arg.SRC_LAYER], weights, h, c,
             values.get(Arg.AUGRU_ATTENTION), values.get(Arg.SEQUENCE_LENGTHS),
         )  # fmt: skip
-        return {Arg.DST_LAYER: run.out, Arg.DST_ITER: run.h, Arg.DST_ITER_C: run.c}
+        made = {Arg.DST_LAYER: run.out, Arg.DST_ITER: run.h, Arg.DST_ITER_C: run.c}
+        return {argument: self._stored(desc, argument, own) for argument, own in made.items()}
+
+    def _quantized(self, kind: DataType) -> Callable[[Array], Array]:
+        """What numbers are behind being stored as integers."""
+        scale, shift = self.qparams.scale, self.qparams.shift
+
+        def rounded(x: Array) -> Array:
+            return (np.clip(np.rint(x * scale + shift), kind.min, kind.max) - shift) / scale
+
+        return rounded
+
+    def _meant(self, desc: Description, argument: int, values: Array) -> Array:
+        """What the elements of an input stand for."""
+        if desc.desc_of(argument).data_type not in _BYTES:
+            return values
+        if argument in _STATES:
+            return (values - self.qparams.shift) / self.qparams.scale
+        projected = argument == Arg.WEIGHTS_PROJECTION
+        return values / _per_column(
+            self.qparams.projection if projected else self.qparams.weights, values.shape
+        )
+
+    def _stored(self, desc: Description, argument: int, values: Array) -> Array:
+        """Results as they are stored, before they are rounded."""
+        if argument not in _STATES or desc.desc_of(argument).data_type not in _BYTES:
+            return values
+        return values * self.qparams.scale + self.qparams.shift
 
     def rule(
         self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """A few epsilons for each doubling of the terms, relative to 1, the size of a state."""
+        """A few epsilons for each doubling of the terms, relative to 1, the size of a state.
+
+        Where states are stored as integers, or may be as bf16, roundings of them move results.
+        """
         _, _, inputs, _, channels = desc.weights_layer_desc.dims
         terms = (inputs + channels) * desc.src_layer_desc.dims[0] * desc.weights_layer_desc.dims[0]
         kind = desc.desc_of(argument).data_type
-        bound = 4 * kind.eps * ceil(log2(terms + 2))
         zeros = 100 if desc.activation is not None or not desc.lengths_desc.is_zero else 30
+        if kind in _BYTES:
+            return Rule(0.0, 100, slack=_ROUNDINGS + 0.5)
+        bound = 4 * kind.eps * ceil(log2(terms + 2))
+        data = desc.src_layer_desc.data_type
+        if data in _BYTES:
+            bound += _ROUNDINGS / self.qparams.scale
+        elif data is DataType.bf16 is desc.weights_iter_desc.data_type:
+            bound += data.eps
         return Rule(bound, zeros, absolute=bound)
+
+
+def _per_column(scales: WeightsScales, shape: tuple[int, ...]) -> Array:
+    """Scales for weights of a shape: of each gate and unit, or of each output."""
+    if not scales.mask:
+        return np.asarray(scales.values[0])
+    return np.reshape(scales.values, shape[3:])
 
 
 def _weights(values: Values, layer: int, direction: int) -> Weights:

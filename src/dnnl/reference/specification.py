@@ -15,6 +15,9 @@ from dnnl.types.memory_desc import MemoryDesc
 Description: TypeAlias = Any
 """The frozen description of an operation: a `Desc` of the primitives, which are a layer above."""
 
+Attributes: TypeAlias = Any
+"""A `dnnl.PrimitiveAttr`."""
+
 Values = Mapping[int, Array]
 """The elements of tensors by execution argument."""
 
@@ -38,6 +41,10 @@ class Specification(ABC):
     @abstractmethod
     def compute(self, desc: Description, values: Values) -> dict[int, Array]:
         """Every output in float64, before post-ops; inputs come dequantized."""
+
+    def under(self, attr: Attributes) -> Specification:
+        """The operation under attributes that change more than inputs, results and post-ops."""
+        return self
 
     @abstractmethod
     def rule(

@@ -25,6 +25,7 @@ from dnnl.types.kinds import (
 from dnnl.types.layout_input import read_bool
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOps
+from dnnl.types.rnn_qparams import GATES_AND_UNITS, UNITS, RnnQparams, WeightsScales
 from dnnl.types.scales import ScaleSpec, check_computed, read_spec
 
 K = TypeVar("K", bound=Kind)
@@ -130,6 +131,7 @@ class PrimitiveAttr(Property):
         self._reductions: dict[int, ScaleSpec] = {}
         self._dropout: Dropout | None = None
         self._rounding: dict[int, RoundingMode] = {}
+        self._rnn_qparams = RnnQparams()
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute; a name that is none would have no effect, so it is refused."""
@@ -269,6 +271,31 @@ class PrimitiveAttr(Property):
         else:
             self._rounding.pop(argument, None)
 
+    @property
+    def rnn_qparams(self) -> RnnQparams:
+        """The quantization of a recurrent network of integers."""
+        return self._rnn_qparams
+
+    def set_rnn_data_qparams(self, scale: float, shift: float) -> None:
+        """Say that inputs and states of a recurrent network that are u8 or s8 are stored as
+        x ``scale`` + ``shift``, rounded. The scale is positive."""
+        scale, shift = RnnQparams.read_data(scale, shift)
+        self._rnn_qparams = replace(self._rnn_qparams, scale=scale, shift=shift)
+
+    def set_rnn_weights_qparams(self, mask: int, scales: Sequence[float] | float) -> None:
+        """Say that weights of a recurrent network that are s8 are stored as w times a scale: one
+        with a ``mask`` of 0, or one for each gate and unit, row-major, with 24."""
+        found = WeightsScales.read(mask, scales, GATES_AND_UNITS)
+        self._rnn_qparams = replace(self._rnn_qparams, weights=found)
+
+    def set_rnn_weights_projection_qparams(
+        self, mask: int, scales: Sequence[float] | float
+    ) -> None:
+        """Say the same of the weights of a projection, with a mask of 0, or of 8 for a scale of
+        each output."""
+        found = WeightsScales.read(mask, scales, UNITS)
+        self._rnn_qparams = replace(self._rnn_qparams, projection=found)
+
     def copy(self) -> PrimitiveAttr:
         """Return an independent attribute with the same contents."""
         return self.with_post_ops(self.post_ops)
@@ -301,6 +328,7 @@ class PrimitiveAttr(Property):
             tuple(self._reductions.items()),
             self._dropout,
             tuple(sorted(self._rounding)),
+            self._rnn_qparams,
             tuple(self.post_ops),
         )
 
@@ -308,7 +336,8 @@ class PrimitiveAttr(Property):
         """Return the names of what is set, for an implementation to see what it must support.
 
         Out of scratchpad_mode, fpmath_mode, accumulation_mode, deterministic, scales,
-        zero_points, precomputed_reductions, dropout, rounding_mode and post_ops.
+        zero_points, precomputed_reductions, dropout, rounding_mode, rnn_qparams and
+        post_ops.
         """
         facts = {
             "scratchpad_mode": self.scratchpad_mode is not ScratchpadMode.library,
@@ -320,6 +349,7 @@ class PrimitiveAttr(Property):
             "precomputed_reductions": bool(self._reductions),
             "dropout": self._dropout is not None,
             "rounding_mode": bool(self._rounding),
+            "rnn_qparams": self._rnn_qparams != RnnQparams(),
             "post_ops": len(self.post_ops) > 0,
         }
         return frozenset(name for name, is_set in facts.items() if is_set)
@@ -344,7 +374,8 @@ class PrimitiveAttr(Property):
             "rounding_mode": f"rounding-mode:{_rounded(self._rounding)}",
             "post_ops": f"post-ops:{self.post_ops}",
         }
-        return " ".join(f"attr-{text}" for name, text in texts.items() if name in set_here)
+        parts = [f"attr-{text}" for name, text in texts.items() if name in set_here]
+        return " ".join([*parts, *self._rnn_qparams.attributes])
 
     def __repr__(self) -> str:
         return f"<PrimitiveAttr {str(self) or 'default'}>"

@@ -2,6 +2,7 @@
 
     convert   the inputs of the first layer become operands of products, where they are none
     pack      weights into blocks of units, where they are row-major
+    sums      of the columns of integer weights, which a shift of the inputs is multiplied by
     begin     first states and cells of the layer; the number of the step is 0
     products  W x + b of every step, row and block of units, into the scratchpad
     cells     once for each step: U h on top, then the cell; of a GRU, or with a projection, a
@@ -19,14 +20,14 @@ from collections.abc import Callable
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, I64, Emitter, Module, Value, i64
+from dnnl.codegen.ir.builder import F32, I8, I64, Emitter, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn import cells
-from dnnl.kernels.rnn.memory import PACKED, Place, Product
+from dnnl.kernels.rnn.memory import PACKED, SUMS, Place, Product
 from dnnl.kernels.rnn.problem import RnnConf
 from dnnl.kernels.rnn.product import Tile
 from dnnl.kernels.rnn.tiles import LayerTiles
@@ -46,7 +47,7 @@ def build(conf: RnnConf, isa: Isa) -> Kernel:
             phases.append(writer.convert())
         phases.append(writer.begin())
         if conf.steps:
-            phases += writer.pack()
+            phases += [*writer.pack(), *writer.sums()]
             phases.append(writer.products())
             first = len(phases)
             phases += writer.cells()
@@ -137,6 +138,40 @@ class _Layer(LayerTiles):
                 e, e.b.icmp_signed("==", number, i64(whole)), lambda: write(rest), lambda: write(0)
             ),
         )  # fmt: skip
+
+    def sums(self) -> list[Phase]:
+        """The sums of the columns of weights, where products are compensated."""
+        conf = self._conf
+        present = [argument for argument in SUMS if argument in self._tensors]
+        return [self._sums(argument) for argument in present if conf.compensates]
+
+    def _sums(self, argument: int) -> Phase:
+        conf, name = self._conf, SUMS[argument]
+        phase, (inputs, *gates, units) = self._phase(name), self._tensors[argument][1].dims[2:]
+        e, operands, numbers = phase.e, conf.operands, range(gates[0] if gates else 1)
+        dot = operands.multiply(e.isa, operands.weights)
+
+        def some(place: Place, _begin: Value, _end: Value) -> None:
+            factor = self._factor(phase, argument, place, numbers)
+
+            def block(number: Value, *totals: Value) -> tuple[Value, ...]:
+                start = e.element(factor.pointer, e.mul(number, factor.per_block), I8)
+                apart = self._lanes * operands.group
+
+                def group(number: Value, *totals: Value) -> tuple[Value, ...]:
+                    columns = factor.columns(e, e.element(start, e.mul(number, apart), I8))
+                    pairs = zip(columns, totals, strict=True)
+                    return tuple(dot.add(e, dot.ones(e), own, total) for own, total in pairs)
+
+                return tuple(e.loop(i64(0), i64(operands.groups), group, totals, unroll=False))
+
+            zeros = (dot.zero(e),) * len(numbers)
+            found = e.loop(i64(0), i64(operands.k_blocks(inputs)), block, zeros, unroll=False)
+            for gate, total in zip(numbers, found, strict=True):
+                index = [i64(place.direction), place.block, i64(gate), i64(0)]
+                vector.store(e, total, self._part(phase, name, index))
+
+        return phase.end(self._each_item(phase, units, 1, 1, some))
 
     def begin(self) -> Phase:
         """First states and cells, and the number of the step."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dnnl.codegen.conversion.convert import storage
+import numpy as np
+
+from dnnl.codegen.conversion.convert import Storage, storage
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, I8, I32, I64, Emitter, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments
@@ -16,7 +18,9 @@ from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.problem import RnnConf
 from dnnl.kernels.rnn.product import Factor, Tile
+from dnnl.kernels.rnn.quantized import quantized
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.size import surely_equal
 
 PACKED = {
@@ -25,6 +29,12 @@ PACKED = {
     int(Arg.WEIGHTS_PROJECTION): "projection_weights",
 }
 """The parts of the scratchpad for weights that are packed."""
+SUMS = {
+    int(Arg.WEIGHTS_LAYER): "layer_sums",
+    int(Arg.WEIGHTS_ITER): "iter_sums",
+    int(Arg.WEIGHTS_PROJECTION): "projection_sums",
+}
+"""Those for the sums of their columns."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,7 @@ class LayerMemory:
             argument: (arguments.slot(argument), desc) for argument, desc in conf.tensors.items()
         }
         self._scratchpad = arguments.slot(Arg.SCRATCHPAD)
+        self._tables: dict[bytes, Value] = {}
 
     def _phase(self, name: str) -> PhaseFunction:
         slots = [slot for slot, _ in self._tensors.values()]
@@ -79,15 +90,21 @@ class LayerMemory:
         terms = [e.mul(own, stride) for own, stride in zip(index, part.strides, strict=True)]
         return e.element(base, e.total(0, terms), storage(part.data_type).element)
 
+    def _form(self, kind: DataType, shift: float) -> Storage:
+        """How numbers are stored as a type: where they are integers, quantized with a shift."""
+        integers = self._conf.operands.is_integer and kind in (DataType.u8, DataType.s8)
+        form = storage(kind)
+        return quantized(form, self._conf.qparams.scale, shift) if integers else form
+
     def _get(self, e: Emitter, name: str, row: Value, unit: Value) -> Value:
         """A vector of a row of a part of the scratchpad."""
-        form = storage(self._conf.parts[name].data_type)
+        form = self._form(self._conf.parts[name].data_type, self._conf.shift)
         kind = vector.vector_type(form.element, self._lanes)
         return form.to_core(e, vector.load(e, e.element(row, unit, form.element), kind))
 
     def _put(self, e: Emitter, name: str, row: Value, unit: Value, value: Value) -> None:
         """Store a vector to a row of a part of the scratchpad."""
-        form = storage(self._conf.parts[name].data_type)
+        form = self._form(self._conf.parts[name].data_type, self._conf.shift)
         vector.store(e, form.from_core(e, value), e.element(row, unit, form.element))
 
     def _clear(self, e: Emitter, name: str, row: Value, channels: int) -> None:
@@ -149,7 +166,7 @@ class LayerMemory:
         mask: Mask,
     ) -> Value:
         """A vector of channels."""
-        row = storage(self._tensors[argument][1].data_type)
+        row = self._form(self._tensors[argument][1].data_type, self._conf.qparams.shift)
         kind = vector.vector_type(row.element, self._lanes)
         loaded = vector.load(phase.e, self._address(phase, argument, index), kind, mask)
         return row.to_core(phase.e, loaded)
@@ -163,7 +180,7 @@ class LayerMemory:
         mask: Mask,
     ) -> None:
         """A vector of channels, rounded to the type of the tensor."""
-        row = storage(self._tensors[argument][1].data_type)
+        row = self._form(self._tensors[argument][1].data_type, self._conf.qparams.shift)
         stored = row.from_core(phase.e, value)
         vector.store(phase.e, stored, self._address(phase, argument, index), mask)
 
@@ -211,6 +228,33 @@ class LayerMemory:
         pointer = e.element(phase.arguments[slot], offset, multiply.element[1])
         apart = tuple(gate * per_gate for gate in gates)
         return Factor(pointer, multiply, strides[2], apart, None if blocked else place.mask)
+
+    def _columns(self, phase: PhaseFunction, place: Place, product: Product) -> list[Value]:
+        """The sums of the columns of weights, for each gate."""
+        e, kind, found = phase.e, vector.vector_type(I32, self._lanes), list[Value]()
+        for gate in product.gates:
+            index = [i64(place.direction), place.block, i64(gate), i64(0)]
+            found.append(vector.load(e, self._part(phase, SUMS[product.weights], index), kind))
+        return found
+
+    def _weights_scales(self, phase: PhaseFunction, place: Place, product: Product) -> list[Value]:
+        """What sums of integers are multiplied by, for each gate."""
+        e, kind, data = phase.e, vector.vector_type(F32, self._lanes), self._conf.qparams.scale
+        own = self._conf.scales(product.weights)
+        if not own.mask:
+            return [vector.splat_constant(kind, 1 / (data * own.values[0]))] * len(product.gates)
+        units = self._tensors[product.weights][1].dims[-1]
+        padded = self._lanes * self._conf.blocks(units)
+        factors = np.zeros((len(own.values) // units, padded))
+        factors[:, :units] = 1 / (data * np.reshape(own.values, (-1, units)))
+        key = bytes(factors)
+        if key not in self._tables:
+            self._tables[key] = self._module.table(F32, factors)
+        unit, found = e.mul(place.block, self._lanes), list[Value]()
+        for gate in product.gates:
+            at = e.add(unit, i64(gate * padded))
+            found.append(vector.load(e, e.element(self._tables[key], at, F32), kind))
+        return found
 
     # Lengths of sequences.
 

@@ -16,6 +16,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.rnn_qparams import RnnQparams, WeightsScales
 from dnnl.types.size import separates
 
 GATES = {
@@ -57,12 +58,17 @@ class Operands:
 
     Those of f32 are multiplied one k at a time, and weights become f32 as they are loaded. Others
     have K groups of 4 bytes, and weights K blocks: on the matrix ``unit`` of so many groups as a
-    row of its tiles has, else of one group.
+    row of its tiles has, else of one group. Integers are u8 by s8, and stand for other numbers.
     """
 
     data: DataType = DataType.f32
     weights: DataType = DataType.f32
     unit: bool = False
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether integers are multiplied."""
+        return self.data is DataType.u8
 
     @property
     def group(self) -> int:
@@ -104,7 +110,8 @@ class Operands:
 class RnnConf:
     """A forward pass. Absent tensors are None; ``reverse`` says of each direction whether it goes
     from the last step to the first, ``added`` whether the results of both are added up rather than
-    one behind the other. ``lanes`` are the units of a block, ``operands`` what is multiplied."""
+    one behind the other. ``lanes`` are the units of a block, ``operands`` what is multiplied,
+    ``qparams`` how numbers become integers."""
 
     alg: Alg
     activation: Alg
@@ -126,6 +133,7 @@ class RnnConf:
     dst_iter_c: MemoryDesc | None
     lengths: MemoryDesc | None = None
     operands: Operands = field(default_factory=Operands)
+    qparams: RnnQparams = field(default_factory=RnnQparams)
 
     @property
     def tensors(self) -> dict[int, MemoryDesc]:
@@ -144,6 +152,21 @@ class RnnConf:
     def converts(self) -> bool:
         """Whether inputs are converted to operands before the first layer."""
         return {self.src_layer.data_type, self.operands.data} != {DataType.f32}
+
+    def scales(self, weights: int) -> WeightsScales:
+        """Those of some weights."""
+        projected = weights == Arg.WEIGHTS_PROJECTION
+        return self.qparams.projection if projected else self.qparams.weights
+
+    @property
+    def shift(self) -> float:
+        """That of operands which are integers: s8 becomes u8."""
+        return self.qparams.shift + 128 * (self.src_layer.data_type is DataType.s8)
+
+    @property
+    def compensates(self) -> bool:
+        """Whether products are too large, by the shift times the sums of the weights' columns."""
+        return self.operands.is_integer and self.shift != 0
 
     def packs(self, weights: MemoryDesc | None) -> bool:
         """Whether weights are copied into blocks of units."""
@@ -235,7 +258,9 @@ class RnnConf:
         the cells [direction, row, channel], and what the first product of a step leaves: operands
         of the second, and the update gates of a GRU.
 
-        Operands are padded to whole K blocks, and the unit reads whole tiles of rows.
+        Where products are compensated there are the sums of the weights' columns besides
+        [direction, block, gate, lane]. Operands are padded to whole K blocks, and the unit reads
+        whole tiles of rows.
         """
         t, n, d, operand = self.steps, self.rows, self.directions, self.operands.data
         wide, blocks = self.lanes * self.blocks(self.channels), self.blocks(self.channels)
@@ -250,6 +275,7 @@ class RnnConf:
             "states": ((2, d, t + 1, n, of_states), operand),
             "cells": ((d, n, wide), DataType.f32),
             "between": ((d, n, of_cells * self.in_two), operand),
+            **self._sums(),
             "updates": ((d, n, wide * (self.in_two and not self.is_lstm)), DataType.f32),
         }
         begin = 0
@@ -270,6 +296,18 @@ class RnnConf:
         blocks = self.operands.k_blocks(inputs) * self.packs(weights)
         shape = self.operands.groups, self.lanes, self.operands.group
         return (self.directions, self.blocks(units), blocks, gates, *shape), self.operands.weights
+
+    def _sums(self) -> dict[str, tuple[tuple[int, ...], DataType]]:
+        """The shapes of the sums of columns."""
+        units = {"layer_sums": self.channels, "iter_sums": self.channels}
+        if self.projection is not None:
+            units["projection_sums"] = self.outputs
+        gates = {name: 1 if name == "projection_sums" else self.gates for name in units}
+        return {
+            name: ((self.directions, self.blocks(own), gates[name], self.lanes), DataType.s32)
+            for name, own in units.items()
+            if self.compensates
+        }
 
     def pitch(self, channels: int) -> int:
         """The elements from one row of operands to the next: whole vectors and whole K blocks."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import I1, Emitter, Value, i64
+from dnnl.codegen.ir.builder import F32, I1, I32, Emitter, Value, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.memory import LayerMemory, Place, Product
@@ -41,10 +41,17 @@ class LayerTiles(LayerMemory):
 
         def write(place: Place) -> None:
             every = [e.add(place.row, i64(r)) for r in range(place.rows)]
-            first = [product.first(place, row) for row in every]
+            first = [self._before(phase, place, product, row) for row in every]
             sources = [product.source(place, row) for row in every]
             factor = self._factor(phase, product.weights, place, gates)
-            product.finish(place, multiply(e, first, sources, factor, blocks))
+            tile = multiply(e, first, sources, factor, blocks)
+            product.finish(
+                place,
+                [
+                    self._behind(phase, place, product, *row)
+                    for row in zip(every, tile, strict=True)
+                ],
+            )
 
         return self._each_tile(phase, channels, rows, len(gates), write)
 
@@ -55,6 +62,7 @@ class LayerTiles(LayerMemory):
         conf, e, gates = self._conf, phase.e, product.gates
         dot = conf.operands.multiply(e.isa, conf.operands.weights)
         unit = UnitProduct(e, dot, len(gates), rows)
+        add = e.b.add if dot.is_integer else e.b.fadd
         buffer = phase.scratch(unit.scratch)
         blocks, pitch = conf.operands.k_blocks(product.inputs), conf.pitch(product.inputs)
 
@@ -71,8 +79,9 @@ class LayerTiles(LayerMemory):
                 for r in range(count):
                     at = e.add(row, i64(r))
                     sums = unit.sums(buffer, e.b.sub(at, first))
-                    pairs = zip(product.first(own, at), sums, strict=True)
-                    tile.append([e.b.fadd(one, other) for one, other in pairs])
+                    pairs = zip(self._before(phase, own, product, at), sums, strict=True)
+                    total = [add(one, other) for one, other in pairs]
+                    tile.append(self._behind(phase, own, product, at, total))
                 product.finish(own, tile)
 
             self._each_row(e, first, end, rows, _ROWS_OF_CELLS, finish)
@@ -88,6 +97,41 @@ class LayerTiles(LayerMemory):
         count = self._each_item(phase, channels, rows, _ROWS_OF_CHUNKS, item)
         unit.release()
         return phase.end(count)
+
+    def _before(
+        self, phase: PhaseFunction, place: Place, product: Product, row: Value
+    ) -> list[Value]:
+        """What the sums of a row are added to: of integers, what a shift of theirs has too much."""
+        conf, e = self._conf, phase.e
+        if not conf.operands.is_integer:
+            return product.first(place, row)
+        zero = vector.splat_constant(vector.vector_type(I32, self._lanes), 0)
+        if not conf.compensates:
+            return [zero] * len(product.gates)
+        factor = vector.splat_constant(zero.type, -round(conf.shift))
+        return [e.b.mul(own, factor) for own in self._columns(phase, place, product)]
+
+    def _behind(
+        self, phase: PhaseFunction, place: Place, product: Product, row: Value, sums: list[Value]
+    ) -> list[Value]:
+        """The sums of a row in f32: of integers, by what these stand for."""
+        conf, e = self._conf, phase.e
+        if not conf.operands.is_integer:
+            return sums
+        kind, part = vector.vector_type(F32, self._lanes), conf.shift - round(conf.shift)
+        totals = [e.b.sitofp(own, kind) for own in sums]
+        if part:
+            less = vector.splat_constant(kind, -part)
+            columns = self._columns(phase, place, product)
+            totals = [
+                vector.multiply_add(e, e.b.sitofp(own, kind), less, total)
+                for own, total in zip(columns, totals, strict=True)
+            ]
+        scales = self._weights_scales(phase, place, product)
+        return [
+            vector.multiply_add(e, total, scale, first)
+            for total, scale, first in zip(totals, scales, product.first(place, row), strict=True)
+        ]
 
     def _each_tile(
         self,

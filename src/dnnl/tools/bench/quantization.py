@@ -84,6 +84,7 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
             _append_depthwise(attr, entry, desc)
         else:
             _append(attr, operation, entry, dst)
+    operation.attributes(case, desc, attr)
     return attr
 
 

@@ -61,7 +61,7 @@ class Trial:
         self.case, self.pd = case, pd
         self.asked, self.attr, self.forward = created.desc, created.attr, created.forward
         self.desc: Desc = pd.desc
-        self.reference = pd.desc.operation.reference
+        self.reference = pd.desc.operation.reference.under(pd.attr)
         self.result = self.desc.outputs[0]
         self.parameters = Parameters()
         self.inputs: dict[int, Array] = {}

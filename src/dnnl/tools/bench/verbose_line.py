@@ -12,6 +12,8 @@ from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.drivers import KINDS
 
 _AS_WRITTEN = ("scratchpad", "fpmath", "acc-mode", "deterministic", "rounding-mode", "post-ops")
+_OF_OPTIONS = ("rnn_data_qparams", "rnn-weights-qparams", "rnn-projection-qparams")
+"""What options of a driver say."""
 _QUANTIZED = {"scales": "0.5", "zero-points": "1"}
 """A verbose line does not say the value of a single scale or zero point; this is taken for it."""
 
@@ -84,6 +86,8 @@ def _attributes(line: OperationLine) -> Options:
             options.append(f"--attr-{name}={'+'.join(read)}")
         elif name == "dropout":
             options.append(f"--attr-dropout={_dropout(value)}")
+        elif name in _OF_OPTIONS:
+            continue
         elif name in _AS_WRITTEN:
             options.append(f"--attr-{name}={value}")
         else:
