@@ -10,6 +10,7 @@ from dnnl import (
     Memory,
     MemoryDesc,
     Primitive,
+    PrimitiveAttr,
     PrimitiveDesc,
     RnnDesc,
     Stream,
@@ -61,8 +62,32 @@ def kernels(primitive: Primitive) -> int:
     return len(primitive.pd.variants.every)
 
 
-def primitive_of(desc: RnnDesc, *, strides: bool = False) -> Primitive:
-    return Primitive(PrimitiveDesc(open_rows(desc, strides=strides), ENGINE))
+def primitive_of(
+    desc: RnnDesc, *, strides: bool = False, attr: PrimitiveAttr | None = None
+) -> Primitive:
+    return Primitive(PrimitiveDesc(open_rows(desc, strides=strides), ENGINE, attr))
+
+
+@pytest.mark.parametrize("isa", ["avx512_core_vnni", "avx512_core_bf16", "avx512_core_amx"])
+@pytest.mark.parametrize("tag", ["any", "abx"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--alg=VANILLA_LSTM --cfg=bf16 --direction=concat l2sic20",
+        "--alg=VANILLA_GRU --cfg=bf16 --with-lengths=true sic33",
+        "--alg=VANILLA_LSTM --cfg=u8u8u8u8 --scaling=per_oc --with-projection=true sic9dhc20dic9",
+        "--alg=LBR_GRU --cfg=f32s8f32s8 --direction=right2left l2sic17",
+    ],
+)
+def test_any_steps_and_rows_of_narrow_types(line: str, tag: str, isa: str) -> None:
+    options, _, channels = line.rpartition(" ")
+    with config.override("max_cpu_isa", isa):
+        for steps, rows in (*SIZES, (2, 33), (3, 16)):
+            (made,) = trials(f"--rnn {options} --tag={tag} t{steps}mb{rows}{channels}")
+            assert isinstance(made.desc, RnnDesc)
+            primitive = primitive_of(made.desc, attr=made.attr)
+            judged(primitive, made)
+        assert kernels(primitive) <= 3
 
 
 @pytest.mark.parametrize("isa", ["avx2", "avx512_core"])

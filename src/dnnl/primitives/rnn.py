@@ -63,9 +63,13 @@ class RnnDesc(Desc):
     WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C. All
     but the lengths may be f32, bf16 or f16. Gates, and the states c, are f32 from step to step; so
     are the states h, unless src_layer and weights are bf16 and the processor multiplies pairs of
-    it: then they are bf16. Layouts may be ``any``: that of weights has blocks of units, everything
-    else is row-major. Channels must be contiguous. Sizes may be RUNTIME_DIM: one kernel serves any
-    T and N, other ones that are open have a kernel for the sizes of each execution.
+    it: then they are bf16. Or src_layer is u8 or s8 and weights are s8, which stand for other
+    numbers by the attribute's ``rnn_qparams``; src_iter, dst_layer and dst_iter may be of the type
+    of src_layer then, and h is an integer from step to step.
+
+    Layouts may be ``any``: that of weights has blocks of units, everything else is row-major.
+    Channels must be contiguous. Sizes may be RUNTIME_DIM: one kernel serves any T and N, other ones
+    that are open have a kernel for the sizes of each execution.
     """
 
     single = ("T", "N")
@@ -367,7 +371,7 @@ RnnDesc.operation = Operation(
         ),
         Role(
             Arg.SRC_ITER_C, "src_iter_c", "src_iter_c_desc", reads=FORWARD, optional=True,
-            when=_is_lstm, like=("",), letters="ldnc", case=row_major("src_iter_c_desc", "f32"),
+            when=_is_lstm, like=("",), letters="ldnc", case=row_major("src_iter_c_desc"),
         ),
         Role(
             Arg.AUGRU_ATTENTION, "augru_attention", "attention_desc", reads=FORWARD,
@@ -409,7 +413,7 @@ RnnDesc.operation = Operation(
         ),
         Role(
             Arg.DST_ITER_C, "dst_iter_c", "dst_iter_c_desc", writes=FORWARD, optional=True,
-            when=_is_lstm, like=("",), letters="ldnc", case=row_major("dst_iter_c_desc", "f32"),
+            when=_is_lstm, like=("",), letters="ldnc", case=row_major("dst_iter_c_desc"),
         ),
     ),
     parameters=(

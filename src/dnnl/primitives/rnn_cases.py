@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dnnl.kernels.rnn.problem import GATES
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.rnn_language import CONFIGURATIONS
+from dnnl.primitives.rnn_language import types_of
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -65,15 +65,12 @@ def _dims(case: CaseValues, field_name: str) -> tuple[int, ...]:
 
 
 def _type(case: CaseValues, field_name: str) -> DataType:
-    """The type of a tensor of a case."""
-    _, data, *_ = kinds = [DataType[kind] for kind in CONFIGURATIONS[case["cfg"]]]
-    states = ("src_iter_desc", "src_layer_desc", "dst_iter_desc", "dst_layer_desc")
-    integers = data in (DataType.u8, DataType.s8)
-    if field_name in states:
-        return kinds[states.index(field_name)]
+    """The type of a tensor of a case; what it does not name is f32 beside integers."""
+    kinds = types_of(case["cfg"])
+    src, name = kinds["src_layer"], field_name.removesuffix("_desc")
     if field_name in _MULTIPLIED:
-        return DataType.s8 if integers else data
-    return DataType.f32 if integers else data
+        return kinds["wei_layer"]
+    return kinds.get(name, DataType.f32 if src.is_integer else src)
 
 
 def case_of(field_name: str, number: int) -> Callable[[CaseValues], MemoryDesc]:

@@ -11,7 +11,6 @@ from dnnl.language.values import (
     Lacking,
     Named,
     Parser,
-    Text,
     any_case,
     flag,
     integer,
@@ -20,6 +19,7 @@ from dnnl.language.values import (
     several,
 )
 from dnnl.language.verbose import OperationLine
+from dnnl.types.dtype import DataType
 
 CELLS = {
     "VANILLA_RNN": "vanilla_rnn", "VANILLA_LSTM": "vanilla_lstm", "VANILLA_GRU": "vanilla_gru",
@@ -33,23 +33,24 @@ DIRECTIONS = {
     "concat": "bidirectional_concat", "sum": "bidirectional_sum",
 }  # fmt: skip
 CONFIGURATIONS = {
-    "f32": ("f32",) * 4, "bf16": ("bf16",) * 4, "f16": ("f16",) * 4,
-    "u8u8u8u8": ("u8",) * 4, "u8u8u8f32": ("u8", "u8", "u8", "f32"),
-    "f32u8f32u8": ("f32", "u8", "f32", "u8"), "f32u8f32f32": ("f32", "u8", "f32", "f32"),
-    "s8s8s8s8": ("s8",) * 4, "s8s8s8f32": ("s8", "s8", "s8", "f32"),
-    "f32s8f32s8": ("f32", "s8", "f32", "s8"), "f32s8f32f32": ("f32", "s8", "f32", "f32"),
+    "f32": "f32 f32 f32 f32 f32", "bf16": "bf16 bf16 bf16 bf16 bf16",
+    "bf16f32": "bf16 bf16 bf16 bf16 f32", "f16": "f16 f16 f16 f16 f32",
+    "u8u8u8u8": "u8 u8 u8 u8 f32", "u8u8u8f32": "u8 u8 u8 f32 f32",
+    "f32u8f32u8": "f32 u8 f32 u8 f32", "f32u8f32f32": "f32 u8 f32 f32 f32",
+    "s8s8s8s8": "s8 s8 s8 s8 f32", "s8s8s8f32": "s8 s8 s8 f32 f32",
+    "f32s8f32s8": "f32 s8 f32 s8 f32", "f32s8f32f32": "f32 s8 f32 f32 f32",
 }  # fmt: skip
-"""The types of src_iter, src_layer, dst_iter and dst_layer by the names of cases. Weights are s8
-where src_layer is an integer, else of its type."""
-_DATA = ("src_iter", "src_layer", "dst_iter", "dst_layer")
-_ELSEWHERE = ("bf16f32",)
+"""The types of src_iter, src_layer, dst_iter, dst_layer and both states c, by the names of cases.
+Weights are s8 where src_layer is an integer, else of its type."""
+DATA = ("src_iter", "src_layer", "dst_iter", "dst_layer", "src_iter_c", "dst_iter_c")
 
 
-def _types(value: str) -> Text:
-    if value in _ELSEWHERE:
-        raise Lacking(f"there is no recurrent network of the types {value}")
-    found: Text = one_of(*CONFIGURATIONS)(value)
-    return found
+def types_of(name: str) -> dict[str, DataType]:
+    """The types of inputs, states and results of a configuration, and of weights."""
+    kinds = [DataType[kind] for kind in CONFIGURATIONS[name].split()]
+    found = dict(zip(DATA, [*kinds, kinds[-1]], strict=True))
+    src = found["src_layer"]
+    return found | {"wei_layer": DataType.s8 if src.is_integer else src}
 
 
 def _named(names: dict[str, str]) -> Parser:
@@ -78,15 +79,13 @@ def _fixed(value: str, reason: str) -> Parser:
 
 
 def _types_of(line: OperationLine) -> str:
-    given = {name: tensor.data_type for name in _DATA for tensor in line.named(name)}
-    weights = {tensor.data_type for tensor in line.named("wei_layer")}
-    for name, kinds in CONFIGURATIONS.items():
-        known = dict(zip(_DATA, kinds, strict=True))
-        own = "s8" if known["src_layer"] in ("u8", "s8") else known["src_layer"]
-        if weights == {own} and given.items() <= known.items():
+    names = (*DATA, "wei_layer")
+    given = {name: tensor.data_type for name in names for tensor in line.named(name)}
+    for name in CONFIGURATIONS:
+        known = {key: str(kind) for key, kind in types_of(name).items()}
+        if given.items() <= known.items():
             return name
-    found = sorted({*given.values(), *weights})
-    raise BadValue(f"no case can be made of the types {', '.join(found)}")
+    raise BadValue(f"no case can be made of the types {', '.join(sorted({*given.values()}))}")
 
 
 def _scaling(name: str, weights: str) -> Option:
@@ -132,7 +131,7 @@ def _said(name: str, default: str, names: dict[str, str]) -> Option:
 DRIVER = Driver(
     "rnn",
     (
-        PROP, Option("cfg", "f32", _types, _types_of, layout=True),
+        PROP, Option("cfg", "f32", one_of(*CONFIGURATIONS), _types_of, layout=True),
         Option("tag", "any", several(tag, (1, 3)), _tags_of, layout=True),
         _said("alg", "VANILLA_RNN", CELLS), _has("peephole"), _has("projection"), _has("lengths"),
         _scaling("scaling", "weights"), _scaling("scaling-proj", "projection"),
