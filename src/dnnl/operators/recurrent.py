@@ -80,7 +80,7 @@ def _infer(scope: Scope) -> list[TensorType]:
         raise ModelError(f"X has shape {x}; it must have three dimensions")
     first = scope.attr("layout", 0)
     steps, rows = (x[1], x[0]) if first else (x[0], x[1])
-    directions = 1 + (_direction(scope) == "bidirectional")
+    directions = directions_of(scope)
     gates, hidden = len(cell.order), _hidden(scope)
     wanted = {
         _W: (directions, gates * hidden, x[2]),
@@ -94,7 +94,7 @@ def _infer(scope: Scope) -> list[TensorType]:
     for index, shape in wanted.items():
         if scope.node.input(index) and scope.shape(index) != shape:
             raise ModelError(f"input {index} has shape {scope.shape(index)}, not {shape}")
-    _check_supported(scope, cell)
+    check_supported(scope, scope.node.op)
     y = (rows, steps, directions, hidden) if first else (steps, directions, rows, hidden)
     kind = scope.type().dtype
     states = [TensorType(kind, _batched((directions, rows, hidden), first))] * cell.states
@@ -117,18 +117,24 @@ def _hidden(scope: Scope) -> int:
     return hidden
 
 
-def _check_supported(scope: Scope, cell: _Cell) -> None:
+def directions_of(scope: Scope) -> int:
+    """How many directions a layer has."""
+    return 1 + (_direction(scope) == "bidirectional")
+
+
+def check_supported(scope: Scope, op: str) -> None:
+    """Raise Unimplemented for what the primitive has no form of, of a layer of cells of ``op``."""
     if "clip" in scope.node.attrs:
         raise Unimplemented(f"clip = {scope.attr('clip'):g}: gates are not clipped")
     if scope.attr("input_forget", 0):
         raise Unimplemented("input_forget = 1: input and forget gates are not coupled")
-    _activation(scope, cell)
+    _activation(scope, _CELLS[op])
 
 
 def _activation(scope: Scope, cell: _Cell) -> tuple[str | None, float]:
     """The function of a vanilla cell and its slope below 0; the primitive has one for all
     directions, and the usual ones of other cells."""
-    directions = 1 + (_direction(scope) == "bidirectional")
+    directions = directions_of(scope)
     usual = cell.activations * directions
     given = tuple(map(_text, scope.attr("activations", usual)))
     if len(given) != len(usual):
@@ -152,7 +158,7 @@ def _expand(writer: Writer) -> bool:
     node, graph = writer.node, writer.graph
     scope, cell = Scope(node, graph), _CELLS[node.op]
     first, hidden = scope.attr("layout", 0), _hidden(scope)
-    directions, gates = 1 + (_direction(scope) == "bidirectional"), len(cell.order)
+    directions, gates = directions_of(scope), len(cell.order)
     x = _swapped(writer, node.inputs[_X], scope.shape()) if first else node.inputs[_X]
     steps, rows, inputs = scope.shape()
     if first:

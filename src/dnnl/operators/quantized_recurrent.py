@@ -1,0 +1,107 @@
+"""DynamicQuantizeLSTM of ONNX Runtime's domain: an LSTM whose weights are bytes.
+
+ONNX Runtime also quantizes sources and states, by their range in each step, and so loses digits of
+them. Here weights become f32 when a model is loaded, and the layer is an LSTM of f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+
+from dnnl.graph.graph import Array, ModelError, Node, TensorType
+from dnnl.graph.scope import Scope
+from dnnl.graph.writer import Writer
+from dnnl.operators.microsoft import MICROSOFT, check_known, refuse
+from dnnl.operators.operator import Operator
+from dnnl.operators.quantization import BYTES
+from dnnl.operators.recurrent import check_supported, directions_of
+
+_X, _W, _R, _B, _LENGTHS, _H, _C, _P, _W_SCALE, _W_ZERO, _R_SCALE, _R_ZERO = range(12)
+_GATES, _BIASES = 4, 2
+_F32 = np.dtype(np.float32)
+_ATTRIBUTES = (
+    "activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size",
+    "input_forget",
+)  # fmt: skip
+
+
+def _infer(scope: Scope) -> list[TensorType]:
+    """Y [T, D, N, H] and the last states [D, N, H], of X [T, N, I], W [D, I, 4H] and R [D, H, 4H].
+
+    Raises ModelError where sources have other shapes than these ask for, Unimplemented for weights
+    that are no constants, and for what an LSTM has no form of.
+    """
+    check_known(scope, *_ATTRIBUTES)
+    check_supported(scope, "LSTM")
+    if not (scope.node.input(_W_SCALE) and scope.node.input(_R_SCALE)):
+        raise ModelError("inputs 8 and 10, the scales of both weights, must be given")
+    x, recurrence = scope.shape(_X), scope.shape(_R)
+    if len(x) != 3 or len(recurrence) != 3:
+        raise ModelError(f"X {x} and R {recurrence} must have three dimensions")
+    steps, rows, inputs = x
+    directions, hidden, columns = directions_of(scope), recurrence[1], _GATES * recurrence[1]
+    wanted = {
+        _W: (directions, inputs, columns),
+        _R: (directions, hidden, columns),
+        _B: (directions, _BIASES * columns),
+        _LENGTHS: (rows,),
+        _H: (directions, rows, hidden),
+        _C: (directions, rows, hidden),
+        _P: (directions, 3 * hidden),
+    }
+    for index, shape in wanted.items():
+        if scope.node.input(index) and scope.shape(index) != shape:
+            raise ModelError(f"input {index} has shape {scope.shape(index)}, not {shape}")
+    for index in (_W_SCALE, _W_ZERO, _R_SCALE, _R_ZERO):
+        if scope.node.input(index):
+            given = scope.shape(index)
+            if given not in ((directions,), (directions, columns)):
+                rule = f"not ({directions},) or ({directions}, {columns})"
+                raise ModelError(f"input {index} has shape {given}, {rule}")
+    for index in (_W, _R, _W_SCALE, _W_ZERO, _R_SCALE, _R_ZERO):
+        name = scope.node.input(index)
+        if name and name not in scope.graph.constants:
+            refuse(scope, f"input {index}, which a run computes", "weights are constants")
+    if not {scope.type(_W).dtype, scope.type(_R).dtype} <= set(BYTES):
+        refuse(scope, f"weights of {scope.type(_W).dtype}", "quantized values are int8 or uint8")
+    state = TensorType(_F32, (directions, rows, hidden))
+    y = TensorType(_F32, (steps, directions, rows, hidden))
+    return [y, state, state][: len(scope.node.outputs)]
+
+
+def _expand(writer: Writer) -> bool:
+    """An LSTM of dequantized weights."""
+    node = writer.node
+    weights = [
+        writer.constant(_dequantized(writer, *places), _F32)
+        for places in ((_W, _W_SCALE, _W_ZERO), (_R, _R_SCALE, _R_ZERO))
+    ]
+    further = [node.input(index) for index in (_B, _LENGTHS, _H, _C, _P)]
+    y = writer.add("LSTM", (node.inputs[_X], *weights, *further), writer.shape_of(node.output))
+    made, hidden = writer.nodes[-1], writer.shape_of(node.inputs[_R])[1]
+    attrs = {**node.attrs, "hidden_size": hidden}
+    writer.nodes[-1] = Node("LSTM", made.name, made.inputs, (y, *node.outputs[1:]), attrs)
+    writer.reshape(y, writer.shape_of(y))
+    return True
+
+
+def _dequantized(writer: Writer, weights: int, scale: int, zero: int) -> Array:
+    """Weights [D, inputs, columns] as [D, columns, inputs] in f32."""
+    constants, node = writer.graph.constants, writer.node
+    integers = constants[node.inputs[weights]].astype(np.float32)
+
+    def factors(place: int) -> Array:
+        own = constants[node.inputs[place]].astype(np.float32)
+        return own.reshape(len(integers), 1, prod(own.shape) // len(integers))
+
+    if node.input(zero):
+        integers = integers - factors(zero)
+    return np.asarray((integers * factors(scale)).swapaxes(1, 2))
+
+
+OPERATORS: Mapping[str, Operator] = {
+    f"{MICROSOFT}.DynamicQuantizeLSTM": Operator(_infer, expand=_expand, inputs=(3, 12)),
+}
