@@ -57,7 +57,7 @@ def layer(given: dict[str, Array], *absent: str, **attrs: Any) -> tuple[Any, dic
 
 def as_floats(given: dict[str, Array], feeds: dict[str, Array], **attrs: Any) -> Any:
     """The same layer with dequantized weights, as an LSTM."""
-    held = {name: given[name] for name in ("b", "p") if name in given}
+    held: dict[str, Array] = {name: given[name] for name in ("b", "p") if name in given}
     for name in ("w", "r"):
         scale, zero = (given[name + letter].astype(np.float32) for letter in "sz")
         wide = (len(scale), 1, -1)

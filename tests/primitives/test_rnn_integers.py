@@ -166,7 +166,7 @@ def test_largest_numbers_do_not_saturate(isa: str) -> None:
         pd = PrimitiveDesc(desc, ENGINE, attr)
         full = {Arg.SRC_LAYER: 255, Arg.SRC_ITER: 0, Arg.WEIGHTS_LAYER: 127,
                 Arg.WEIGHTS_ITER: -127, Arg.BIAS: 0}  # fmt: skip
-        args = {
+        args: dict[int, Memory] = {
             argument: memory_of(
                 np.full(desc.desc_of(argument).dims, value), pd.arg_desc(argument), ENGINE
             )
@@ -230,7 +230,10 @@ def test_states_of_a_call_are_those_of_the_next() -> None:
     whole = executed(desc, attr, values)
     half = described("gru", 2, 3, 20, states="u8", dst="u8")
     first = executed(half, attr, {**values, Arg.SRC_LAYER: values[Arg.SRC_LAYER][:2]})
-    rest = {Arg.SRC_LAYER: values[Arg.SRC_LAYER][2:], Arg.SRC_ITER: first[Arg.DST_ITER]}
+    rest: dict[int, Array] = {
+        Arg.SRC_LAYER: values[Arg.SRC_LAYER][2:],
+        Arg.SRC_ITER: first[Arg.DST_ITER],
+    }
     second = executed(half, attr, {**values, **rest})
     np.testing.assert_array_equal(second[Arg.DST_ITER], whole[Arg.DST_ITER])
     np.testing.assert_array_equal(second[Arg.DST_LAYER], whole[Arg.DST_LAYER][2:])

@@ -45,7 +45,7 @@ class _Recurrent(Specification):
             if argument == Arg.SEQUENCE_LENGTHS:
                 made[argument] = integers(rng, tensor.dims, 0, desc.src_layer_desc.dims[0])
             elif kind in _BYTES:
-                made[argument] = integers(rng, tensor.dims, max(-127, kind.min), kind.max)
+                made[argument] = integers(rng, tensor.dims, max(-127, int(kind.min)), int(kind.max))
             elif argument in _MULTIPLIED:
                 size = 2.0 ** -ceil(log2(sqrt(max(1, tensor.dims[2]))))
                 made[argument] = integers(rng, tensor.dims, -64, 64) / 64 * size
