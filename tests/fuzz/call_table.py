@@ -126,6 +126,9 @@ GIVEN: dict[str, Arguments] = {
         "use_host_scalars": "False",
     },
     "attr.set_rounding_mode": {"arg": "'DST'", "mode": "'stochastic'"},
+    "attr.set_rnn_data_qparams": {"scale": "127.0", "shift": "128"},
+    "attr.set_rnn_weights_qparams": {"mask": "24", "scales": "[1.0, 2.5]"},
+    "attr.set_rnn_weights_projection_qparams": {"mask": "0", "scales": "3.0"},
     "attr.post_ops.append_sum": {"scale": "1.0", "zero_point": "0", "data_type": "None"},
     "attr.post_ops.append_eltwise": {"alg": "'eltwise_relu'", "alpha": "0.5", "beta": "0.0"},
     "attr.post_ops.append_binary": {
