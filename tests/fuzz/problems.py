@@ -39,8 +39,6 @@ _LEFT_ALONE = {
     "mb", "l", "t", "ctx-init", "ctx-exe",
     # Refused wherever it is not what it is by default.
     "cross-engine", "skip-nonlinear", "trivial-strides",
-    # They say nothing of floats.
-    "scaling", "scaling-proj",
     # Parts of the problem.
     "encoding", "grouped",
     # Drawn for whole cases (`tests.fuzz.open_cases`).
@@ -298,8 +296,7 @@ def _attribute(name: str) -> Callable[[Draw, Option, Sketch], str | None]:
 
 _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     **dict.fromkeys(("dir", "prop"), _direction),
-    "cfg": _sampled("bf16", "f16", "f32"),
-    **dict.fromkeys(("direction", "activation"), _names),
+    **dict.fromkeys(("direction", "activation", "cfg", "scaling", "scaling-proj"), _names),
     **dict.fromkeys(("with-peephole", "with-projection"), _of_lstm),
     "with-lengths": _sampled("true"),
     **dict.fromkeys(("sdt", "ddt", "dt", "ss_dt"), _types),

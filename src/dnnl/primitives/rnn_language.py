@@ -128,10 +128,11 @@ def _said(name: str, default: str, names: dict[str, str]) -> Option:
     return Option(name, default, read, from_line, names=tuple(names))
 
 
+_TYPES = tuple(CONFIGURATIONS)
 DRIVER = Driver(
     "rnn",
     (
-        PROP, Option("cfg", "f32", one_of(*CONFIGURATIONS), _types_of, layout=True),
+        PROP, Option("cfg", "f32", one_of(*CONFIGURATIONS), _types_of, layout=True, names=_TYPES),
         Option("tag", "any", several(tag, (1, 3)), _tags_of, layout=True),
         _said("alg", "VANILLA_RNN", CELLS), _has("peephole"), _has("projection"), _has("lengths"),
         _scaling("scaling", "weights"), _scaling("scaling-proj", "projection"),
