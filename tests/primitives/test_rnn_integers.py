@@ -268,7 +268,8 @@ def test_what_is_wrong_is_named() -> None:
     attr = PrimitiveAttr()
     calls: dict[str, Callable[[], None]] = {
         "scale = 0.*positive": lambda: attr.set_rnn_data_qparams(0, 1),
-        "shift = inf.*finite": lambda: attr.set_rnn_data_qparams(1, float("inf")),
+        "scale = 1e\\+30.*2\\^60": lambda: attr.set_rnn_data_qparams(1e30, 0),
+        "shift = inf.*from -1024 to 1024": lambda: attr.set_rnn_data_qparams(1, float("inf")),
         "mask = 3.*0, for one scale, or 24": lambda: attr.set_rnn_weights_qparams(3, [1]),
         "scales = -1.*positive": lambda: attr.set_rnn_weights_qparams(24, [1, -1]),
         "scales = 2.*one scale": lambda: attr.set_rnn_weights_qparams(0, [1, 2]),

@@ -278,7 +278,7 @@ class PrimitiveAttr(Property):
 
     def set_rnn_data_qparams(self, scale: float, shift: float) -> None:
         """Say that inputs and states of a recurrent network that are u8 or s8 are stored as
-        x ``scale`` + ``shift``, rounded. The scale is positive."""
+        x ``scale`` + ``shift``, rounded. The scale is positive, the shift from -1024 to 1024."""
         scale, shift = RnnQparams.read_data(scale, shift)
         self._rnn_qparams = replace(self._rnn_qparams, scale=scale, shift=shift)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +12,10 @@ GATES_AND_UNITS = 24
 """The mask of weights [layers, directions, inputs, gates, units] with a scale for each column."""
 UNITS = 8
 """That of a projection [layers, directions, units, outputs]."""
+_LARGEST = 2.0**60
+"""Of scales: products of two, and their inverses, are f32."""
+_FARTHEST = 1024.0
+"""Of shifts: sums of products of so large integers have 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,9 @@ class RnnQparams:
     def read_data(scale: object, shift: object) -> tuple[float, float]:
         """Scale and shift, checked."""
         number = read_float("shift", shift)
-        if math.isinf(number):
-            raise InvalidArguments("shift", shift, "expected a finite number")
+        if abs(number) > _FARTHEST:
+            rule = f"expected a number from {-_FARTHEST:g} to {_FARTHEST:g}"
+            raise InvalidArguments("shift", shift, rule)
         return _positive("scale", scale), number
 
     @property
@@ -73,6 +77,7 @@ class RnnQparams:
 
 def _positive(argument: str, value: object) -> float:
     number = read_float(argument, value)
-    if not 0 < number < math.inf:
-        raise InvalidArguments(argument, value, "expected a positive number")
+    if not 1 / _LARGEST <= number <= _LARGEST:
+        rule = "expected a positive number, from 2^-60 to 2^60"
+        raise InvalidArguments(argument, value, rule)
     return number
