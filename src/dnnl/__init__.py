@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from dnnl.types.kinds import FpmathMode as FpmathMode
     from dnnl.types.kinds import NormFlags as NormFlags
     from dnnl.types.kinds import PropKind as PropKind
+    from dnnl.types.kinds import RnnFlags as RnnFlags
     from dnnl.types.kinds import ScratchpadMode as ScratchpadMode
     from dnnl.types.memory_desc import MemoryDesc as MemoryDesc
     from dnnl.types.runtime_dim import RuntimeDim as RuntimeDim
@@ -119,6 +120,7 @@ _HOMES = {
     "reorder": "primitives.reorder_memories",
     "ResamplingDesc": "primitives.resampling",
     "RnnDesc": "primitives.rnn",
+    "RnnFlags": "types.kinds",
     "ScatterDesc": "primitives.scatter",
     "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",

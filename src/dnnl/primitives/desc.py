@@ -93,7 +93,8 @@ class Desc:
         ndims = next(desc.ndims for _, desc in self._given())
         self.check_dims()
         for parameter in self.operation.parameters:
-            value = getattr(self, parameter.field)
+            means = self.propagation in parameter.passes
+            value = getattr(self, parameter.field) if means else parameter.usual
             if value is None and parameter.default is not None:
                 value = parameter.default(self)
             self._set(parameter.field, parameter.domain.read(parameter.field, value, ndims))
@@ -246,7 +247,12 @@ class Desc:
     @property
     def auxiliary(self) -> str:
         """Algorithm and parameters in the notation of verbose lines."""
-        given = ((each, getattr(self, each.field)) for each in self.operation.parameters)
+        return self.auxiliary_in(self.propagation)
+
+    def auxiliary_in(self, propagation: PropKind) -> str:
+        """The same with those parameters alone that mean something in a propagation."""
+        every = (each for each in self.operation.parameters if propagation in each.passes)
+        given = ((each, getattr(self, each.field)) for each in every)
         return " ".join(
             f"{parameter.verbose}:{parameter.domain.spell(value)}"
             for parameter, value in given

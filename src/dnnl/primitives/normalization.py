@@ -223,6 +223,6 @@ def epsilon_parameter(case: Callable[[CaseValues], float] | None = None) -> Para
     return Parameter("epsilon", Real(0.0, "try 1e-5"), case or of_sizes)
 
 
-def flags_parameter(known: Flags) -> Parameter:
+def flags_parameter(known: Flags[NormFlags]) -> Parameter:
     """The flags that an operation knows."""
     return Parameter("flags", known, lambda case: flags_of(case["flags"]), "flags")

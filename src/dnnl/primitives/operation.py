@@ -98,7 +98,8 @@ class Parameter:
 
     ``field`` is the field of the description, ``verbose`` the name in the auxiliary part of verbose
     lines, empty for what the problem says there, and ``case`` its value in a case. Where it is
-    None, ``default`` makes it out of the description. Verbose lines leave ``usual`` out.
+    None, ``default`` makes it out of the description. Verbose lines leave ``usual`` out, which it
+    also is in other passes than ``passes``.
     """
 
     field: str
@@ -107,6 +108,7 @@ class Parameter:
     verbose: str = ""
     default: Callable[..., object] | None = None
     usual: object = None
+    passes: Passes = ALL
 
 
 @dataclass(frozen=True)

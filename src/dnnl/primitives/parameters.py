@@ -13,7 +13,7 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Function
-from dnnl.types.kinds import Alg, Kind, NormFlags, coerce, float_text
+from dnnl.types.kinds import Alg, Kind, NormFlags, RnnFlags, coerce, float_text
 from dnnl.types.layout_input import read_float, read_int, read_integers, read_sequence
 from dnnl.types.scalar import traced
 
@@ -113,25 +113,29 @@ class Exact(Domain[str | Function]):
         return f"function:{value}" if isinstance(value, Function) else value
 
 
+Flag = TypeVar("Flag", NormFlags, RnnFlags)
+
+
 @dataclass(frozen=True)
-class Flags(Domain[NormFlags]):
-    """Flags of a normalization out of ``known``."""
+class Flags(Domain[Flag]):
+    """Flags out of ``known``, of an operation that messages call a ``noun``."""
 
-    known: NormFlags
+    known: Flag
+    noun: str = "normalization"
 
-    def read(self, name: str, value: object, ndims: int) -> NormFlags:
+    def read(self, name: str, value: object, ndims: int) -> Flag:
         if isinstance(value, str) and value and set(value) <= set(self.known.letters):
             names = [flag.name for flag in self.known if flag.letters in value]
             rule = "expected the names of flags, joined by '|'"
             raise InvalidArguments(
                 name, value, rule, f"for {value!r} {'|'.join(map(str, names))!r}"
             )
-        flags = coerce(NormFlags, value, name)
+        flags = coerce(type(self.known), value, name)
         if flags & ~self.known:
-            raise InvalidArguments(name, str(flags), f"this normalization knows {self.known}")
+            raise InvalidArguments(name, str(flags), f"this {self.noun} knows {self.known}")
         return flags
 
-    def spell(self, value: NormFlags) -> str:
+    def spell(self, value: Flag) -> str:
         return value.letters
 
 

@@ -354,7 +354,7 @@ def _forward(desc: Desc, hint: PrimitiveDesc) -> Desc:
     if type(own) is not type(desc) or not own.propagation.is_forward:
         rule = f"expected the description of a forward {desc.kind}"
         raise InvalidArguments("hint", str(own), rule)
-    if (own.problem, own.auxiliary) != (desc.problem, desc.auxiliary):
+    if (own.problem, own.auxiliary) != (desc.problem, desc.auxiliary_in(own.propagation)):
         raise InvalidArguments("hint", str(own), f"expected the forward pass of {desc}")
     left = desc.desc_of(Arg.WORKSPACE)
     if not left.is_zero and own.desc_of(Arg.WORKSPACE).is_zero:

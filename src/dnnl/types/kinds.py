@@ -173,7 +173,38 @@ class Alg(Kind):
         return self.name.endswith("_use_dst_for_bwd")
 
 
-class NormFlags(_Named, enum.IntFlag):
+class _Flags(_Named, enum.IntFlag):
+    """Base of sets of flags; members combine with ``|``."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Flags | None:
+        """Find what is no value: names joined by ``|``; others raise InvalidArguments."""
+        if not isinstance(value, int):
+            return coerce(cls, value, "value")
+        found: _Flags | None = super()._missing_(value)
+        return found
+
+    @classmethod
+    def alphabet(cls) -> str:
+        """The letter of each flag in verbose lines, in their order."""
+        raise NotImplementedError
+
+    @property
+    def letters(self) -> str:
+        """The flags as verbose lines write them."""
+        named = zip(type(self), self.alphabet(), strict=True)
+        return "".join(letter for flag, letter in named if flag in self)
+
+    def __str__(self) -> str:
+        names = "|".join(flag.name for flag in type(self) if flag in self)
+        return names or next(name for name, flag in type(self).__members__.items() if not flag)
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return "|".join(f"{name}.{flag}" for flag in str(self).split("|"))
+
+
+class NormFlags(_Flags):
     """Optional inputs and fusions of a normalization; members combine with ``|``."""
 
     none = 0
@@ -185,25 +216,22 @@ class NormFlags(_Named, enum.IntFlag):
     rms_norm = 32
 
     @classmethod
-    def _missing_(cls, value: object) -> NormFlags | None:
-        """Find what is no value: names joined by ``|``; others raise InvalidArguments."""
-        if not isinstance(value, int):
-            return coerce(cls, value, "value")
-        found: NormFlags | None = super()._missing_(value)
-        return found
+    def alphabet(cls) -> str:
+        """``GCH`` for global stats, scale and shift."""
+        return "GCHRAM"
 
-    @property
-    def letters(self) -> str:
-        """The flags as verbose lines write them: ``GCH`` for global stats, scale and shift."""
-        named = zip(NormFlags, "GCHRAM", strict=True)
-        return "".join(letter for flag, letter in named if flag in self)
 
-    def __str__(self) -> str:
-        return "|".join(flag.name for flag in type(self) if flag in self) or "none"
+class RnnFlags(_Flags):
+    """What the gradient of a recurrent network does with memory: those of weights are added to what
+    it holds, unless they overwrite it."""
 
-    def __repr__(self) -> str:
-        name = type(self).__name__
-        return "|".join(f"{name}.{flag}" for flag in str(self).split("|"))
+    undef = 0
+    diff_weights_overwrite = 1
+
+    @classmethod
+    def alphabet(cls) -> str:
+        """``O`` for overwrite."""
+        return "O"
 
 
 class FormatKind(Kind):
