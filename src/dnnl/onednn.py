@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-NOT_YET = "not there yet"
 _ARGUMENT = "DNNL_ARG_"
 
 _FORWARD = {
@@ -50,14 +49,14 @@ _BACKWARD = {
     },
 }
 _RECURRENT = {
-    f"{cell}_{direction}": home if direction == "forward" else NOT_YET
-    for cell, home in (
-        ("vanilla_rnn", "dnnl.VanillaRnnDesc.forward"),
-        ("lstm", "dnnl.LstmDesc.forward"),
-        ("gru", "dnnl.GruDesc.forward"),
-        ("lbr_gru", "dnnl.LbrGruDesc.forward"),
-        ("augru", "dnnl.AugruDesc.forward"),
-        ("lbr_augru", "dnnl.LbrAugruDesc.forward"),
+    f"{cell}_{direction}": f"dnnl.{kind}.{direction}"
+    for cell, kind in (
+        ("vanilla_rnn", "VanillaRnnDesc"),
+        ("lstm", "LstmDesc"),
+        ("gru", "GruDesc"),
+        ("lbr_gru", "LbrGruDesc"),
+        ("augru", "AugruDesc"),
+        ("lbr_augru", "LbrAugruDesc"),
     )
     for direction in ("forward", "backward")
 }
@@ -78,6 +77,7 @@ THEIRS: dict[str, dict[str, str]] = {
         "algorithm": "dnnl.Alg",
         "prop_kind": "dnnl.PropKind",
         "normalization_flags": "dnnl.NormFlags",
+        "rnn_flags": "dnnl.RnnFlags",
         "rnn_direction": "dnnl.Direction",
         "scratchpad_mode": "dnnl.ScratchpadMode",
         "fpmath_mode": "dnnl.FpmathMode",
@@ -239,7 +239,7 @@ def hint(owner: str, name: str) -> str:
     home = _home(THEIRS.get(owner, {}), name)
     if home is None:
         return ""
-    return f"; it is {home}" if home == NOT_YET else f"; use {home}"
+    return f"; use {home}"
 
 
 def _home(known: dict[str, str], name: str) -> str | None:
@@ -253,7 +253,7 @@ def _home(known: dict[str, str], name: str) -> str | None:
     stem = name.replace("_", "").lower().removesuffix("desc")
     for their, home in known.items():
         kind = their.removesuffix("_forward").replace("_", "")
-        if kind == stem and (home.endswith(("Desc", "Desc.forward")) or home == NOT_YET):
+        if kind == stem and home.endswith(("Desc", "Desc.forward")):
             return home.removesuffix(".forward")
     return None
 

@@ -6,35 +6,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
-from dnnl.codegen.isa import Isa
-from dnnl.codegen.product.multiply import multiply
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.kernels.rnn import forward as kernel
-from dnnl.kernels.rnn.problem import GATES, Operands, RnnConf
+from dnnl.kernels.rnn.problem import GATES
 from dnnl.primitives.checks import spelled_size
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, refuse_attr
-from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
-from dnnl.primitives.parameters import Member, Real
+from dnnl.primitives.implementation import Implementation
+from dnnl.primitives.operation import FORWARD, TRAINING, Operation, Parameter, Role
+from dnnl.primitives.parameters import Flags, Member, Real
 from dnnl.primitives.rnn_cases import SHAPES, case_of, counts, invalid, quantize, row_major
+from dnnl.primitives.rnn_gradients import (
+    GRADIENT_ROLES,
+    GRADIENTS,
+    attentive,
+    completed,
+    is_lstm,
+    workspace,
+    workspace_elements,
+)
 from dnnl.primitives.rnn_language import DRIVER
-from dnnl.reference.rnn import reversed_of
+from dnnl.primitives.rnn_plans import plan
 from dnnl.reference.rnn_check import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import RUNTIME_DIM, Alg, Direction, FormatKind, PropKind
+from dnnl.types.kinds import RUNTIME_DIM, Alg, Direction, PropKind, RnnFlags
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import is_known
 
 _ACTIVATIONS = (Alg.eltwise_relu, Alg.eltwise_tanh, Alg.eltwise_logistic)
-_ATTENTIVE = (Alg.vanilla_augru, Alg.lbr_augru)
-_TYPES = (DataType.f32, DataType.bf16, DataType.f16)
-_WEIGHTS = ("weights_layer_desc", "weights_iter_desc", "weights_projection_desc")
+_READS = FORWARD | GRADIENTS
 _INTEGERS = (DataType.u8, DataType.s8)
-_STATES = ("src_iter_desc", "dst_layer_desc", "dst_iter_desc")
-_MULTIPLIED = ("src_layer_desc", *_WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,23 @@ class RnnDesc(Desc):
     ``activation`` is that of vanilla cells, ``alpha`` the slope of its relu below 0.
 
     Arguments SRC_LAYER, SRC_ITER, SRC_ITER_C, AUGRU_ATTENTION, SEQUENCE_LENGTHS, WEIGHTS_LAYER,
-    WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C. All
-    but the lengths may be f32, bf16 or f16. Gates, and the states c, are f32 from step to step; so
-    are the states h, unless src_layer and weights are bf16 and the processor multiplies pairs of
-    it: then they are bf16. Or src_layer is u8 or s8 and weights are s8, which stand for other
-    numbers by the attribute's ``rnn_qparams``; src_iter, dst_layer and dst_iter may be of the type
-    of src_layer then, and h is an integer from step to step.
+    WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C; in
+    training WORKSPACE, which the gradient reads: f32, its only dimension follows from the sizes.
+    Gradients have all of these as inputs, and DIFF_DST_LAYER, DIFF_DST_ITER, DIFF_DST_ITER_C, zeros
+    where they are absent. They write DIFF_ and the name of each input but the lengths; those of
+    src_layer, of first states and of the bias may be absent. DIFF_WEIGHTS_..., DIFF_BIAS are added
+    to what memory holds, unless ``flags`` are ``diff_weights_overwrite``; forward passes have none.
 
-    Layouts may be ``any``: that of weights has blocks of units, everything else is row-major.
-    Channels must be contiguous. Sizes may be RUNTIME_DIM: one kernel serves any T and N, other ones
-    that are open have a kernel for the sizes of each execution.
+    All but the lengths may be f32, bf16 or f16. Gates, and the states c, are f32 from step to step;
+    so are the states h, unless it is inference, src_layer and weights are bf16, and the processor
+    multiplies pairs of it: then they are bf16. Or, in inference, src_layer is u8 or s8 and weights
+    are s8, which stand for other numbers by the attribute's ``rnn_qparams``; src_iter, dst_layer
+    and dst_iter may be of the type of src_layer then, and h is an integer from step to step.
+
+    Layouts may be ``any``: that of weights has blocks of units, everything else is row-major; those
+    of a gradient are those of the forward pass that is its ``hint``. Channels must be contiguous;
+    of weights that a gradient reads, inputs may be instead. Sizes may be RUNTIME_DIM: one kernel
+    serves any T and N, other ones that are open have a kernel for the sizes of each execution.
     """
 
     single = ("T", "N")
@@ -92,10 +99,23 @@ class RnnDesc(Desc):
     dst_iter_c_desc: MemoryDesc
     lengths_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     alpha: float = 0.0
+    flags: RnnFlags = RnnFlags.undef
+    diff_src_layer_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_src_iter_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_src_iter_c_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_attention_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_weights_layer_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_weights_iter_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_weights_peephole_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_weights_projection_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_bias_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_dst_layer_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_dst_iter_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_dst_iter_c_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
 
     def check_dims(self) -> None:
         """Each tensor has as many dimensions as it has to."""
-        for name, desc in self._present():
+        for name, desc in self.present():
             names = SHAPES[name]
             if desc.ndims != len(names):
                 rule = f"expected {len(names)} dimensions, ({', '.join(names)})"
@@ -113,7 +133,7 @@ class RnnDesc(Desc):
             key: (size, f"that of {self.direction if key == 'D' else self.alg_kind}")
             for key, size in self._counts.items()
         }
-        for name, desc in self._present():
+        for name, desc in self.present():
             for size, key in zip(desc.dims, SHAPES[name], strict=True):
                 if size == RUNTIME_DIM:
                     continue
@@ -165,15 +185,26 @@ class RnnDesc(Desc):
                 raise Unimplemented(f"{name}: scales of each column go with known channels")
             scales.check(name, prod(columns))
 
-    def _present(self) -> Iterator[tuple[str, MemoryDesc]]:
+    def present(self) -> Iterator[tuple[str, MemoryDesc]]:
         """The tensors that are there, by their fields."""
         for name, desc in self._given():
             if not desc.is_zero:
                 yield name, desc
 
     def size_name(self, argument: int, dim: int, letter: str) -> str:
-        """The name of the dimension."""
-        return SHAPES[self.operation.role(argument).field][dim]
+        """The name of the dimension; the workspace has one of its own."""
+        names = SHAPES.get(self.operation.role(argument).field, (letter,))
+        return names[dim]
+
+    def derived_size(
+        self, argument: int, dim: int, dims: Mapping[int, Sequence[int]]
+    ) -> int | None:
+        """That of the workspace."""
+        if argument != Arg.WORKSPACE:
+            return None
+        steps, rows, _ = dims[Arg.SRC_LAYER]
+        made = workspace_elements(self, dict(self.known_sizes()) | {"T": steps, "N": rows})
+        return None if made == RUNTIME_DIM else made
 
     def other_sizes(self) -> Sequence[Mapping[str, int]]:
         """Few rows, which do not copy weights that are row-major."""
@@ -181,22 +212,27 @@ class RnnDesc(Desc):
 
     def complete_typical(self, dims: dict[int, list[int]]) -> None:
         """Gates and directions are those of the cells, and channels agree."""
-        known = dict(self._known_sizes())
+        known = dict(self.known_sizes())
         channels = known.get("DHC", _TYPICAL)
         outputs = known.get("DIC", channels)
         usual = self._counts | {
             "L": 1, "SLC": outputs, "SIC": outputs, "DHC": channels, "DIC": outputs,
             "DLC": self._counts["joined"] * outputs,
         }  # fmt: skip
+        sizes, (steps, rows, _) = usual | known, dims[Arg.SRC_LAYER]
         for argument, own in dims.items():
-            names = SHAPES[self.operation.role(argument).field]
+            names = SHAPES.get(self.operation.role(argument).field)
+            if names is None:
+                own[:] = [workspace_elements(self, sizes | {"T": steps, "N": rows})]
+                continue
             own[:] = [
-                size if name in self.single else known.get(name, usual[name])
+                size if name in self.single else sizes[name]
                 for name, size in zip(names, own, strict=True)
             ]
 
-    def _known_sizes(self) -> Iterator[tuple[str, int]]:
-        for name, desc in self._present():
+    def known_sizes(self) -> Iterator[tuple[str, int]]:
+        """Sizes by their names, those left out that only executions know."""
+        for name, desc in self.present():
             for size, key in zip(desc.dims, SHAPES[name], strict=True):
                 if size != RUNTIME_DIM:
                     yield key, size
@@ -232,112 +268,6 @@ class RnnDesc(Desc):
 _TYPICAL = 64
 
 
-def _plan(desc: RnnDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    integers = desc.is_integer
-    refusal = refuse_attr(attr, *["rnn_qparams"] * integers) or _refused(desc, isa)
-    if refusal is not None:
-        return refusal
-    for operands in _operands(desc, isa):
-        found = _planned(desc, isa, operands, attr)
-        if isinstance(found, Plan):
-            return found
-    return found
-
-
-def _operands(desc: RnnDesc, isa: Isa) -> Iterator[Operands]:
-    """What products may multiply, best first: integers; bf16 where inputs and weights are, and the
-    target has instructions for it; and f32."""
-    if desc.is_integer:
-        found = multiply(isa, DataType.u8, DataType.s8, tiled=True)
-        yield Operands(DataType.u8, DataType.s8, found is not None and found.tiles is not None)
-        return
-    given = dict(desc._present())
-    kinds = {own.data_type for name, own in given.items() if name in _MULTIPLIED}
-    bf16 = DataType.bf16
-    dot = multiply(isa, bf16, bf16, tiled=True)
-    if kinds == {bf16} and dot is not None and dot.group > 1:
-        yield Operands(bf16, bf16, unit=dot.tiles is not None)
-    yield Operands()
-
-
-def _planned(desc: RnnDesc, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> Plan | Refusal:
-    weights = {
-        name: _blocked(own, isa.lanes, operands)
-        for name, own in desc._present()
-        if name in _WEIGHTS
-    }
-    desc = desc.laid_out(**weights)
-    for name, own in desc._present():
-        if not _contiguous(own, operands.tag(own.ndims, isa.lanes) if name in weights else ""):
-            hint = f", or {operands.tag(own.ndims, isa.lanes)}" if name in weights else ""
-            return Refusal(Reason.LAYOUT, f"{name} = {own}; channels are contiguous{hint}")
-    conf = _conf(desc, isa, operands, attr)
-    unpacked = any(map(conf.packs, weights.values()))
-    if operands.data is DataType.bf16 and unpacked and not conf.many_rows:
-        return Refusal(Reason.LAYOUT, "few rows by weights that are not in blocks")
-    return Plan(desc, (), Recipe(conf, isa, kernel.build), conf.scratchpad)
-
-
-def _blocked(desc: MemoryDesc, lanes: int, operands: Operands) -> MemoryDesc:
-    """Weights that are open in blocks of units."""
-    is_open = desc.format_kind is FormatKind.any
-    return desc.with_tag(operands.tag(desc.ndims, lanes)) if is_open else desc
-
-
-def _contiguous(desc: MemoryDesc, tag: str) -> bool:
-    """Whether channels are, or weights are in the blocks of a tag."""
-    if desc.inner_blocks:
-        return bool(tag) and desc.inner_blocks == desc.with_tag(tag).inner_blocks
-    return desc.ndims == 1 or desc.dims[-1] == 1 or desc.strides[-1] == 1
-
-
-def _refused(desc: RnnDesc, isa: Isa) -> Refusal | None:
-    """Why there is no kernel, but for layouts."""
-    if desc.propagation is PropKind.forward_training:
-        return Refusal(Reason.PROP_KIND, "forward_training: it leaves nothing for a gradient yet")
-    if isa.device is not None:
-        return Refusal(Reason.ISA, f"{isa.name} repeats no phases")
-    given = dict(desc._present())
-    for name, own in given.items():
-        for size, key in zip(own.dims, SHAPES[name], strict=True):
-            if key not in desc.single and not is_known(size):
-                return Refusal(Reason.RUNTIME_DIM, f"{key} of {name}")
-    for name, own in given.items():
-        if own.data_type not in _types_of(desc, name):
-            return Refusal(Reason.DATA_TYPE, f"{own.data_type} of {name}")
-    if desc.weights_iter_desc.dims[2] != desc.outputs_of_cells:
-        return Refusal(Reason.SHAPE, "states of other channels behind a step than before")
-    return None
-
-
-def _types_of(desc: RnnDesc, name: str) -> tuple[DataType, ...]:
-    """The types that a tensor may have: where inputs are integers, weights are too, and states and
-    results may be."""
-    data = desc.src_layer_desc.data_type
-    if name == "lengths_desc":
-        return (DataType.s32,)
-    if not desc.is_integer:
-        return _TYPES
-    if name in _MULTIPLIED:
-        return (data if name == "src_layer_desc" else DataType.s8,)
-    return (*_TYPES, data) if name in _STATES else _TYPES
-
-
-def _conf(desc: RnnDesc, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnConf:
-    def there(own: MemoryDesc) -> MemoryDesc | None:
-        return None if own.is_zero else own
-
-    reverse, added = reversed_of(desc.direction), desc.direction is Direction.bidirectional_sum
-    return RnnConf(
-        desc.alg_kind, desc.activation or Alg.eltwise_tanh, desc.alpha, reverse, added, isa.lanes,
-        desc.src_layer_desc, there(desc.src_iter_desc), there(desc.src_iter_c_desc),
-        there(desc.attention_desc), desc.weights_layer_desc, desc.weights_iter_desc,
-        there(desc.weights_peephole_desc), there(desc.weights_projection_desc),
-        there(desc.bias_desc), desc.dst_layer_desc, there(desc.dst_iter_desc),
-        there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands, attr.rnn_qparams,
-    )  # fmt: skip
-
-
 def _flops(desc: RnnDesc) -> int:
     """Twice the multiplications of inputs, states and the projection."""
     layers, directions, inputs, gates, channels = desc.weights_layer_desc.dims
@@ -348,73 +278,70 @@ def _flops(desc: RnnDesc) -> int:
     return 2 * rows * own
 
 
-def _is_lstm(desc: RnnDesc) -> bool:
-    return desc.alg_kind is Alg.vanilla_lstm
-
-
-def _attentive(desc: RnnDesc) -> bool:
-    return desc.alg_kind in _ATTENTIVE
-
-
 RnnDesc.operation = Operation(
     kind="rnn",
     summary="RNN: cells that pass their states from step to step",
     driver=DRIVER,
     roles=(
         Role(
-            Arg.SRC_LAYER, "src_layer", "src_layer_desc", reads=FORWARD, like=("",), letters="tnc",
+            Arg.SRC_LAYER, "src_layer", "src_layer_desc", reads=_READS, like=("",), letters="tnc",
             case=case_of("src_layer_desc", 0),
         ),
         Role(
-            Arg.SRC_ITER, "src_iter", "src_iter_desc", reads=FORWARD, optional=True, like=("",),
+            Arg.SRC_ITER, "src_iter", "src_iter_desc", reads=_READS, optional=True, like=("",),
             letters="ldnc", case=row_major("src_iter_desc"),
         ),
         Role(
-            Arg.SRC_ITER_C, "src_iter_c", "src_iter_c_desc", reads=FORWARD, optional=True,
-            when=_is_lstm, like=("",), letters="ldnc", case=row_major("src_iter_c_desc"),
+            Arg.SRC_ITER_C, "src_iter_c", "src_iter_c_desc", reads=_READS, optional=True,
+            when=is_lstm, like=("",), letters="ldnc", case=row_major("src_iter_c_desc"),
         ),
         Role(
-            Arg.AUGRU_ATTENTION, "augru_attention", "attention_desc", reads=FORWARD,
-            when=_attentive, like=("",), letters="tnc", case=row_major("attention_desc"),
+            Arg.AUGRU_ATTENTION, "augru_attention", "attention_desc", reads=_READS,
+            when=attentive, like=("",), letters="tnc", case=row_major("attention_desc"),
         ),
         Role(
-            Arg.SEQUENCE_LENGTHS, "lengths", "lengths_desc", reads=FORWARD, optional=True,
+            Arg.SEQUENCE_LENGTHS, "lengths", "lengths_desc", reads=_READS, optional=True,
             like=("",), letters="n", case=row_major("lengths_desc", "s32", "with-lengths"),
         ),
         Role(
-            Arg.WEIGHTS_LAYER, "wei_layer", "weights_layer_desc", reads=FORWARD, chosen=True,
+            Arg.WEIGHTS_LAYER, "wei_layer", "weights_layer_desc", reads=_READS, chosen=True,
             letters="ldigo", case=case_of("weights_layer_desc", 1),
         ),
         Role(
-            Arg.WEIGHTS_ITER, "wei_iter", "weights_iter_desc", reads=FORWARD, chosen=True,
+            Arg.WEIGHTS_ITER, "wei_iter", "weights_iter_desc", reads=_READS, chosen=True,
             letters="ldigo", case=case_of("weights_iter_desc", 1),
         ),
         Role(
-            Arg.WEIGHTS_PEEPHOLE, "wei_peephole", "weights_peephole_desc", reads=FORWARD,
-            optional=True, when=_is_lstm, like=("",), letters="ldgo",
+            Arg.WEIGHTS_PEEPHOLE, "wei_peephole", "weights_peephole_desc", reads=_READS,
+            optional=True, when=is_lstm, like=("",), letters="ldgo",
             case=row_major("weights_peephole_desc", "f32", "with-peephole"),
         ),
         Role(
-            Arg.WEIGHTS_PROJECTION, "wei_proj", "weights_projection_desc", reads=FORWARD,
-            optional=True, when=_is_lstm, like=("",), letters="ldio",
+            Arg.WEIGHTS_PROJECTION, "wei_proj", "weights_projection_desc", reads=_READS,
+            optional=True, when=is_lstm, like=("",), letters="ldio",
             case=row_major("weights_projection_desc", "", "with-projection"),
         ),
         Role(
-            Arg.BIAS, "bias", "bias_desc", reads=FORWARD, optional=True, like=("",),
+            Arg.BIAS, "bias", "bias_desc", reads=_READS, optional=True, like=("",),
             letters="ldgo", case=row_major("bias_desc", "f32"),
         ),
         Role(
-            Arg.DST_LAYER, "dst_layer", "dst_layer_desc", writes=FORWARD, like=("",),
-            letters="tnc", case=case_of("dst_layer_desc", 2),
+            Arg.DST_LAYER, "dst_layer", "dst_layer_desc", writes=FORWARD, reads=GRADIENTS,
+            like=("",), letters="tnc", case=case_of("dst_layer_desc", 2),
         ),
         Role(
-            Arg.DST_ITER, "dst_iter", "dst_iter_desc", writes=FORWARD, optional=True, like=("",),
-            letters="ldnc", case=row_major("dst_iter_desc"),
+            Arg.DST_ITER, "dst_iter", "dst_iter_desc", writes=FORWARD, reads=GRADIENTS,
+            optional=True, like=("",), letters="ldnc", case=row_major("dst_iter_desc"),
         ),
         Role(
-            Arg.DST_ITER_C, "dst_iter_c", "dst_iter_c_desc", writes=FORWARD, optional=True,
-            when=_is_lstm, like=("",), letters="ldnc", case=row_major("dst_iter_c_desc"),
+            Arg.DST_ITER_C, "dst_iter_c", "dst_iter_c_desc", writes=FORWARD, reads=GRADIENTS,
+            optional=True, when=is_lstm, like=("",), letters="ldnc",
+            case=row_major("dst_iter_c_desc"),
         ),
+        Role(
+            Arg.WORKSPACE, "ws", writes=TRAINING, reads=GRADIENTS, derived=workspace, letters="w",
+        ),
+        *GRADIENT_ROLES,
     ),
     parameters=(
         Parameter("alg_kind", Member(Alg, tuple(GATES)), lambda case: case["alg"].alg, "alg"),
@@ -427,7 +354,13 @@ RnnDesc.operation = Operation(
             "activation",
         ),
         Parameter("alpha", Real(), lambda _: 0.0, "alpha", usual=0.0),
+        Parameter(
+            "flags", Flags(RnnFlags.diff_weights_overwrite, "recurrent network"),
+            lambda case: RnnFlags(len(case["flags"])), "flags", usual=RnnFlags.undef,
+            passes=GRADIENTS,
+        ),
     ),
+    complete=completed,
     flops=_flops,
     invalid=invalid,
     attributes=quantize,
@@ -441,6 +374,11 @@ RnnDesc.operation = Operation(
         "--cfg=u8u8u8u8,s8s8s8f32 --alg=VANILLA_LSTM,VANILLA_GRU --scaling=per_oc t3mb5sic21",
         "--cfg=f32u8f32u8 --alg=VANILLA_LSTM --with-projection=true mb5sic9dhc21dic9",
         "--cfg=bf16,f16 --alg=VANILLA_LSTM,VANILLA_GRU --direction=sum t2mb9sic37",
+        "--prop=FWD_D,BWD_DW --alg=VANILLA_LSTM,LBR_AUGRU --direction=concat,sum l2t3mb7sic20",
+        "--prop=FWD_D,BWD_DW --flags=O --activation=RELU,LOGISTIC t3mb5sic19",
+        "--prop=BWD_DW --alg=VANILLA_LSTM --with-projection=true t2mb9sic9slc30dhc33dic9",
+        "--prop=BWD_DW --alg=VANILLA_LSTM --with-peephole=true --with-lengths=true t2mb13sic33",
+        "--prop=BWD_DW --cfg=bf16 --alg=VANILLA_GRU,LBR_GRU --direction=right2left t3mb9sic17slc37",
     ),
-    implementations=(Implementation("steps", _plan, FORWARD, fixes=True),),
+    implementations=(Implementation("steps", plan, FORWARD | GRADIENTS, fixes=True),),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from dnnl.kernels.rnn.problem import GATES
 from dnnl.language.case import INVALID, CaseValues, tensor
@@ -14,7 +14,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, Direction
 from dnnl.types.memory_desc import MemoryDesc
 
-SHAPES: Mapping[str, tuple[str, ...]] = {
+SHAPES: dict[str, tuple[str, ...]] = {
     "src_layer_desc": ("T", "N", "SLC"),
     "src_iter_desc": ("L", "D", "N", "SIC"),
     "src_iter_c_desc": ("L", "D", "N", "DHC"),
@@ -29,6 +29,7 @@ SHAPES: Mapping[str, tuple[str, ...]] = {
     "dst_iter_desc": ("L", "D", "N", "DIC"),
     "dst_iter_c_desc": ("L", "D", "N", "DHC"),
 }
+SHAPES |= {f"diff_{name}": shape for name, shape in SHAPES.items() if name != "lengths_desc"}
 """The names of the dimensions of each tensor: time steps, batch, layers, directions, gates, and
 channels of sources, of cells and of results."""
 

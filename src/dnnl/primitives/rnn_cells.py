@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dnnl.errors import InvalidArguments
 from dnnl.primitives.checks import check_forward
 from dnnl.primitives.rnn import RnnDesc
-from dnnl.types.kinds import Alg, Direction, PropKind
+from dnnl.types.kinds import Alg, Direction, PropKind, RnnFlags, coerce
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -16,7 +17,23 @@ def _made(
     alpha: float = 0.0,
     **given: object,
 ) -> RnnDesc:
-    check_forward(prop_kind, "there are no gradients of recurrent networks yet")
+    check_forward(prop_kind)
+    return RnnDesc.made(
+        alg_kind=alg_kind, prop_kind=prop_kind, activation=activation, alpha=alpha, **given
+    )
+
+
+def _gradient(
+    alg_kind: str,
+    prop_kind: PropKind | str,
+    *,
+    activation: Alg | str | None = None,
+    alpha: float = 0.0,
+    **given: object,
+) -> RnnDesc:
+    if coerce(PropKind, prop_kind, "prop_kind") is not PropKind.backward:
+        rule = "expected backward: all gradients are one operation"
+        raise InvalidArguments("prop_kind", str(prop_kind), rule, "the computation is forward()")
     return RnnDesc.made(
         alg_kind=alg_kind, prop_kind=prop_kind, activation=activation, alpha=alpha, **given
     )
@@ -44,6 +61,33 @@ class VanillaRnnDesc:
         slope ``alpha`` below 0, eltwise_tanh or eltwise_logistic; raises InvalidArguments where the
         rules of `RnnDesc` are broken."""
         return _made("vanilla_rnn", **locals())
+
+    @staticmethod
+    def backward(
+        prop_kind: PropKind | str,
+        activation: Alg | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        diff_src_layer_desc: MemoryDesc | None,
+        diff_src_iter_desc: MemoryDesc | None,
+        diff_weights_layer_desc: MemoryDesc,
+        diff_weights_iter_desc: MemoryDesc,
+        diff_bias_desc: MemoryDesc | None,
+        diff_dst_layer_desc: MemoryDesc,
+        diff_dst_iter_desc: MemoryDesc | None,
+        alpha: float = 0.0,
+        lengths_desc: MemoryDesc | None = None,
+        flags: RnnFlags | str | int = RnnFlags.undef,
+    ) -> RnnDesc:
+        """Describe the gradient of such a network; raises InvalidArguments where the rules of
+        `RnnDesc` are broken."""
+        return _gradient("vanilla_rnn", **locals())
 
 
 class LstmDesc:
@@ -74,6 +118,39 @@ class LstmDesc:
         are broken."""
         return _made("vanilla_lstm", **locals())
 
+    @staticmethod
+    def backward(
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        src_iter_c_desc: MemoryDesc | None,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        dst_iter_c_desc: MemoryDesc | None,
+        diff_src_layer_desc: MemoryDesc | None,
+        diff_src_iter_desc: MemoryDesc | None,
+        diff_src_iter_c_desc: MemoryDesc | None,
+        diff_weights_layer_desc: MemoryDesc,
+        diff_weights_iter_desc: MemoryDesc,
+        diff_bias_desc: MemoryDesc | None,
+        diff_dst_layer_desc: MemoryDesc,
+        diff_dst_iter_desc: MemoryDesc | None,
+        diff_dst_iter_c_desc: MemoryDesc | None,
+        weights_peephole_desc: MemoryDesc | None = None,
+        weights_projection_desc: MemoryDesc | None = None,
+        diff_weights_peephole_desc: MemoryDesc | None = None,
+        diff_weights_projection_desc: MemoryDesc | None = None,
+        lengths_desc: MemoryDesc | None = None,
+        flags: RnnFlags | str | int = RnnFlags.undef,
+    ) -> RnnDesc:
+        """Describe the gradient of a network of LSTM cells; raises InvalidArguments where the rules
+        of `RnnDesc` are broken."""
+        return _gradient("vanilla_lstm", **locals())
+
 
 class _OfGru:
     """Descriptions of one kind of GRU cells."""
@@ -98,6 +175,33 @@ class _OfGru:
         are broken."""
         given = {name: own for name, own in locals().items() if name != "cls"}
         return _made(cls._alg, **given)
+
+    @classmethod
+    def backward(
+        cls,
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        diff_src_layer_desc: MemoryDesc | None,
+        diff_src_iter_desc: MemoryDesc | None,
+        diff_weights_layer_desc: MemoryDesc,
+        diff_weights_iter_desc: MemoryDesc,
+        diff_bias_desc: MemoryDesc | None,
+        diff_dst_layer_desc: MemoryDesc,
+        diff_dst_iter_desc: MemoryDesc | None,
+        lengths_desc: MemoryDesc | None = None,
+        flags: RnnFlags | str | int = RnnFlags.undef,
+    ) -> RnnDesc:
+        """Describe the gradient of a network of these cells; raises InvalidArguments where the
+        rules of `RnnDesc` are broken."""
+        given = {name: own for name, own in locals().items() if name != "cls"}
+        return _gradient(cls._alg, **given)
 
 
 class GruDesc(_OfGru):
@@ -142,6 +246,35 @@ class _OfAugru:
         are broken."""
         given = {name: own for name, own in locals().items() if name != "cls"}
         return _made(cls._alg, **given)
+
+    @classmethod
+    def backward(
+        cls,
+        prop_kind: PropKind | str,
+        direction: Direction | str,
+        src_layer_desc: MemoryDesc,
+        src_iter_desc: MemoryDesc | None,
+        attention_desc: MemoryDesc,
+        weights_layer_desc: MemoryDesc,
+        weights_iter_desc: MemoryDesc,
+        bias_desc: MemoryDesc | None,
+        dst_layer_desc: MemoryDesc,
+        dst_iter_desc: MemoryDesc | None,
+        diff_src_layer_desc: MemoryDesc | None,
+        diff_src_iter_desc: MemoryDesc | None,
+        diff_attention_desc: MemoryDesc,
+        diff_weights_layer_desc: MemoryDesc,
+        diff_weights_iter_desc: MemoryDesc,
+        diff_bias_desc: MemoryDesc | None,
+        diff_dst_layer_desc: MemoryDesc,
+        diff_dst_iter_desc: MemoryDesc | None,
+        lengths_desc: MemoryDesc | None = None,
+        flags: RnnFlags | str | int = RnnFlags.undef,
+    ) -> RnnDesc:
+        """Describe the gradient of a network of these cells; raises InvalidArguments where the
+        rules of `RnnDesc` are broken."""
+        given = {name: own for name, own in locals().items() if name != "cls"}
+        return _gradient(cls._alg, **given)
 
 
 class AugruDesc(_OfAugru):

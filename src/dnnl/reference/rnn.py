@@ -112,7 +112,7 @@ class Step:
 State = tuple[Array, Array]
 
 
-def exact(x: Array) -> Array:
+def unrounded(x: Array) -> Array:
     """States that are not rounded."""
     return x
 
@@ -125,7 +125,7 @@ class Cell:
 
     kind: str
     act: Activation = field(default=_TANH)
-    rounded: Callable[[Array], Array] = exact
+    rounded: Callable[[Array], Array] = unrounded
 
     @property
     def gates(self) -> int:

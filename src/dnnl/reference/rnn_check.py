@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log2, sqrt
+from typing import Any
 
 import numpy as np
 
 from dnnl.reference.arrays import Array
 from dnnl.reference.fill import generator, integers
-from dnnl.reference.rnn import Cell, Network, Weights, activation, exact
+from dnnl.reference.rnn import Cell, Network, Run, Weights, activation, reversed_of, unrounded
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Attributes, Description, Specification, Values, inputs
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import PropKind
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.rnn_qparams import RnnQparams, WeightsScales
 
 _MULTIPLIED = (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER, Arg.WEIGHTS_PROJECTION)
@@ -37,49 +40,46 @@ class _Recurrent(Specification):
         return _Recurrent(attr.rnn_qparams)
 
     def fill(self, desc: Description) -> dict[int, Array]:
-        """Multiples of 1/64, which all types hold; weights shrink by the root of the inputs.
-        Integers are any of their type."""
-        made: dict[int, Array] = {}
-        for argument, tensor in inputs(desc):
-            rng, kind = generator("rnn", argument, tensor.dims), tensor.data_type
-            if argument == Arg.SEQUENCE_LENGTHS:
-                made[argument] = integers(rng, tensor.dims, 0, desc.src_layer_desc.dims[0])
-            elif kind in _BYTES:
-                made[argument] = integers(rng, tensor.dims, max(-127, int(kind.min)), int(kind.max))
-            elif argument in _MULTIPLIED:
-                size = 2.0 ** -ceil(log2(sqrt(max(1, tensor.dims[2]))))
-                made[argument] = integers(rng, tensor.dims, -64, 64) / 64 * size
-            elif argument == Arg.AUGRU_ATTENTION:
-                made[argument] = integers(rng, tensor.dims, 0, 64) / 64
-            else:
-                made[argument] = integers(rng, tensor.dims, -64, 64) / 64
+        """Multiples of 1/64, which all types hold; weights shrink by the root of the inputs. Of a
+        gradient also what memory holds that it is added to. Integers are any of their type."""
+        made = {argument: _filled(desc, argument, own) for argument, own in inputs(desc)}
+        if desc.propagation.is_forward:
+            return made
+        run = _network(desc).forward(*_forward(desc, made))
+        results = _results(desc, run)
+        made |= {argument: own for argument, own in results.items() if argument in made}
+        if not desc.flags:
+            added = {tensor.argument: tensor.desc for tensor in desc.outputs}
+            made |= {arg: _filled(desc, arg, added[arg]) for arg in _OF_WEIGHTS if arg in added}
         return made
 
     def compute(
-        self, desc: Description, values: Values, rounded: Callable[[Array], Array] = exact
+        self, desc: Description, values: Values, rounded: Callable[[Array], Array] = unrounded
     ) -> dict[int, Array]:
-        """The results, and the last states, which are ``rounded`` from step to step, or quantized
-        where inputs are integers."""
+        """The results, the last states, which are ``rounded`` from step to step, or quantized where
+        inputs are integers, and in training the workspace; or all gradients."""
         kind = desc.src_layer_desc.data_type
-        alpha = desc.alpha if desc.activation is not None else 0.0
-        act = activation("eltwise_tanh" if desc.activation is None else desc.activation.name, alpha)
-        quantized = self._quantized(kind) if kind in _BYTES else rounded
-        network = Network(Cell(desc.alg_kind.name, act, quantized), desc.direction)
+        network = _network(desc, self._quantized(kind) if kind in _BYTES else rounded)
         values = {argument: self._meant(desc, argument, own) for argument, own in values.items()}
-        layers, directions, _, _, channels = desc.weights_layer_desc.dims
-        rows, outputs = desc.src_layer_desc.dims[1], desc.outputs_of_cells
-        weights = [
-            [_weights(values, layer, direction) for direction in range(directions)]
-            for layer in range(layers)
-        ]
-        h = values.get(Arg.SRC_ITER, np.zeros((layers, directions, rows, outputs)))
-        c = values.get(Arg.SRC_ITER_C, np.zeros((layers, directions, rows, channels)))
-        run = network.forward(
-            values[Arg.SRC_LAYER], weights, h, c,
-            values.get(Arg.AUGRU_ATTENTION), values.get(Arg.SEQUENCE_LENGTHS),
-        )  # fmt: skip
-        made = {Arg.DST_LAYER: run.out, Arg.DST_ITER: run.h, Arg.DST_ITER_C: run.c}
-        return {argument: self._stored(desc, argument, own) for argument, own in made.items()}
+        given = _forward(desc, values)
+        run = network.forward(*given)
+        if desc.propagation.is_forward:
+            made = _results(desc, run)
+            return {argument: self._stored(desc, argument, own) for argument, own in made.items()}
+        diff_h, diff_c = (
+            values.get(argument, np.zeros_like(like))
+            for argument, like in ((Arg.DIFF_DST_ITER, run.h), (Arg.DIFF_DST_ITER_C, run.c))
+        )
+        found = network.backward(run, given[1], values[Arg.DIFF_DST_LAYER], diff_h, diff_c)
+        made = {
+            Arg.DIFF_SRC_LAYER: found.src, Arg.DIFF_SRC_ITER: found.h, Arg.DIFF_SRC_ITER_C: found.c,
+            Arg.DIFF_AUGRU_ATTENTION: found.attention,
+        }  # fmt: skip
+        for argument, name in _OF_WEIGHTS.items():
+            parts = [[getattr(own, name) for own in layer] for layer in found.weights]
+            if parts[0][0] is not None:
+                made[argument] = np.asarray(parts) + values.get(argument, 0)
+        return {int(argument): own for argument, own in made.items()}
 
     def _quantized(self, kind: DataType) -> Callable[[Array], Array]:
         """What numbers are behind being stored as integers."""
@@ -117,16 +117,90 @@ class _Recurrent(Specification):
         _, _, inputs, _, channels = desc.weights_layer_desc.dims
         terms = (inputs + channels) * desc.src_layer_desc.dims[0] * desc.weights_layer_desc.dims[0]
         kind = desc.desc_of(argument).data_type
+        bound = 4 * kind.eps * ceil(log2(terms + 2))
+        if not desc.propagation.is_forward:
+            return Rule(2 * bound, 100, absolute=2 * bound)
+        if argument == Arg.WORKSPACE:
+            return Rule(bound, 100, absolute=bound)
         zeros = 100 if desc.activation is not None or not desc.lengths_desc.is_zero else 30
         if kind in _BYTES:
             return Rule(0.0, 100, slack=_ROUNDINGS + 0.5)
-        bound = 4 * kind.eps * ceil(log2(terms + 2))
         data = desc.src_layer_desc.data_type
         if data in _BYTES:
             bound += _ROUNDINGS / self.qparams.scale
         elif data is DataType.bf16 is desc.weights_iter_desc.data_type:
             bound += data.eps
         return Rule(bound, zeros, absolute=bound)
+
+
+_OF_WEIGHTS = {
+    Arg.DIFF_WEIGHTS_LAYER: "layer", Arg.DIFF_WEIGHTS_ITER: "iter",
+    Arg.DIFF_WEIGHTS_PEEPHOLE: "peephole", Arg.DIFF_WEIGHTS_PROJECTION: "projection",
+    Arg.DIFF_BIAS: "bias",
+}  # fmt: skip
+"""The gradients that are added to what memory holds, and where the reference has them."""
+
+
+def _filled(desc: Description, argument: int, tensor: MemoryDesc) -> Array:
+    rng, kind = generator("rnn", argument, tensor.dims), tensor.data_type
+    if argument == Arg.SEQUENCE_LENGTHS:
+        return integers(rng, tensor.dims, 0, desc.src_layer_desc.dims[0])
+    if kind in _BYTES:
+        return integers(rng, tensor.dims, max(-127, int(kind.min)), int(kind.max))
+    if argument in _MULTIPLIED:
+        size = 2.0 ** -ceil(log2(sqrt(max(1, tensor.dims[2]))))
+        return integers(rng, tensor.dims, -64, 64) / 64 * size
+    low = 0 if argument == Arg.AUGRU_ATTENTION else -64
+    return integers(rng, tensor.dims, low, 64) / 64
+
+
+def _network(desc: Description, rounded: Callable[[Array], Array] = unrounded) -> Network:
+    alpha = desc.alpha if desc.activation is not None else 0.0
+    act = activation("eltwise_tanh" if desc.activation is None else desc.activation.name, alpha)
+    return Network(Cell(desc.alg_kind.name, act, rounded), desc.direction)
+
+
+def _forward(desc: Description, values: Values) -> tuple[Any, ...]:
+    """The arguments of `Network.forward`."""
+    layers, directions, _, _, channels = desc.weights_layer_desc.dims
+    rows, outputs = desc.src_layer_desc.dims[1], desc.outputs_of_cells
+    weights = [
+        [_weights(values, layer, direction) for direction in range(directions)]
+        for layer in range(layers)
+    ]
+    h = values.get(Arg.SRC_ITER, np.zeros((layers, directions, rows, outputs)))
+    c = values.get(Arg.SRC_ITER_C, np.zeros((layers, directions, rows, channels)))
+    attention, lengths = values.get(Arg.AUGRU_ATTENTION), values.get(Arg.SEQUENCE_LENGTHS)
+    return values[Arg.SRC_LAYER], weights, h, c, attention, lengths
+
+
+def _results(desc: Description, run: Run) -> dict[int, Array]:
+    """The results of the forward pass, and what it leaves for its gradient."""
+    made = {Arg.DST_LAYER: run.out, Arg.DST_ITER: run.h, Arg.DST_ITER_C: run.c}
+    if desc.propagation is not PropKind.forward_inference:
+        made[Arg.WORKSPACE] = _workspace(desc, run)
+    return {int(argument): own for argument, own in made.items()}
+
+
+def _workspace(desc: Description, run: Run) -> Array:
+    """The gates of all steps by layers and directions, and of an lbr cell its inner product, zeros
+    behind the end of a sequence; then the states before each step and the last ones; of an LSTM its
+    cells likewise."""
+    kind = desc.alg_kind.name
+    gates, states, cells = list[Array](), list[Array](), list[Array]()
+    for layer in range(len(run.h)):
+        for d, tapes in enumerate(run.tapes):
+            tape = tapes[layer]
+            own = [step.gates for step in tape]
+            if kind.startswith("lbr"):
+                own = [np.concatenate([step.gates, step.extra[:, None]], 1) for step in tape]
+            alive = run.alive[::-1] if reversed_of(desc.direction)[d] else run.alive
+            own = [gates * on[..., None] for gates, on in zip(own, alive, strict=True)]
+            gates += own if kind != "vanilla_rnn" else []
+            states += [*(step.h for step in tape), run.h[layer, d]]
+            cells += [*(step.c for step in tape), run.c[layer, d]] if kind == "vanilla_lstm" else []
+    every = [array.ravel() for array in (*gates, *states, *cells)]
+    return np.concatenate(every)
 
 
 def _per_column(scales: WeightsScales, shape: tuple[int, ...]) -> Array:

@@ -21,8 +21,8 @@ def activated(e: Emitter, alg: Alg, alpha: float, x: Value) -> Value:
 
 def lstm(
     e: Emitter, gates: list[Value], c: Value, peephole: list[Value] | None
-) -> tuple[Value, Value]:
-    """o tanh(c) and the new c, of the sums of i, f, c~, o."""
+) -> tuple[Value, Value, list[Value]]:
+    """o tanh(c), the new c, and the gates i, f, c~, o, of the sums of these."""
 
     def seen(total: Value, number: int, state: Value) -> Value:
         if peephole is None:
@@ -31,9 +31,10 @@ def lstm(
 
     i = math.logistic(e, seen(gates[0], 0, c))
     f = math.logistic(e, seen(gates[1], 1, c))
-    new = vector.multiply_add(e, f, c, e.b.fmul(i, math.tanh(e, gates[2])))
+    candidate = math.tanh(e, gates[2])
+    new = vector.multiply_add(e, f, c, e.b.fmul(i, candidate))
     o = math.logistic(e, seen(gates[3], 2, new))
-    return e.b.fmul(o, math.tanh(e, new)), new
+    return e.b.fmul(o, math.tanh(e, new)), new, [i, f, candidate, o]
 
 
 def mixed(e: Emitter, u: Value, h: Value, o: Value, attention: Value | None) -> Value:

@@ -181,10 +181,10 @@ class _Layer(LayerTiles):
         def item(number: Value) -> None:
             d, row = e.divmod(number, conf.rows)
             place = [i64(self._layer), d, row]
-            states = self._part(phase, "states", [i64(self._layer % 2), d, i64(0), row, i64(0)])
+            states = self._state(phase, d, i64(0), row)
             self._fill(phase, "states", states, Arg.SRC_ITER, place, conf.outputs)
             if conf.is_lstm:
-                own = self._part(phase, "cells", [d, row, i64(0)])
+                own = self._cells(phase, d, i64(0), row)
                 self._fill(phase, "cells", own, Arg.SRC_ITER_C, place, conf.channels)
             self._clear_states(phase, d, row)
             first = e.b.icmp_signed("==", number, i64(0))
@@ -250,11 +250,10 @@ class _Layer(LayerTiles):
             d, row = e.divmod(number, conf.rows)
             place = [i64(self._layer), d, row]
             if conf.dst_iter is not None:
-                last = [i64(self._layer % 2), d, e.number(conf.steps), row, i64(0)]
-                source = self._part(phase, "states", last)
+                source = self._state(phase, d, e.number(conf.steps), row)
                 self._write(phase, "states", source, Arg.DST_ITER, place, conf.outputs)
             if conf.dst_iter_c is not None:
-                source = self._part(phase, "cells", [d, row, i64(0)])
+                source = self._cells(phase, d, e.number(conf.steps), row)
                 self._write(phase, "cells", source, Arg.DST_ITER_C, place, conf.channels)
 
         phase.each_item(conf.directions * conf.rows, item)
@@ -270,14 +269,11 @@ class _Layer(LayerTiles):
             t, row = e.divmod(number, conf.rows)
             there = e.add(t, i64(1))
             back = e.b.sub(e.number(conf.steps), t)
-            starts = [
-                self._part(phase, "states", [i64(self._layer % 2), i64(d), step, row, i64(0)])
-                for d, step in enumerate((there, back))
-            ]
+            starts = [self._state(phase, i64(d), step, row) for d, step in enumerate((there, back))]
             alive = self._alive(phase, t, row)
 
             def add(offset: Value, mask: Mask) -> None:
-                first, second = (self._get(e, "states", start, offset) for start in starts)
+                first, second = (self._get(e, "states", start, offset, mask) for start in starts)
                 value = self._unless_past(e, alive, e.b.fadd(first, second))
                 self._store(phase, Arg.DST_LAYER, [t, row, offset], value, mask)
 
@@ -305,7 +301,7 @@ class _Layer(LayerTiles):
         def source(place: Place, row: Value) -> Value:
             if of_reset:
                 return self._row(phase, "between", place.direction, row)
-            return self._state(phase, place.direction, step, row)
+            return self._state(phase, i64(place.direction), step, row)
 
         def first(place: Place, row: Value) -> list[Value]:
             time = self._time(phase.e, place.direction, step)
@@ -340,11 +336,16 @@ class _Layer(LayerTiles):
         for r, gates in enumerate(tile):
             row = e.add(place.row, i64(r))
             unit = e.mul(place.block, self._lanes)
-            own = self._row(phase, "cells", place.direction, row)
-            before = self._get(e, "cells", own, unit)
-            out, c = cells.lstm(e, gates, before, peephole)
+            own, following = (
+                self._cells(phase, i64(place.direction), at, row)
+                for at in (step, e.add(step, i64(1)))
+            )
+            before = self._get(e, "cells", own, unit, place.mask)
+            out, c, active = cells.lstm(e, gates, before, peephole)
+            self._store_gates(phase, place, step, r, active)
             alive = self._alive(phase, self._time(e, place.direction, step, layered=False), row)
-            self._put(e, "cells", own, unit, self._unless_past(e, alive, c, before))
+            c = self._unless_past(e, alive, c, before)
+            self._put(e, "cells", following, unit, c, place.mask)
             if conf.projection is None:
                 self._store_state(phase, place, step, r, out)
             else:
@@ -372,24 +373,28 @@ class _Layer(LayerTiles):
     def _lbr_gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e, conf = phase.e, self._conf
         time = e.mul(self._time(e, place.direction, step), conf.rows)
-        for r, (up, reset, inner) in enumerate(tile):
+        for r, (up, down, inner) in enumerate(tile):
             row = e.add(place.row, i64(r))
             at = self._products(phase, place, e.add(time, row), 2)
             given = self._get(e, "products", at, i64(0))
-            o = math.tanh(e, vector.multiply_add(e, math.logistic(e, reset), inner, given))
-            self._mix(phase, place, step, r, math.logistic(e, up), o)
+            u, reset = math.logistic(e, up), math.logistic(e, down)
+            o = math.tanh(e, vector.multiply_add(e, reset, inner, given))
+            self._store_gates(phase, place, step, r, [u, reset, o, inner])
+            self._mix(phase, place, step, r, u, o)
 
     def _gru_gates(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         """u, and r h."""
         e = phase.e
         unit = e.mul(place.block, self._lanes)
-        for r, (up, reset) in enumerate(tile):
+        for r, (up, down) in enumerate(tile):
             row = e.add(place.row, i64(r))
-            h = self._get(e, "states", self._state(phase, place.direction, step, row), unit)
+            u, reset = math.logistic(e, up), math.logistic(e, down)
+            self._store_gates(phase, place, step, r, [u, reset])
+            h = self._states_of(phase, place, step, row)
             to = self._row(phase, "updates", place.direction, row)
-            self._put(e, "updates", to, unit, math.logistic(e, up))
+            self._put(e, "updates", to, unit, u)
             to = self._row(phase, "between", place.direction, row)
-            self._put(e, "between", to, unit, e.b.fmul(math.logistic(e, reset), h))
+            self._put(e, "between", to, unit, e.b.fmul(reset, h))
 
     def _gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e = phase.e
@@ -397,15 +402,17 @@ class _Layer(LayerTiles):
         for r, (total,) in enumerate(tile):
             row = e.add(place.row, i64(r))
             u = self._get(e, "updates", self._row(phase, "updates", place.direction, row), unit)
-            self._mix(phase, place, step, r, u, math.tanh(e, total))
+            o = math.tanh(e, total)
+            self._store_gates(phase, place, step, r, [o], first=2)
+            self._mix(phase, place, step, r, u, o)
 
     def _mix(
         self, phase: PhaseFunction, place: Place, step: Value, r: int, u: Value, o: Value
     ) -> None:
         """The new state of a GRU."""
         e, conf = phase.e, self._conf
-        row, unit = e.add(place.row, i64(r)), e.mul(place.block, self._lanes)
-        h = self._get(e, "states", self._state(phase, place.direction, step, row), unit)
+        row = e.add(place.row, i64(r))
+        h = self._states_of(phase, place, step, row)
         attention = None
         if conf.attention is not None:
             time = self._time(e, place.direction, step, layered=False)
@@ -420,12 +427,12 @@ class _Layer(LayerTiles):
         row, unit = e.add(place.row, i64(r)), e.mul(place.block, self._lanes)
         time = self._time(e, place.direction, step, layered=False)
         alive = self._alive(phase, time, row)
-        following = self._state(phase, place.direction, e.add(step, i64(1)), row)
+        following = self._state(phase, i64(place.direction), e.add(step, i64(1)), row)
         state = value
         if alive is not None:
-            before = self._state(phase, place.direction, step, row)
-            state = self._unless_past(e, alive, value, self._get(e, "states", before, unit))
-        self._put(e, "states", following, unit, state)
+            before = self._states_of(phase, place, step, row)
+            state = self._unless_past(e, alive, value, before)
+        self._put(e, "states", following, unit, state, place.mask)
         if not self._last or conf.added:
             return
         channel = e.add(unit, i64(place.direction * conf.outputs))

@@ -73,6 +73,7 @@ class LayerMemory:
             argument: (arguments.slot(argument), desc) for argument, desc in conf.tensors.items()
         }
         self._scratchpad = arguments.slot(Arg.SCRATCHPAD)
+        self._trains = conf.workspace is not None
         self._tables: dict[bytes, Value] = {}
 
     def _phase(self, name: str) -> PhaseFunction:
@@ -84,9 +85,11 @@ class LayerMemory:
     # Parts of the scratchpad.
 
     def _part(self, phase: PhaseFunction, name: str, index: Sequence[Value]) -> Value:
-        """The address of an element of a part of the scratchpad."""
+        """The address of an element of a part of the scratchpad, or of the workspace."""
         part, e = self._conf.parts[name], phase.e
-        base = e.element(phase.arguments[self._scratchpad], e.number(part.begin), I8)
+        own = part.argument == Arg.SCRATCHPAD
+        slot = self._scratchpad if own else self._tensors[part.argument][0]
+        base = e.element(phase.arguments[slot], e.number(part.begin), I8)
         terms = [e.mul(own, stride) for own, stride in zip(index, part.strides, strict=True)]
         return e.element(base, e.total(0, terms), storage(part.data_type).element)
 
@@ -96,16 +99,23 @@ class LayerMemory:
         form = storage(kind)
         return quantized(form, self._conf.qparams.scale, shift) if integers else form
 
-    def _get(self, e: Emitter, name: str, row: Value, unit: Value) -> Value:
-        """A vector of a row of a part of the scratchpad."""
-        form = self._form(self._conf.parts[name].data_type, self._conf.shift)
+    def _get(self, e: Emitter, name: str, row: Value, unit: Value, mask: Mask = None) -> Value:
+        """A vector of a row of a part. Rows of the workspace have nothing behind the ``mask``,
+        those of the scratchpad whole vectors."""
+        part = self._conf.parts[name]
+        form = self._form(part.data_type, self._conf.shift)
         kind = vector.vector_type(form.element, self._lanes)
-        return form.to_core(e, vector.load(e, e.element(row, unit, form.element), kind))
+        own = mask if part.argument == Arg.WORKSPACE else None
+        return form.to_core(e, vector.load(e, e.element(row, unit, form.element), kind, own))
 
-    def _put(self, e: Emitter, name: str, row: Value, unit: Value, value: Value) -> None:
-        """Store a vector to a row of a part of the scratchpad."""
-        form = self._form(self._conf.parts[name].data_type, self._conf.shift)
-        vector.store(e, form.from_core(e, value), e.element(row, unit, form.element))
+    def _put(
+        self, e: Emitter, name: str, row: Value, unit: Value, value: Value, mask: Mask = None
+    ) -> None:
+        """Store a vector to a row of a part, see `_get`."""
+        part = self._conf.parts[name]
+        form = self._form(part.data_type, self._conf.shift)
+        own = mask if part.argument == Arg.WORKSPACE else None
+        vector.store(e, form.from_core(e, value), e.element(row, unit, form.element), own)
 
     def _clear(self, e: Emitter, name: str, row: Value, channels: int) -> None:
         """Zeros behind so many channels of a row of operands, to the end of its last K block."""
@@ -124,18 +134,61 @@ class LayerMemory:
             dense = surely_equal(strides[0], conf.rows * strides[1])
             step, n = (i64(0), row) if dense else e.divmod(row, conf.rows)
             return self._address(phase, Arg.SRC_LAYER, [step, n, i64(0)])
-        below = i64((self._layer - 1) % 2)
-        return self._part(phase, "states", [below, i64(direction), i64(1), row, i64(0)])
+        return self._state(phase, i64(direction), i64(1), row, self._layer - 1)
 
     def _products(self, phase: PhaseFunction, place: Place, row: Value, gate: int) -> Value:
         """A vector of the products of the inputs; rows are those of all steps."""
         index = [i64(place.direction), row, place.block, i64(gate), i64(0)]
         return self._part(phase, "products", index)
 
-    def _state(self, phase: PhaseFunction, direction: int, step: Value, row: Value) -> Value:
-        """The states of a row before a step."""
-        index = [i64(self._layer % 2), i64(direction), step, row, i64(0)]
-        return self._part(phase, "states", index)
+    def _state(
+        self,
+        phase: PhaseFunction,
+        direction: Value,
+        step: Value,
+        row: Value,
+        layer: int | None = None,
+    ) -> Value:
+        """The states of a row before a step, of this layer or another one. In training there are
+        those of all layers, else of two in turn."""
+        own = self._layer if layer is None else layer
+        place = i64(own if self._trains else own % 2)
+        return self._part(phase, "states", [place, direction, step, row, i64(0)])
+
+    def _states_of(self, phase: PhaseFunction, place: Place, step: Value, row: Value) -> Value:
+        """The states of the units of a block, in a row, before a step."""
+        e = phase.e
+        start = self._state(phase, i64(place.direction), step, row)
+        unit = e.mul(place.block, self._lanes)
+        return self._get(e, "states", start, unit, place.mask)
+
+    def _store_gates(
+        self,
+        phase: PhaseFunction,
+        place: Place,
+        step: Value,
+        r: int,
+        gates: Sequence[Value],
+        first: int = 0,
+    ) -> None:
+        """Gates of a row, from the ``first`` on, for the gradient: in training. Behind the end of a
+        sequence they are zeros."""
+        if not self._trains:
+            return
+        e = phase.e
+        row, unit = e.add(place.row, i64(r)), e.mul(place.block, self._lanes)
+        alive = self._alive(phase, self._time(e, place.direction, step, layered=False), row)
+        for number, value in enumerate(gates, first):
+            index = [i64(self._layer), i64(place.direction), step, row, i64(number), unit]
+            own = self._unless_past(e, alive, value)
+            vector.store(e, own, self._part(phase, "gates", index), place.mask)
+
+    def _cells(self, phase: PhaseFunction, direction: Value, step: Value, row: Value) -> Value:
+        """The cells of a row before a step; but in training those behind it take their place."""
+        if self._trains:
+            index = [i64(self._layer), direction, step, row, i64(0)]
+            return self._part(phase, "cells", index)
+        return self._part(phase, "cells", [direction, row, i64(0)])
 
     def _row(self, phase: PhaseFunction, name: str, direction: int, row: Value) -> Value:
         """A row of the cells, or of what the first product of a step leaves."""
@@ -321,7 +374,7 @@ class LayerMemory:
             value = zero
             if argument in self._tensors:
                 value = self._load(phase, argument, [*place, at], mask)
-            self._put(e, name, to, at, value)
+            self._put(e, name, to, at, value, mask)
 
         self._each_vector(e, channels, one)
 
@@ -333,7 +386,8 @@ class LayerMemory:
         e = phase.e
 
         def one(at: Value, mask: Mask) -> None:
-            self._store(phase, argument, [*place, at], self._get(e, name, source, at), mask)
+            value = self._get(e, name, source, at, mask)
+            self._store(phase, argument, [*place, at], value, mask)
 
         self._each_vector(e, channels, one)
 

@@ -44,12 +44,14 @@ _GROUP_BYTES = 4
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the scratchpad: where it begins, in bytes, the strides of its axes in elements, and
-    their type. Where only executions know steps or rows, these are expressions."""
+    """A part of the scratchpad, or of another ``argument``: where it begins, in bytes, the strides
+    of its axes in elements, and their type. Where only executions know steps or rows, these are
+    expressions."""
 
     begin: int
     strides: tuple[int, ...]
     data_type: DataType = DataType.f32
+    argument: int = Arg.SCRATCHPAD
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ class RnnConf:
     """A forward pass. Absent tensors are None; ``reverse`` says of each direction whether it goes
     from the last step to the first, ``added`` whether the results of both are added up rather than
     one behind the other. ``lanes`` are the units of a block, ``operands`` what is multiplied,
-    ``qparams`` how numbers become integers."""
+    ``qparams`` how numbers become integers. With a ``workspace`` it is a pass in training, which
+    leaves gates, states and cells of all steps there (`workspace_shapes`), all in f32."""
 
     alg: Alg
     activation: Alg
@@ -134,6 +137,7 @@ class RnnConf:
     lengths: MemoryDesc | None = None
     operands: Operands = field(default_factory=Operands)
     qparams: RnnQparams = field(default_factory=RnnQparams)
+    workspace: MemoryDesc | None = None
 
     @property
     def tensors(self) -> dict[int, MemoryDesc]:
@@ -145,6 +149,7 @@ class RnnConf:
             Arg.WEIGHTS_PEEPHOLE: self.peephole, Arg.WEIGHTS_PROJECTION: self.projection,
             Arg.BIAS: self.bias, Arg.DST_LAYER: self.dst_layer, Arg.DST_ITER: self.dst_iter,
             Arg.DST_ITER_C: self.dst_iter_c, Arg.SEQUENCE_LENGTHS: self.lengths,
+            Arg.WORKSPACE: self.workspace,
         }  # fmt: skip
         return {argument: desc for argument, desc in every.items() if desc is not None}
 
@@ -241,22 +246,44 @@ class RnnConf:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The scratchpad."""
-        return {name: part for name, part, _ in self._divided()}
+        """Those of the scratchpad, and of the workspace."""
+        own = {name: part for name, part, _ in self._divided()}
+        if self.workspace is not None:
+            own |= workspace_parts(self._sizes)
+        return own
+
+    @property
+    def _sizes(self) -> WorkspaceSizes:
+        return WorkspaceSizes(
+            self.alg, self.layers, self.directions, self.steps, self.rows, self.channels,
+            self.outputs,
+        )  # fmt: skip
 
     @property
     def scratchpad(self) -> int:
-        """Its size in bytes."""
+        """The bytes of the scratchpad."""
         *_, (_, _, end) = self._divided()
         return end
 
     def _divided(self) -> Iterator[tuple[str, Part, int]]:
-        """Name, part and end of each part: the number of the step, the inputs [step and row,
-        channel] if they are converted, the layer's weights [direction, block, K block, gate, group,
-        lane, k] if they are packed, the products of the layer's input [direction, step and row,
-        block, gate, lane], the states of the layers in turn [2, direction, step + 1, row, channel],
-        the cells [direction, row, channel], and what the first product of a step leaves: operands
-        of the second, and the update gates of a GRU.
+        """Name, part and end of each part, in bytes."""
+        begin = 0
+        for name, (shape, kind) in self._shapes().items():
+            elements, strides = _dense(shape)
+            if self.operands.unit and name in _OF_ROWS:
+                elements += (TILE_ROWS - 1) * shape[-1]
+            end = begin + -(-kind.size * elements // _LINE) * _LINE
+            yield name, Part(begin, strides, kind), end
+            begin = end
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], DataType]]:
+        """The shapes of the parts and their types: the number of the step, the inputs [step
+        and row, channel] if they are converted, the layer's weights [direction, block, K
+        block, gate, group, lane, k] if they are packed, the products of the layer's input
+        [direction, step and row, block, gate, lane], the states of the layers in turn [2,
+        direction, step + 1, row, channel], the cells [direction, row, channel], and what
+        the first product of a step leaves: operands of the second, and the update gates of
+        a GRU.
 
         Where products are compensated there are the sums of the weights' columns besides
         [direction, block, gate, lane]. Operands are padded to whole K blocks, and the unit reads
@@ -278,17 +305,9 @@ class RnnConf:
             **self._sums(),
             "updates": ((d, n, wide * (self.in_two and not self.is_lstm)), DataType.f32),
         }
-        begin = 0
-        for name, (shape, kind) in parts.items():
-            strides = [1]
-            for size in reversed(shape[1:]):
-                strides.append(strides[-1] * size)
-            elements = strides[-1] * shape[0]
-            if self.operands.unit and name in _OF_ROWS:
-                elements += (TILE_ROWS - 1) * shape[-1]
-            end = begin + -(-kind.size * elements // _LINE) * _LINE
-            yield name, Part(begin, tuple(reversed(strides)), kind), end
-            begin = end
+        if self.workspace is not None:
+            del parts["states"], parts["cells"]
+        return parts
 
     def _panels(self, weights: MemoryDesc | None, gates: int) -> tuple[tuple[int, ...], DataType]:
         """The shape and the type of weights that are packed."""
@@ -322,3 +341,50 @@ def rows_of_tile(isa: Isa, vectors: int) -> int:
     """The rows of a register tile whose rows are so many vectors: accumulators, a row of weights
     and a broadcast fit into the registers."""
     return max(1, min(8, (isa.registers - vectors - 1) // (vectors + (isa.registers > 16))))
+
+
+@dataclass(frozen=True)
+class WorkspaceSizes:
+    """The sizes that a workspace follows from: those of a network."""
+
+    alg: Alg
+    layers: int
+    directions: int
+    steps: int
+    rows: int
+    channels: int
+    outputs: int
+
+
+def workspace_shapes(sizes: WorkspaceSizes) -> dict[str, tuple[int, ...]]:
+    """The parts of a workspace, one behind the other and without gaps, whatever the vectors of the
+    processor: the gates behind their functions [layer, direction, step, row, gate, channel], of an
+    lbr cell also its inner product, of a vanilla one none; the states, and the cells of an LSTM,
+    [layer, direction, step + 1, row, channel], the first ones at 0. Steps are those of a direction.
+    """
+    held = {Alg.vanilla_rnn: 0, Alg.lbr_gru: 4, Alg.lbr_augru: 4}.get(sizes.alg, GATES[sizes.alg])
+    axes, steps, rows = (sizes.layers, sizes.directions), sizes.steps, sizes.rows
+    cells = sizes.channels if sizes.alg is Alg.vanilla_lstm else 0
+    return {
+        "gates": (*axes, steps, rows, held, sizes.channels),
+        "states": (*axes, steps + 1, rows, sizes.outputs),
+        "cells": (*axes, steps + 1, rows, cells),
+    }
+
+
+def workspace_parts(sizes: WorkspaceSizes) -> dict[str, Part]:
+    """Where they are."""
+    begin, made = 0, dict[str, Part]()
+    for name, shape in workspace_shapes(sizes).items():
+        elements, strides = _dense(shape)
+        made[name] = Part(begin, strides, argument=Arg.WORKSPACE)
+        begin = begin + 4 * elements
+    return made
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """The elements of a shape, and the strides of its axes."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * size)
+    return strides[-1] * shape[0], tuple(reversed(strides))

@@ -10,6 +10,7 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.product.multiply import Multiply
+from dnnl.types.size import is_known
 
 _IN_FLIGHT = 8
 """Multiply-adds that a processor has under way: sums of so few accumulators are split."""
@@ -39,11 +40,20 @@ class Factor:
         return [(row.to_core(e, vector.load(e, own, kind, self.mask)),) for own in starts]
 
 
-def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, blocks: int) -> Tile:
-    """``first`` plus the products of ``blocks`` K groups of each row with the weights."""
+def multiply(
+    e: Emitter,
+    first: Tile,
+    rows: Sequence[Value],
+    factor: Factor,
+    blocks: int,
+    *,
+    apart: int = 1,
+) -> Tile:
+    """``first`` plus the products of ``blocks`` K groups of each row, so many groups ``apart``,
+    with the weights."""
     kind, (a_element, b_element) = factor.multiply, factor.multiply.element
     count, gates = len(rows), len(factor.gates)
-    split = max(1, min(_IN_FLIGHT // (count * gates), blocks)) if blocks else 1
+    split = max(1, min(_IN_FLIGHT // (count * gates), blocks)) if is_known(blocks) else 1
     sets = [first, *([[kind.zero(e)] * gates for _ in rows] for _ in range(split - 1))]
 
     def step(base: Values, weights: Value, number: int, tile: Tile) -> Tile:
@@ -51,29 +61,29 @@ def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, blo
         columns = factor.columns(e, start)
         made: Tile = []
         for row, sums in zip(base, tile, strict=True):
-            value = kind.broadcast(e, e.element(row, i64(kind.group * number), a_element))
+            value = kind.broadcast(e, e.element(row, i64(kind.group * apart * number), a_element))
             pairs = zip(columns, sums, strict=True)
             made.append([kind.add(e, value, column, total) for column, total in pairs])
         return made
 
     def body(_: Value, weights: Value, *carried: Value) -> Values:
         base, flat = carried[:count], carried[count:]
-        tiles = [_shaped(flat, number, count, gates) for number in range(split)]
+        tiles = [shaped(flat, number, count, gates) for number in range(split)]
         tiles = [step(base, weights, number, tile) for number, tile in enumerate(tiles)]
-        following = [e.b.gep(row, [i64(split * kind.group)], source_etype=a_element)
+        following = [e.b.gep(row, [i64(split * apart * kind.group)], source_etype=a_element)
                      for row in base]  # fmt: skip
         behind = e.b.gep(weights, [e.number(split * factor.per_block)], source_etype=b_element)
         return behind, *following, *(v for tile in tiles for row in tile for v in row)
 
     flat = [value for tile in sets for row in tile for value in row]
-    whole = blocks // split * split
+    whole = blocks // split * split if split > 1 else blocks
     carried = e.loop(
-        i64(0), i64(whole), body, (e.opaque(factor.pointer), *map(e.opaque, rows), *flat),
+        i64(0), e.number(whole), body, (e.opaque(factor.pointer), *map(e.opaque, rows), *flat),
         step=split, unroll=False, name="k",
     )  # fmt: skip
     weights, base, flat = carried[0], carried[1 : 1 + count], list(carried[1 + count :])
-    tiles = [_shaped(flat, number, count, gates) for number in range(split)]
-    for number in range(blocks - whole):
+    tiles = [shaped(flat, number, count, gates) for number in range(split)]
+    for number in range(blocks - whole if split > 1 else 0):
         tiles[number] = step(base, weights, number, tiles[number])
     add = e.b.add if kind.accumulator is I32 else e.b.fadd
     total = tiles[0]
@@ -85,6 +95,7 @@ def multiply(e: Emitter, first: Tile, rows: Sequence[Value], factor: Factor, blo
     return total
 
 
-def _shaped(flat: Sequence[Value], number: int, rows: int, gates: int) -> Tile:
+def shaped(flat: Sequence[Value], number: int, rows: int, gates: int) -> Tile:
+    """Tile ``number`` of those whose accumulators stand one behind the other."""
     start = number * rows * gates
     return [list(flat[start + row * gates : start + (row + 1) * gates]) for row in range(rows)]

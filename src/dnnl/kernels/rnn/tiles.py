@@ -140,6 +140,9 @@ class LayerTiles(LayerMemory):
         rows: int,
         vectors: int,
         write: Callable[[Place], None],
+        *,
+        width: int = 1,
+        joined: bool = False,
     ) -> Phase:
         """All work items, by tiles whose rows are so many vectors."""
         height = rows_of_tile(phase.e.isa, vectors)
@@ -152,7 +155,9 @@ class LayerTiles(LayerMemory):
 
             self._each_row(phase.e, begin, end, rows, height, tile)
 
-        return phase.end(self._each_item(phase, channels, rows, share, item))
+        return phase.end(
+            self._each_item(phase, channels, rows, share, item, width=width, joined=joined)
+        )
 
     def _each_item(
         self,
@@ -161,23 +166,35 @@ class LayerTiles(LayerMemory):
         rows: int,
         share: int,
         write: Callable[[Place, Value, Value], None],
+        *,
+        width: int = 1,
+        joined: bool = False,
     ) -> int:
-        """All work items, each a block of units in one direction for ``share`` rows from a first to
-        the one behind the last. Returns their number."""
+        """All work items, each ``width`` blocks of units in one direction for ``share`` rows from a
+        first to the one behind the last; the mask is that of the last block. Where directions are
+        ``joined``, there is one item for both, which has the direction 0. Returns their number."""
         e, conf = phase.e, self._conf
-        blocks, parts = conf.blocks(channels), -(-rows // share)
+        blocks, parts = conf.blocks(channels) // width, -(-rows // share)
 
         def item(number: Value) -> None:
             rest, part = e.divmod(number, parts)
             direction, block = e.divmod(rest, blocks)
             begin = e.mul(part, share)
             end = e.smaller(e.add(begin, i64(share)), e.number(rows))
-            self._each_direction(e, direction, lambda d: self._each_block(
-                e, block, channels,
-                lambda mask: write(Place(d, block, begin, 0, mask), begin, end),
-            ))  # fmt: skip
+            last = e.add(e.mul(block, width), i64(width - 1))
 
-        count = conf.directions * blocks * parts
+            def of(d: int) -> None:
+                self._each_block(
+                    e, last, channels,
+                    lambda mask: write(Place(d, block, begin, 0, mask), begin, end),
+                )  # fmt: skip
+
+            if joined:
+                of(0)
+            else:
+                self._each_direction(e, direction, of)
+
+        count = (1 if joined else conf.directions) * blocks * parts
         phase.each_item(count, item)
         return count
 

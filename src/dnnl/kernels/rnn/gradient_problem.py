@@ -1,0 +1,133 @@
+"""A backward pass to compute, and how its scratchpad is divided.
+
+Gradients of the sums of gates are rows of ``slots`` vectors for each block of units. They are those
+of the gates; a cell that is linear before the reset has that of its inner product besides, and the
+one of o at the front, so that both products read neighbours::
+
+    weights_layer   o  u  r
+    slots           o  u  r  inner
+    weights_iter       u  r  inner
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.kernels.rnn.problem import RnnConf
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+_MOST_BLOCKS = 4
+"""Blocks of inputs whose gradients a tile has at most."""
+_FEW_BLOCKS = 8
+"""From so many blocks of states on a tile has two of them: gradients of gates are read half as
+often, and there are work items enough."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientConf(RnnConf):
+    """The gradient of a forward pass in training. ``overwrites`` says that gradients of weights
+    replace what memory holds, rather than being added to it. Absent tensors are None."""
+
+    overwrites: bool
+    diff_src_layer: MemoryDesc | None
+    diff_src_iter: MemoryDesc | None
+    diff_src_iter_c: MemoryDesc | None
+    diff_attention: MemoryDesc | None
+    diff_weights_layer: MemoryDesc
+    diff_weights_iter: MemoryDesc
+    diff_peephole: MemoryDesc | None
+    diff_projection: MemoryDesc | None
+    diff_bias: MemoryDesc | None
+    diff_dst_layer: MemoryDesc
+    diff_dst_iter: MemoryDesc | None
+    diff_dst_iter_c: MemoryDesc | None
+
+    @property
+    def tensors(self) -> dict[int, MemoryDesc]:
+        """The tensors that are there, by argument: those of the forward pass too, though it is in
+        the workspace what a gradient needs of its results, first states and biases."""
+        every = {
+            Arg.DIFF_SRC_LAYER: self.diff_src_layer, Arg.DIFF_SRC_ITER: self.diff_src_iter,
+            Arg.DIFF_SRC_ITER_C: self.diff_src_iter_c,
+            Arg.DIFF_AUGRU_ATTENTION: self.diff_attention,
+            Arg.DIFF_WEIGHTS_LAYER: self.diff_weights_layer,
+            Arg.DIFF_WEIGHTS_ITER: self.diff_weights_iter,
+            Arg.DIFF_WEIGHTS_PEEPHOLE: self.diff_peephole,
+            Arg.DIFF_WEIGHTS_PROJECTION: self.diff_projection, Arg.DIFF_BIAS: self.diff_bias,
+            Arg.DIFF_DST_LAYER: self.diff_dst_layer, Arg.DIFF_DST_ITER: self.diff_dst_iter,
+            Arg.DIFF_DST_ITER_C: self.diff_dst_iter_c,
+        }  # fmt: skip
+        return super().tensors | {
+            argument: desc for argument, desc in every.items() if desc is not None
+        }
+
+    @property
+    def is_gru(self) -> bool:
+        """Whether the reset gate multiplies the state before a product."""
+        return self.alg in (Alg.vanilla_gru, Alg.vanilla_augru)
+
+    @property
+    def slots(self) -> int:
+        """The gradients of a unit in a step."""
+        return self.gates + self.is_lbr
+
+    @property
+    def layer_slots(self) -> tuple[int, ...]:
+        """The slot of each gate of weights_layer."""
+        return (1, 2, 0) if self.is_lbr else tuple(range(self.gates))
+
+    @property
+    def iter_slots(self) -> tuple[int, ...]:
+        """The slot of each gate of weights_iter."""
+        return (1, 2, 3) if self.is_lbr else tuple(range(self.gates))
+
+    @property
+    def bias_slots(self) -> tuple[int, ...]:
+        """The slot of each bias."""
+        return (1, 2, 0, 3) if self.is_lbr else tuple(range(self.gates))
+
+    @property
+    def group(self) -> int:
+        """The blocks of inputs whose gradients a tile has."""
+        blocks = self.blocks(self.inputs)
+        return max(n for n in range(1, _MOST_BLOCKS + 1) if blocks % n == 0)
+
+    @property
+    def pair(self) -> int:
+        """The blocks of states, or of units, whose gradients a tile of a step has."""
+        blocks = {self.blocks(self.outputs), self.blocks(self.channels)}
+        return 2 if all(own >= _FEW_BLOCKS and own % 2 == 0 for own in blocks) else 1
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], DataType]]:
+        """The shapes of the parts of the scratchpad: the number of the step; what the gradients of
+        states and of cells have gathered [direction, row, channel]; the gradients of gates
+        [direction, block, step, row, slot, lane]; weights whose inputs are columns [direction,
+        group of blocks, block of units, slot, unit, block, lane]; for the gradients of weights, by
+        blocks [direction, block, step, row, lane], the inputs, the states before steps, what a
+        second product of a step multiplies, and the gradients of what a projection gives; the
+        gradients of the results of the layer below [direction, step, row, channel], and what those
+        of the attention are added up of."""
+        t, n, d, lanes = self.steps, self.rows, self.directions, self.lanes
+        inputs, outputs, units = map(self.blocks, (self.inputs, self.outputs, self.channels))
+        pair = self.pair
+        second = units * (self.is_gru or self.projection is not None)
+        projected = outputs * (self.projection is not None)
+        shapes = {
+            "step": (16,),
+            "gathered": (d, n, outputs * lanes),
+            "gathered_cells": (d, n, units * lanes * self.is_lstm),
+            "gate_diffs": (d, units, t, n, self.slots, lanes),
+            "layer_back": (d, inputs // self.group, units, self.gates, lanes, self.group, lanes),
+            "iter_back": (d, outputs // pair, units, self.gates, lanes, pair, lanes),
+            "projection_back": (d, units // pair, projected, 1, lanes, pair, lanes),
+            "inputs": (d, inputs, t, n, lanes),
+            "before": (d, outputs, t, n, lanes),
+            "second": (d, second, t, n, lanes),
+            "projected": (d, projected, t, n, lanes),
+            "below": (d, t, n, outputs * lanes * (self.layers > 1)),
+            "attended": (d, t, n, units * lanes * (self.attention is not None)),
+        }
+        return {name: (shape, DataType.f32) for name, shape in shapes.items()}

@@ -1,0 +1,137 @@
+"""How recurrent networks are computed: what their products multiply, and every layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.product.multiply import multiply
+from dnnl.kernels.rnn import backward, forward
+from dnnl.kernels.rnn.problem import Operands, RnnConf
+from dnnl.primitives.implementation import Plan, refuse_attr
+from dnnl.primitives.rnn_cases import SHAPES
+from dnnl.primitives.rnn_gradients import GRADIENTS, gradient_conf, workspace
+from dnnl.reference.rnn import reversed_of
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg, Direction, FormatKind, PropKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known
+
+TYPES = (DataType.f32, DataType.bf16, DataType.f16)
+_WEIGHTS = ("weights_layer_desc", "weights_iter_desc", "weights_projection_desc")
+_STATES = ("src_iter_desc", "dst_layer_desc", "dst_iter_desc")
+_MULTIPLIED = ("src_layer_desc", *_WEIGHTS)
+
+
+def plan(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    """A pass in either direction."""
+    refusal = refuse_attr(attr, *["rnn_qparams"] * desc.is_integer) or _refused(desc, isa)
+    if refusal is not None:
+        return refusal
+    for operands in _operands(desc, isa):
+        found = _planned(desc, isa, operands, attr)
+        if isinstance(found, Plan):
+            return found
+    return found
+
+
+def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
+    """What products may multiply, best first: integers; bf16 where inputs and weights are, and the
+    target has instructions for it; and f32. Training and gradients have f32."""
+    if desc.is_integer:
+        found = multiply(isa, DataType.u8, DataType.s8, tiled=True)
+        yield Operands(DataType.u8, DataType.s8, found is not None and found.tiles is not None)
+        return
+    given = dict(desc.present())
+    kinds = {own.data_type for name, own in given.items() if name in _MULTIPLIED}
+    bf16 = DataType.bf16
+    dot = multiply(isa, bf16, bf16, tiled=True)
+    infers = desc.propagation is PropKind.forward_inference
+    if infers and kinds == {bf16} and dot is not None and dot.group > 1:
+        yield Operands(bf16, bf16, unit=dot.tiles is not None)
+    yield Operands()
+
+
+def _planned(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> Plan | Refusal:
+    gradient = desc.propagation in GRADIENTS
+    laid_out = {}
+    for name, own in desc.present():
+        is_open = own.format_kind is FormatKind.any
+        if is_open and name in _WEIGHTS:
+            laid_out[name] = own.with_tag(operands.tag(own.ndims, isa.lanes))
+        elif is_open:  # gradients of weights
+            laid_out[name] = MemoryDesc(own.dims, own.data_type)
+    desc = desc.laid_out(**laid_out)
+    weights = [own for name, own in desc.present() if name in _WEIGHTS]
+    for name, own in desc.present():
+        tag = operands.tag(own.ndims, isa.lanes) if name in _WEIGHTS else ""
+        if not _contiguous(own, tag, transposed=bool(tag) and gradient):
+            hint = f", or {tag}" if tag else ""
+            hint += ", or inputs are" if tag and gradient else ""
+            return Refusal(Reason.LAYOUT, f"{name} = {own}; channels are contiguous{hint}")
+    conf = _conf(desc, isa, operands, attr)
+    if gradient:
+        own_conf = gradient_conf(desc, conf)
+        return Plan(desc, (), Recipe(own_conf, isa, backward.build), own_conf.scratchpad)
+    unpacked = any(map(conf.packs, weights))
+    if operands.data is DataType.bf16 and unpacked and not conf.many_rows:
+        return Refusal(Reason.LAYOUT, "few rows by weights that are not in blocks")
+    return Plan(desc, (), Recipe(conf, isa, forward.build), conf.scratchpad)
+
+
+def _contiguous(desc: MemoryDesc, tag: str, *, transposed: bool) -> bool:
+    """Whether channels are, or weights are in the blocks of a tag, or inputs are contiguous of
+    weights that may be ``transposed``."""
+    if desc.inner_blocks:
+        return bool(tag) and desc.inner_blocks == desc.with_tag(tag).inner_blocks
+    dims = (-1, 2) if transposed else (-1,)
+    return desc.ndims == 1 or any(desc.dims[n] == 1 or desc.strides[n] == 1 for n in dims)
+
+
+def _refused(desc: Any, isa: Isa) -> Refusal | None:
+    """Why there is no kernel, but for layouts."""
+    if isa.device is not None:
+        return Refusal(Reason.ISA, f"{isa.name} repeats no phases")
+    given = dict(desc.present())
+    for name, own in given.items():
+        for size, key in zip(own.dims, SHAPES[name], strict=True):
+            if key not in desc.single and not is_known(size):
+                return Refusal(Reason.RUNTIME_DIM, f"{key} of {name}")
+    for name, own in given.items():
+        if own.data_type not in _types_of(desc, name):
+            return Refusal(Reason.DATA_TYPE, f"{own.data_type} of {name}")
+    if desc.weights_iter_desc.dims[2] != desc.outputs_of_cells:
+        return Refusal(Reason.SHAPE, "states of other channels behind a step than before")
+    return None
+
+
+def _types_of(desc: Any, name: str) -> tuple[DataType, ...]:
+    """The types that a tensor may have: where inputs are integers, in inference, weights are too,
+    and states and results may be."""
+    data = desc.src_layer_desc.data_type
+    if name == "lengths_desc":
+        return (DataType.s32,)
+    if not desc.is_integer or desc.propagation is not PropKind.forward_inference:
+        return TYPES
+    if name in _MULTIPLIED:
+        return (data if name == "src_layer_desc" else DataType.s8,)
+    return (*TYPES, data) if name in _STATES else TYPES
+
+
+def _conf(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnConf:
+    def there(own: MemoryDesc) -> MemoryDesc | None:
+        return None if own.is_zero else own
+
+    reverse, added = reversed_of(desc.direction), desc.direction is Direction.bidirectional_sum
+    return RnnConf(
+        desc.alg_kind, desc.activation or Alg.eltwise_tanh, desc.alpha, reverse, added, isa.lanes,
+        desc.src_layer_desc, there(desc.src_iter_desc), there(desc.src_iter_c_desc),
+        there(desc.attention_desc), desc.weights_layer_desc, desc.weights_iter_desc,
+        there(desc.weights_peephole_desc), there(desc.weights_projection_desc),
+        there(desc.bias_desc), desc.dst_layer_desc, there(desc.dst_iter_desc),
+        there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands, attr.rnn_qparams,
+        None if desc.propagation is PropKind.forward_inference else workspace(desc),
+    )  # fmt: skip
