@@ -11,7 +11,7 @@ import pytest
 
 import dnnl
 from dnnl import Arg, config
-from dnnl.onednn import NOT_YET, QUERIES, THEIRS
+from dnnl.onednn import QUERIES, THEIRS
 from dnnl.primitives.registry import OPERATIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -33,7 +33,7 @@ HOMES = [home for table in (*THEIRS.values(), QUERIES) for home in table.values(
 FIELDS = {name for desc in OPERATIONS.values() for name in desc.__dataclass_fields__}
 
 
-@pytest.mark.parametrize("home", sorted({*HOMES} - {NOT_YET, "a tuple of integers"}))
+@pytest.mark.parametrize("home", sorted({*HOMES} - {"a tuple of integers"}))
 def test_what_is_named_is_there(home: str) -> None:
     paths = re.findall(rf"\b((?:{'|'.join(OBJECTS)})(?:\.\w+)+)", home)
     assert paths
@@ -81,12 +81,6 @@ def test_operations_without_direction(name: str, home: str) -> None:
 def test_nested_names_are_told() -> None:
     with pytest.raises(AttributeError, match=r"use dnnl.Memory; memory::desc is dnnl.MemoryDesc"):
         dnnl.memory.desc  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_what_is_not_there_yet() -> None:
-    for name in ("lstm_backward", "lbr_gru_backward"):
-        with pytest.raises(AttributeError, match=f"'{name}'; it is not there yet"):
-            getattr(dnnl, name)
 
 
 def test_attributes_that_are_there_cost_no_more() -> None:

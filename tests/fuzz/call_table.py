@@ -62,6 +62,7 @@ GIVEN: dict[str, Arguments] = {
     "Alg": {"value": "'eltwise_relu'"},
     "PropKind": {"value": "'forward_training'"},
     "NormFlags": {"value": "'use_scale|use_shift'"},
+    "RnnFlags": {"value": "'diff_weights_overwrite'"},
     "ScratchpadMode": {"value": "'user'"},
     "FpmathMode": {"value": "'any'"},
     "Direction": {"value": "'unidirectional_left2right'"},
@@ -256,10 +257,12 @@ def calls() -> dict[str, Arguments]:
             found.update(_constructors(kind, case))
             break
     for name, alg in _CELLS.items():
-        (case,) = Interpreter().cases(["--rnn", f"--alg={alg}", "t2mb3sic5"])
-        desc = describe(case, OPERATIONS["rnn"])
-        keys = inspect.signature(getattr(dnnl, name).forward).parameters
-        found[f"{name}.forward"] = {key: repr(getattr(desc, key)) for key in keys}
+        for direction, prop in (("forward", "FWD_I"), ("backward", "BWD_DW")):
+            line = ["--rnn", f"--prop={prop}", f"--alg={alg}", "t2mb3sic5"]
+            (case,) = Interpreter().cases(line)
+            desc = describe(case, OPERATIONS["rnn"])
+            keys = inspect.signature(getattr(getattr(dnnl, name), direction)).parameters
+            found[f"{name}.{direction}"] = {key: repr(getattr(desc, key)) for key in keys}
     return found
 
 

@@ -38,6 +38,13 @@ LINES = [
     "--alg=LBR_GRU --cfg=f16 --tag=abx sic18",
     "--alg=LBR_AUGRU slc24dhc17sic17",
     "--alg=VANILLA_LSTM --tag=bax l2sic9",
+    "--prop=FWD_D --alg=VANILLA_LSTM --direction=concat l2sic20",
+    "--prop=BWD_DW --alg=VANILLA_LSTM --direction=concat l2sic20",
+    "--prop=BWD_DW --alg=VANILLA_LSTM --with-projection=true sic9slc30dhc33dic9",
+    "--prop=BWD_DW --alg=VANILLA_LSTM --with-peephole=true --cfg=bf16 sic17",
+    "--prop=BWD_DW --alg=VANILLA_GRU --direction=sum l2sic18",
+    "--prop=BWD_DW --alg=LBR_AUGRU --with-lengths=true --tag=bax slc24dhc17sic17",
+    "--prop=BWD_DW --activation=RELU --flags=O sic19",
 ]
 
 
@@ -45,7 +52,7 @@ def open_rows(desc: RnnDesc, *, strides: bool = False, sizes: str = "TN") -> Rnn
     """The description with steps and rows open, or one of them, and with ``strides`` the offsets,
     and all strides that are not 1."""
     fields: dict[str, MemoryDesc] = {}
-    for name, own in desc._present():
+    for name, own in desc.present():
         dims = sum(1 << dim for dim, key in enumerate(SHAPES[name]) if key in sizes)
         if strides and not own.inner_blocks:
             apart = sum(1 << dim for dim, step in enumerate(own.strides) if step != 1)
@@ -186,7 +193,7 @@ def test_open_channels_have_a_kernel_for_each_size() -> None:
     weights = MemoryDesc((1, 1, R, 4, R), "f32", "abcde")
     src = MemoryDesc((R, R, R), "f32", "abc")
     bias = MemoryDesc((1, 1, 4, R), "f32", "abcd")
-    fields = {name: state for name, _ in open_._present() if "_iter" in name}
+    fields = {name: state for name, _ in open_.present() if "_iter" in name}
     fields |= {"weights_layer_desc": weights, "weights_iter_desc": weights, "bias_desc": bias,
                "src_layer_desc": src, "dst_layer_desc": src}  # fmt: skip
     primitive = Primitive(PrimitiveDesc(open_.laid_out(**fields), ENGINE))

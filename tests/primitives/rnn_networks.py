@@ -1,0 +1,73 @@
+"""Networks of recurrent cells in training, and their gradients, for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dnnl import MemoryDesc, RnnDesc
+
+ONE, BOTH = "unidirectional_left2right", "bidirectional_concat"
+ADDED = "bidirectional_sum"
+GATES = {"vanilla_rnn": 1, "vanilla_lstm": 4}
+"""Those of cells that have not three."""
+
+
+def md(*dims: int, kind: str = "f32", layout: Any = None) -> MemoryDesc:
+    return MemoryDesc(dims, kind, layout)
+
+
+def network(
+    alg: str = "vanilla_lstm",
+    steps: int = 3,
+    rows: int = 5,
+    channels: int = 21,
+    *,
+    inputs: int = 0,
+    layers: int = 1,
+    direction: str = ONE,
+    tag: str = "any",
+    kind: str = "f32",
+    states: bool = True,
+    bias: bool = True,
+    lengths: bool = False,
+    peephole: bool = False,
+    projection: int = 0,
+    activation: str = "eltwise_tanh",
+) -> RnnDesc:
+    """A forward pass in training."""
+    d, outputs = 1 + ("bidirectional" in direction), projection or channels
+    source, gates = inputs or outputs, GATES.get(alg, 3)
+    joined = outputs * (2 if direction == BOTH else 1)
+    is_lstm = alg == "vanilla_lstm"
+    state = md(layers, d, rows, outputs, kind=kind) if states else None
+    cells = md(layers, d, rows, channels) if states and is_lstm else None
+    return RnnDesc.made(
+        prop_kind="forward_training",
+        alg_kind=alg,
+        activation=activation if alg == "vanilla_rnn" else None,
+        direction=direction,
+        src_layer_desc=md(steps, rows, source, kind=kind),
+        src_iter_desc=state,
+        src_iter_c_desc=cells,
+        attention_desc=md(steps, rows, 1, kind=kind) if "augru" in alg else None,
+        weights_layer_desc=md(layers, d, source, gates, channels, kind=kind, layout=tag),
+        weights_iter_desc=md(layers, d, outputs, gates, channels, kind=kind, layout=tag),
+        weights_peephole_desc=md(layers, d, 3, channels) if peephole else None,
+        weights_projection_desc=md(layers, d, channels, projection) if projection else None,
+        bias_desc=md(layers, d, gates + ("lbr" in alg), channels) if bias else None,
+        dst_layer_desc=md(steps, rows, joined, kind=kind),
+        dst_iter_desc=state,
+        dst_iter_c_desc=cells,
+        lengths_desc=md(rows, kind="s32") if lengths else None,
+    )
+
+
+def gradient(forward: RnnDesc, kind: str = "f32", flags: str = "undef", **others: Any) -> RnnDesc:
+    """The gradient of a forward pass, with the layouts that it chooses."""
+    diffs: dict[str, Any] = {"prop_kind": "backward", "flags": flags}
+    for name in RnnDesc.fields():
+        own = getattr(forward, name.removeprefix("diff_"), None)
+        if name.startswith("diff_") and isinstance(own, MemoryDesc) and not own.is_zero:
+            diffs[name] = MemoryDesc(own.dims, kind, "any")
+    return replace(forward, **(diffs | others))

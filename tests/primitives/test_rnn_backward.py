@@ -1,0 +1,316 @@
+"""Gradients of recurrent networks, against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dnnl import (
+    RUNTIME_DIM,
+    Arg,
+    AugruDesc,
+    GruDesc,
+    InvalidArguments,
+    LbrAugruDesc,
+    LbrGruDesc,
+    LstmDesc,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveDesc,
+    RnnDesc,
+    RnnFlags,
+    Stream,
+    Unimplemented,
+    VanillaRnnDesc,
+    config,
+)
+from dnnl.reference.arrays import Array
+from dnnl.reference.rnn_check import SPECIFICATION
+from dnnl.reference.rule import compare
+from dnnl.types.arg import GRADIENT
+from dnnl.types.dtype import DataType
+from tests.check import logical, memory_of
+from tests.primitives.harness import ENGINE, every_isa, execute_all
+from tests.primitives.rnn_networks import ADDED, BOTH, ONE, gradient, md, network
+from tests.work_items import assert_apart
+
+CELLS = (
+    "vanilla_rnn", "vanilla_lstm", "vanilla_gru", "lbr_gru", "vanilla_augru", "lbr_augru",
+)  # fmt: skip
+
+
+def check(desc: RnnDesc) -> None:
+    """Gradients are those of the reference, whatever the threads."""
+    pd, values = PrimitiveDesc(desc, ENGINE), SPECIFICATION.fill(desc)
+    made = {
+        tensor.argument: memory_of(values[tensor.argument], tensor.desc, ENGINE)
+        for tensor in pd.desc.tensors
+        if tensor.argument in values
+    }
+    written = {tensor.argument for tensor in pd.desc.outputs}
+    got = execute_all(
+        pd,
+        {argument: own for argument, own in made.items() if argument not in written},
+        {argument: own for argument, own in made.items() if argument in written},
+    )
+    judge(pd, values, got)
+
+
+def judge(pd: PrimitiveDesc, values: dict[int, Array], got: dict[int, Memory]) -> None:
+    want = SPECIFICATION.compute(pd.desc, values)
+    for tensor in pd.desc.outputs:
+        rule = SPECIFICATION.rule(pd.desc, tensor.argument, values)
+        verdict = compare(
+            tensor.name, logical(got[tensor.argument]), want[tensor.argument],
+            tensor.desc.data_type, DataType.f32, rule,
+        )  # fmt: skip
+        assert not verdict.errors, verdict.lines
+
+
+@every_isa
+@pytest.mark.parametrize("alg", CELLS)
+def test_instruction_sets(isa: str, alg: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        check(gradient(network(alg, direction=BOTH, inputs=19)))
+
+
+@every_isa
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_types(isa: str, kind: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        check(gradient(network(kind=kind, layers=2), kind=kind))
+
+
+@pytest.mark.parametrize("direction", [ONE, "unidirectional_right2left", BOTH, ADDED])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("alg", CELLS)
+def test_directions_and_lengths(alg: str, layers: int, direction: str) -> None:
+    check(gradient(network(alg, 4, 6, 9, layers=layers, direction=direction, lengths=True)))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("lengths", [False, True])
+@pytest.mark.parametrize("direction", [ONE, ADDED])
+def test_peepholes_and_projections(direction: str, lengths: bool, layers: int) -> None:
+    check(gradient(network(
+        direction=direction, lengths=lengths, layers=layers, peephole=True, projection=18
+    )))  # fmt: skip
+
+
+@pytest.mark.parametrize("activation", ["eltwise_relu", "eltwise_tanh", "eltwise_logistic"])
+@pytest.mark.parametrize("alpha", [0.0, 0.25])
+def test_activations(activation: str, alpha: float) -> None:
+    check(gradient(replace(network("vanilla_rnn", activation=activation), alpha=alpha)))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 9, 50])
+@pytest.mark.parametrize("channels", [1, 16, 70])
+def test_batches_and_channels(rows: int, channels: int) -> None:
+    check(gradient(network(steps=2, rows=rows, channels=channels, inputs=channels + 1)))
+
+
+@pytest.mark.parametrize("alg", ["vanilla_lstm", "vanilla_gru"])
+@pytest.mark.parametrize(("steps", "rows"), [(0, 3), (2, 0), (1, 4), (30, 1)])
+@pytest.mark.parametrize("flags", ["undef", "diff_weights_overwrite"])
+def test_steps(alg: str, steps: int, rows: int, flags: str) -> None:
+    """Without a step gradients of states pass through, and those of weights are zeros."""
+    check(gradient(network(alg, steps, rows, 10, direction=BOTH), flags=flags))
+
+
+@pytest.mark.parametrize("alg", ["vanilla_lstm", "vanilla_gru", "lbr_gru"])
+@pytest.mark.parametrize("tag", ["any", "abcde", "badce", "abdce", "abdec", "badec"])
+def test_layouts_of_weights(alg: str, tag: str) -> None:
+    forward = network(alg, layers=2, direction=ADDED, channels=36)
+    weights: dict[str, Any] = {
+        name: MemoryDesc(getattr(forward, name).dims, "f32", tag)
+        for name in ("weights_layer_desc", "weights_iter_desc")
+    }
+    check(gradient(forward, **weights))
+
+
+def test_gaps_between_rows() -> None:
+    check(gradient(
+        network(channels=20),
+        src_layer_desc=md(3, 5, 20, layout=(300, 30, 1)),
+        diff_src_layer_desc=md(3, 5, 20, layout=(25, 100, 1)),
+        diff_dst_layer_desc=md(3, 5, 20, layout=(21, 70, 1)),
+        diff_src_iter_c_desc=md(1, 1, 5, 20, layout=(999, 999, 23, 1)),
+        diff_weights_iter_desc=md(1, 1, 20, 4, 20, layout=(9999, 9999, 90, 21, 1)),
+        weights_layer_desc=md(1, 1, 20, 4, 20, layout=(9999, 9999, 1, 500, 21)),
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_what_may_be_absent(overwrites: bool, bias: bool) -> None:
+    desc = gradient(network(states=False, bias=bias))
+    desc = replace(desc, flags=RnnFlags(overwrites))
+    check(desc)
+    check(replace(desc, diff_bias_desc=MemoryDesc.zero()))
+    check(replace(desc, diff_src_layer_desc=MemoryDesc.zero()))
+
+
+def test_gradients_of_layers_below_need_none_of_src() -> None:
+    check(gradient(network(layers=2), diff_src_layer_desc=MemoryDesc.zero()))
+
+
+def test_first_states_that_are_zeros_have_gradients() -> None:
+    state = md(1, 1, 5, 21)
+    check(gradient(network(states=False), diff_src_iter_desc=state, diff_src_iter_c_desc=state))
+    check(gradient(network(states=False), diff_dst_iter_desc=state))
+
+
+def test_what_is_behind_the_end_of_a_sequence_may_be_anything() -> None:
+    forward = network("lbr_gru", 5, 3, 17, lengths=True, layers=2)
+    values = SPECIFICATION.fill(forward)
+    lengths = np.array([2, 5, 0])
+    values[Arg.SEQUENCE_LENGTHS] = lengths
+    clean = values[Arg.SRC_LAYER].copy()
+    clean[np.arange(5)[:, None] >= lengths] = 0
+    dirty = values[Arg.SRC_LAYER].copy()
+    dirty[np.arange(5)[:, None] >= lengths] = np.nan
+    results = []
+    for source in (clean, dirty):
+        pd = PrimitiveDesc(forward, ENGINE)
+        held = {argument: memory_of(own, pd.arg_desc(argument), ENGINE)
+                for argument, own in (values | {Arg.SRC_LAYER: source}).items()}  # fmt: skip
+        held |= {tensor.argument: Memory(tensor.desc, ENGINE) for tensor in pd.desc.outputs}
+        Primitive(pd).execute(Stream(ENGINE), held)
+        back = PrimitiveDesc(gradient(forward, flags="diff_weights_overwrite"), ENGINE, hint=pd)
+        filled = SPECIFICATION.fill(back.desc)
+        for tensor in back.desc.tensors:
+            if tensor.output:
+                held[tensor.argument] = Memory(tensor.desc, ENGINE)
+            elif tensor.argument not in held:
+                own = filled[tensor.argument]
+                held[tensor.argument] = memory_of(own, tensor.desc, ENGINE)
+        Primitive(back).execute(Stream(ENGINE), held)
+        results.append({t.argument: held[t.argument].numpy().copy() for t in back.desc.outputs})
+    for argument, own in results[0].items():
+        np.testing.assert_array_equal(own, results[1][argument])
+        assert np.isfinite(own).all()
+
+
+def test_layouts_are_those_of_the_hint() -> None:
+    forward = PrimitiveDesc(
+        replace(network(), src_layer_desc=md(3, 5, 21, layout="bac")), ENGINE
+    )  # fmt: skip
+    back = PrimitiveDesc(
+        gradient(replace(network(), src_layer_desc=md(3, 5, 21, layout="any"))), ENGINE,
+        hint=forward,
+    )  # fmt: skip
+    for argument in (Arg.SRC_LAYER, Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER, Arg.WORKSPACE):
+        assert back.arg_desc(argument) == forward.arg_desc(argument)
+    assert back.arg_desc(Arg.DIFF_SRC_LAYER) == forward.arg_desc(Arg.SRC_LAYER)
+    assert back.arg_desc(Arg.DIFF_WEIGHTS_LAYER) == md(1, 1, 21, 4, 21)
+
+
+def test_one_primitive_for_several_sizes() -> None:
+    def opened(desc: RnnDesc) -> RnnDesc:
+        made: dict[str, Any] = {}
+        for name, own in desc.present():
+            letters = {"src_layer": (0, 1), "dst_layer": (0, 1), "iter": (2,)}
+            key = next((key for key in letters if key in name and "weights" not in name), "")
+            dims = [RUNTIME_DIM if n in letters.get(key, ()) else size
+                    for n, size in enumerate(own.dims)]  # fmt: skip
+            made[name] = MemoryDesc(dims, own.data_type)
+        return replace(desc, **made)
+
+    pattern = gradient(network(channels=20))
+    primitive = Primitive(PrimitiveDesc(opened(pattern), ENGINE))
+    for steps, rows in ((3, 4), (1, 1), (7, 2)):
+        forward = network("vanilla_lstm", steps, rows, 20, tag="abcde")
+        known = PrimitiveDesc(gradient(forward), ENGINE)
+        values = SPECIFICATION.fill(known.desc)
+        held = {argument: memory_of(own, known.arg_desc(argument), ENGINE)
+                for argument, own in values.items()}  # fmt: skip
+        held |= {t.argument: Memory(t.desc, ENGINE) for t in known.desc.outputs
+                 if t.argument not in held}  # fmt: skip
+        primitive.execute(Stream(ENGINE), held)
+        judge(known, values, held)
+
+
+def test_what_is_wrong_is_named() -> None:
+    state, weights, data = md(1, 1, 2, 4), md(1, 1, 4, 3, 4), md(3, 2, 4)
+    made: Callable[..., RnnDesc] = GruDesc.backward
+    given: list[Any] = [ONE, data, state, weights, weights, None, data, state]
+    given += [data, state, weights, weights, None, data, state]
+    assert made("backward", *given).problem == "l1t3mb2sic4slc4dhc4dic4"
+    with pytest.raises(InvalidArguments, match=r"prop_kind.*expected backward: all gradients"):
+        made("backward_data", *given)
+    with pytest.raises(InvalidArguments, match=r"diff_weights_iter_desc.*G = 3, that of vanilla_"):
+        made("backward", *given[:11], md(1, 1, 4, 4, 4), *given[12:])
+    with pytest.raises(InvalidArguments, match=r"diff_weights_layer_desc.*required"):
+        made("backward", *given[:10], None, *given[11:])
+    with pytest.raises(InvalidArguments, match="flags = 'overwrite'"):
+        made("backward", *given, flags="overwrite")
+    with pytest.raises(InvalidArguments, match="SLC = 4"):
+        made("backward", *given[:8], md(3, 2, 5), *given[9:])
+    with pytest.raises(Unimplemented, match=r"diff_weights_layer_desc.*channels are contiguous"):
+        PrimitiveDesc(
+            gradient(network(), diff_weights_layer_desc=md(1, 1, 21, 4, 21, layout="abdec")), ENGINE
+        )
+
+
+def test_each_cell_has_a_class() -> None:
+    """Arguments are in oneDNN's order."""
+    state, data, a = md(1, 1, 2, 4), md(3, 2, 4), md(3, 2, 1)
+
+    def of(gates: int) -> tuple[MemoryDesc, MemoryDesc]:
+        return md(1, 1, 4, gates, 4), md(1, 1, 4, gates, 4)
+
+    def bias(gates: int) -> MemoryDesc:
+        return md(1, 1, gates, 4)
+
+    made = [
+        VanillaRnnDesc.backward(
+            "backward", "eltwise_tanh", ONE, data, state, *of(1), bias(1), data, state,
+            data, state, *of(1), bias(1), data, state,
+        ),
+        LstmDesc.backward(
+            "backward", ONE, data, state, state, *of(4), bias(4), data, state, state,
+            data, state, state, *of(4), bias(4), data, state, state,
+            flags="diff_weights_overwrite",
+        ),
+        GruDesc.backward(
+            "backward", ONE, data, state, *of(3), bias(3), data, state, data, state, *of(3),
+            bias(3), data, state,
+        ),
+        LbrGruDesc.backward(
+            "backward", ONE, data, state, *of(3), bias(4), data, state, data, state, *of(3),
+            bias(4), data, state,
+        ),
+        AugruDesc.backward(
+            "backward", ONE, data, state, a, *of(3), bias(3), data, state, data, state, a, *of(3),
+            bias(3), data, state,
+        ),
+        LbrAugruDesc.backward(
+            "backward", ONE, data, state, a, *of(3), bias(4), data, state, data, state, a, *of(3),
+            bias(4), data, state,
+        ),
+    ]  # fmt: skip
+    for desc in made:
+        assert str(desc.propagation) == "backward"
+        diffs = [t for t in desc.tensors if t.argument - GRADIENT in Arg.__members__.values()]
+        assert len(diffs) >= 7
+        check(desc)
+    assert made[1].flags == RnnFlags.diff_weights_overwrite
+    assert "flags:O" in made[1].auxiliary
+
+
+@pytest.mark.parametrize("alg", ["vanilla_lstm", "vanilla_augru"])
+def test_work_items_write_apart(alg: str) -> None:
+    desc = gradient(network(alg, 2, 50, 20, direction=ADDED, layers=2))
+    pd, values = PrimitiveDesc(desc, ENGINE), SPECIFICATION.fill(desc)
+    args = {
+        tensor.argument: memory_of(values[tensor.argument], tensor.desc, ENGINE)
+        if tensor.argument in values
+        else Memory(tensor.desc, ENGINE)
+        for tensor in pd.desc.tensors
+    }
+    assert_apart(Primitive(pd), args)
