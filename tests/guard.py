@@ -83,5 +83,5 @@ class _NothingIdle:
         return None
 
     @data.setter
-    def data(self, _: NDArray[np.uint8]) -> None:
+    def data(self, _: tuple[NDArray[np.uint8], int]) -> None:
         pass

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.promotion import is_number, rules_of
+from dnnl.ops.promotion import TORCH, is_number, is_tensor, rules_of
 from dnnl.runtime.dlpack import Exporter
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.wrap import ArrayLike, array_of
@@ -50,10 +51,45 @@ def lent(source: Any, argument: str) -> Array:
     """
     if is_number(source) or isinstance(source, list | tuple):
         source = _made(source, np.dtype(np.float32), argument)
-    if hasattr(source, "resolve_neg"):  # a tensor of PyTorch may be the negated view of another
-        source = source.resolve_neg()
+    if hasattr(source, "resolve_neg"):  # a tensor of PyTorch
+        source = _settled(source, argument)
     array = array_of(source, argument)
     return array if _is_plain(array) else np.ascontiguousarray(array)
+
+
+def differentiating() -> bool:
+    """Whether tensors of PyTorch may have tangents, those of forward-mode differentiation."""
+    return getattr(_forward(), "_current_level", 0) >= 0  # type: ignore[no-any-return]
+
+
+@cache
+def _forward() -> Any:
+    return sys.modules["torch.autograd.forward_ad"]
+
+
+def _settled(tensor: Any, argument: str) -> Any:
+    """A tensor of PyTorch whose memory says all; one that requires a gradient, where these are
+    switched on, is left as it is, and its export is refused."""
+    name = type(tensor).__name__
+    if not _has_memory(tensor):
+        rule = "has no memory of its own, as tensors within tracing and on the device 'meta'"
+        raise InvalidArguments(argument, name, rule, "pass a tensor with elements")
+    if tensor.requires_grad and not sys.modules["torch"].is_grad_enabled():
+        tensor = tensor.detach()
+    if differentiating() and _forward().unpack_dual(tensor).tangent is not None:
+        rule = "has a tangent, and functions on arrays are not differentiated"
+        hint = "pass torch.autograd.forward_ad.unpack_dual(tensor).primal"
+        raise InvalidArguments(argument, name, rule, hint)
+    return tensor.resolve_neg()
+
+
+def _has_memory(tensor: Any) -> bool:
+    if not is_tensor(type(tensor)):  # its own class refuses to be an array
+        return True
+    try:
+        return bool(tensor.data_ptr()) or not tensor.numel()
+    except RuntimeError:  # its export says why
+        return True
 
 
 def arrays_of(
@@ -64,10 +100,12 @@ def arrays_of(
 ) -> list[A]:
     """What ``take`` makes of each source, and ``place`` of an array of a Python number, which has
     the type that the arrays' library gives it."""
+    rules = rules_of(*sources)
+    if rules is TORCH:  # which takes NumPy's numbers for Python's
+        sources = [s.item() if isinstance(s, np.generic) else s for s in sources]
     pairs = list(zip(sources, arguments, strict=True))
     found = [None if is_number(source) else take(source, name) for source, name in pairs]
     models = [(a.dtype, name) for a, name in zip(found, arguments, strict=True) if a is not None]
-    rules = rules_of(*sources)
     arrays = []
     for array, (source, name) in zip(found, pairs, strict=True):
         if array is not None:

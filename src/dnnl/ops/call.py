@@ -10,6 +10,7 @@ from dnnl.ops.arrays import A, Out, Result, lent
 from dnnl.ops.device import taken, type_of
 from dnnl.ops.place import HOST, Place, Placed
 from dnnl.ops.problem import Call, Describe, Problem, kinds, prepared
+from dnnl.ops.quick import Slot, learn, slot_of
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.memory_desc import MemoryDesc
@@ -17,7 +18,6 @@ from dnnl.types.memory_desc import MemoryDesc
 __all__ = ["Problem", "call", "dense", "expanded", "present", "type_of"]
 
 
-@allocating
 def call(
     describe: Describe,
     arrays: Sequence[object],
@@ -29,6 +29,26 @@ def call(
 
     ``params`` are hashable, and ``names`` are what the arrays are called in errors.
     """
+    if out is not None:
+        return _checked(describe, arrays, params, out, names, None)
+    slot = slot_of(describe, arrays, params)
+    if slot is not None and slot.again is not None:
+        result = slot.again(arrays)
+        if result is not None:
+            return result
+    return _checked(describe, arrays, params, None, names, slot)
+
+
+@allocating
+def _checked(
+    describe: Describe,
+    arrays: Sequence[object],
+    params: tuple[Hashable, ...],
+    out: Out,
+    names: tuple[str, ...],
+    slot: Slot | None,
+) -> Result:
+    """The long path of a call, from which a slot, if there is one, learns the short one."""
     place: Place[Placed] = HOST
     given: list[Placed] = []
     simple = out is None or type(out) is np.ndarray
@@ -46,9 +66,10 @@ def call(
         result = place.written(out)
         made, given = _into(place, result, describe, names, given, params)
     made.run(place, given, result)
-    if simple:
-        return result if out is None else out
-    return place.returned(result, arrays, out)
+    returned = place.returned(result, arrays, out)
+    if slot is not None and place is HOST:
+        learn(slot, made, arrays, given, returned)
+    return returned
 
 
 def present(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, dense, expanded, type_of
 from dnnl.ops.promotion import (
+    NUMPY,
     TORCH,
     Rules,
     as_real,
@@ -30,6 +32,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.scalar import apply
 
 _GELU = {"none": Alg.eltwise_gelu_erf, "tanh": Alg.eltwise_gelu_tanh}
 
@@ -41,6 +44,12 @@ _OF_WHOLE = {
 _OF_TRUTHS = {
     Alg.binary_add: "or", Alg.binary_mul: "and", Alg.binary_max: "or", Alg.binary_min: "and",
 }  # fmt: skip
+
+
+_OF_INTEGERS: dict[Alg, Callable[[Any], Any]] = {
+    Alg.eltwise_relu: lambda x: apply("maximum", x, 0),
+    Alg.eltwise_square: lambda x: x * x,
+}
 
 
 def _of_one(
@@ -72,12 +81,18 @@ def _function(
     return call(_of_one, (x,), (alg, alpha, beta, rules), out)
 
 
-def _is_integer(x: ArrayLike) -> bool:
-    """Whether an array has integers; truth values are refused."""
-    dtype = type_of(x, "x")
-    if dtype.kind == "b":
+def _of_numbers(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg) -> Problem:
+    """A function that integers have as well."""
+    (src,) = descs
+    if src.data_type.is_float:
+        return _of_one(descs, dst, alg, 0.0, 0.0, None)
+    if src.data_type is DataType.boolean:
         raise InvalidArguments("x", "boolean", "this function takes numbers", "convert them")
-    return dtype.kind in "iu"
+    kind = widened(src.data_type, dst)
+    if kind.is_float:
+        return _of_one(descs, dst, alg, 0.0, 0.0, NUMPY)
+    exact = ExactDesc(_OF_INTEGERS[alg], [as_type(src, kind)], target(dst, src.dims, kind))
+    return Problem(exact, (Arg.MULTIPLE_SRC,), src.dims)
 
 
 def _magnitude(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
@@ -121,9 +136,7 @@ def relu(x: ArrayLike, out: Out = None) -> Result:
     >>> relu(np.array([-1.0, 2.0], np.float32))
     array([0., 2.], dtype=float32)
     """
-    if _is_integer(x):
-        return maximum(x, 0, out)
-    return _function(x, Alg.eltwise_relu, out)
+    return call(_of_numbers, (x,), (Alg.eltwise_relu,), out)
 
 
 def leaky_relu(x: ArrayLike, negative_slope: float = 0.01, out: Out = None) -> Result:
@@ -205,9 +218,7 @@ def square(x: ArrayLike, out: Out = None) -> Result:
     >>> square(np.array([-2.0, 3.0], np.float32))
     array([4., 9.], dtype=float32)
     """
-    if _is_integer(x):
-        return multiply(x, x, out)
-    return _function(x, Alg.eltwise_square, out)
+    return call(_of_numbers, (x,), (Alg.eltwise_square,), out)
 
 
 def absolute(x: ArrayLike, out: Out = None) -> Result:

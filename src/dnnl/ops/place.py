@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias
 import numpy as np
 
 from dnnl.ops.arrays import A, Array, Out, Result, Shape, address_of, same_kind, written
-from dnnl.ops.promotion import is_number
+from dnnl.ops.promotion import is_loose
 from dnnl.runtime.backend import Argument
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.event import Event
@@ -127,7 +127,7 @@ class _Host(Place[Array]):
             return out
         if type(arrays[0]) is np.ndarray:
             return result
-        return same_kind(result, next((each for each in arrays if not is_number(each)), None))
+        return same_kind(result, next((each for each in arrays if not is_loose(each)), None))
 
 
 HOST = _Host()

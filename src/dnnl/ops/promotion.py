@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _BYTES = (DataType.s8, DataType.u8)
 _BYTE = 8
+_TYPES = 64  # of arrays, that are remembered
 
 
 class Rules:
@@ -95,13 +98,27 @@ NUMPY, TORCH = Rules(), _OfTorch()
 
 
 def rules_of(*sources: object) -> Rules:
-    """The rules of the library that an array comes from, the first that is not a number."""
+    """The rules of the library that an array comes from, the first that is one."""
     for source in sources:
         if type(source) is np.ndarray:
             return NUMPY
-        if not is_number(source):
+        if is_tensor(type(source)):
+            return TORCH
+        if not is_loose(source):
             return TORCH if type(source).__module__.partition(".")[0] == "torch" else NUMPY
     return NUMPY
+
+
+@lru_cache(_TYPES)
+def is_tensor(kind: type) -> bool:
+    """Whether it is PyTorch's own type of tensors, or of parameters."""
+    torch = sys.modules.get("torch")
+    return torch is not None and kind in (torch.Tensor, torch.nn.Parameter)
+
+
+def is_loose(source: object) -> bool:
+    """Whether it is of no array library: a number of Python or NumPy, or a sequence."""
+    return is_number(source) or isinstance(source, list | tuple | np.generic)
 
 
 def is_number(source: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Container
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
@@ -106,6 +107,9 @@ def read(
         raise InvalidArguments(argument, name, rule, "move it to the cpu")
     tensor, readonly = _tensor_of(capsule)
     shape = tuple(tensor.shape[: tensor.ndim])
+    if not tensor.data and prod(shape):
+        rule = "its DLPack capsule has elements, but no memory"
+        raise InvalidArguments(argument, name, rule, "tensors of tracing and 'meta' have none")
     return DLPackTensor(
         capsule,
         (tensor.data or 0) + tensor.byte_offset,

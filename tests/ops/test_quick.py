@@ -1,0 +1,168 @@
+"""The short path: the second call on arrays that look alike, against the first and PyTorch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.autograd.forward_ad as forward
+import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
+from torch._subclasses import FakeTensorMode
+
+from dnnl import InvalidArguments, ops
+from dnnl.ops import quick
+from tests.ops.test_ops import drawn, untyped
+
+Function = Callable[..., Any]
+TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64,
+    torch.uint8]  # fmt: skip
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[Function], Any]:
+    """Calls a function that must not take the long path."""
+
+    def long(*_: object) -> None:
+        raise AssertionError("the long path")
+
+    def call(fn: Function) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr("dnnl.ops.call._checked", long)
+            return fn()
+
+    return call
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_other_values_of_one_look(dtype: torch.dtype, short: Callable[[Function], Any]) -> None:
+    first, second = (torch.from_numpy(8 * drawn(5, 37, seed=s)).to(dtype) for s in (1, 2))
+    for fn, same in (
+        (ops.relu, torch.relu),
+        (lambda x: ops.add(x, x), lambda x: x + x),
+        (lambda x: ops.amax(x, 1), lambda x: torch.amax(x, 1)),
+        (lambda x: ops.relu(x.T), lambda x: torch.relu(x.T)),
+        (lambda x: ops.maximum(x, 3), lambda x: torch.clamp_min(x, 3)),
+    ):
+        assert torch.equal(fn(first), same(first))
+        kept = fn(first)
+        number = dtype in (torch.float32, torch.float64, torch.int32, torch.int64)
+        if number or fn is ops.relu:
+            got = short(lambda fn=fn: fn(second))
+        else:
+            got = fn(second)
+        assert torch.equal(got, same(second))
+        assert (got.dtype, got.is_contiguous()) == (dtype, True)
+        assert torch.equal(kept, same(first))  # not the memory of the later result
+
+
+def test_arrays_of_numpy(short: Callable[[Function], Any]) -> None:
+    x, y = drawn(16, 16), drawn(16, 16, seed=2)
+    for a, b in ((x, y), (x.T, y[::-1].copy().T), (x[:, ::2], y[:, ::2])):
+        ops.add(a, a)
+        np.testing.assert_array_equal(short(lambda a=a, b=b: ops.add(b, a)), b + a)
+    frozen = y.copy()
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(short(lambda: ops.add(frozen, x)), y + x)
+    ops.matmul(x, x)
+    np.testing.assert_allclose(short(lambda: ops.matmul(y, x)), y @ x, 1e-5, 1e-5)
+    backward = x[::-1]
+    for _ in range(2):
+        np.testing.assert_array_equal(ops.add(backward, y), backward + y)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_numbers_change(kind: Function, short: Callable[[Function], Any]) -> None:
+    x, whole = kind(drawn(40)), kind(np.arange(9))
+    ops.multiply(x, 2.0), ops.multiply(2, x), ops.add(whole, 1)
+    for number in (0.5, -3.0, 1e300, float("nan"), float("inf")):
+        with np.errstate(over="ignore"):
+            want = np.asarray(x) * np.float64(number).astype(np.float32)
+        np.testing.assert_array_equal(short(lambda: ops.multiply(x, number)), want)  # noqa: B023
+    np.testing.assert_array_equal(short(lambda: ops.multiply(-7, x)), np.asarray(x) * -7)
+    np.testing.assert_array_equal(short(lambda: ops.add(whole, 2**62)), np.asarray(whole) + 2**62)
+    with pytest.raises(InvalidArguments, match="x = 16777217: f32 does not hold"):
+        ops.multiply(2**24 + 1, x)
+    with pytest.raises(InvalidArguments, match=r"y = .*no array of numbers"):
+        ops.add(whole, 2**70)
+
+
+@pytest.mark.filterwarnings("ignore:.*jit:DeprecationWarning")
+def test_gradients_are_refused_and_not_lost() -> None:
+    x = torch.from_numpy(drawn(3, 4))
+    for _ in range(2):
+        ops.relu(x)
+    asks = x.clone().requires_grad_()
+    with pytest.raises(InvalidArguments, match=r"x = 'Tensor': .*require gradient, use tensor.det"):
+        ops.relu(asks)
+    with torch.no_grad():
+        parameter = torch.nn.Parameter(x)
+        for given in (asks, parameter):
+            got = untyped.relu(given)
+            assert torch.equal(got, torch.relu(x))
+            assert not got.requires_grad
+    with forward.dual_level(), pytest.raises(InvalidArguments, match="x = 'Tensor': has a tangent"):
+        ops.relu(forward.make_dual(x, x))
+    with forward.dual_level():
+        assert torch.equal(untyped.relu(x), torch.relu(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+def test_tensors_that_only_look_like_others() -> None:
+    x = torch.from_numpy(drawn(3, 4))
+    for _ in range(2):
+        for given in (x, x[0], x[:1, :1].expand(3, 4)):
+            ops.relu(given)
+    odd: list[tuple[str, Function]] = [
+        ("vmap", lambda: torch.vmap(ops.relu)(x)),
+        ("grad", lambda: torch.func.grad(lambda t: ops.relu(t).sum())(x)),
+        ("jvp", lambda: torch.func.jvp(ops.relu, (x,), (x,))),
+        ("functionalize", lambda: torch.func.functionalize(ops.relu)(x)),
+        ("sparse", lambda: ops.relu(x.to_sparse())),
+        ("zero", lambda: ops.relu(torch._efficientzerotensor((3, 4)))),
+        ("meta", lambda: ops.relu(x.to("meta"))),
+        ("fake", lambda: ops.relu(FakeTensorMode().from_tensor(x))),
+        ("nested", lambda: ops.relu(torch.nested.nested_tensor([x, x]))),
+    ]
+    for _, call in odd:
+        with pytest.raises(InvalidArguments, match="x = "):
+            call()
+    negated = torch.complex(x, x).conj().imag
+    assert torch.equal(untyped.relu(negated), torch.relu(-x))
+    with torch.inference_mode():
+        assert torch.equal(untyped.relu(x), torch.relu(x))
+    with torch.device("meta"):  # new tensors are there
+        assert torch.equal(untyped.relu(x), torch.relu(x))
+        assert untyped.sum(x, 1).device.type == "cpu"
+
+
+def test_threads_share_the_short_path() -> None:
+    images = [torch.from_numpy(drawn(64, 32, seed=s)) for s in range(4)]
+    wanted = [F.softmax(image, -1) for image in images]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(300):
+            if not torch.allclose(untyped.softmax(images[number]), wanted[number], atol=1e-6):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_slots_are_bounded() -> None:
+    x = drawn(3)
+    for number in range(3000):
+        assert quick.slot_of(ops.relu, (x,), (number,)) is not None
+    info = quick._slot.cache_info()
+    assert info.currsize == info.maxsize < 3000
+    np.testing.assert_array_equal(ops.relu(x), np.maximum(x, 0))
