@@ -36,14 +36,17 @@ if TYPE_CHECKING:
     from dnnl.ops.elementwise import gelu as gelu
     from dnnl.ops.elementwise import hardsigmoid as hardsigmoid
     from dnnl.ops.elementwise import hardswish as hardswish
+    from dnnl.ops.elementwise import hardtanh as hardtanh
     from dnnl.ops.elementwise import leaky_relu as leaky_relu
     from dnnl.ops.elementwise import log as log
+    from dnnl.ops.elementwise import logsigmoid as logsigmoid
     from dnnl.ops.elementwise import maximum as maximum
     from dnnl.ops.elementwise import minimum as minimum
     from dnnl.ops.elementwise import mish as mish
     from dnnl.ops.elementwise import multiply as multiply
     from dnnl.ops.elementwise import prelu as prelu
     from dnnl.ops.elementwise import relu as relu
+    from dnnl.ops.elementwise import relu6 as relu6
     from dnnl.ops.elementwise import sigmoid as sigmoid
     from dnnl.ops.elementwise import silu as silu
     from dnnl.ops.elementwise import softplus as softplus
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from dnnl.ops.elementwise import square as square
     from dnnl.ops.elementwise import subtract as subtract
     from dnnl.ops.elementwise import tanh as tanh
+    from dnnl.ops.elementwise import where as where
     from dnnl.ops.joining import concatenate as concatenate
     from dnnl.ops.normalization import batch_norm as batch_norm
     from dnnl.ops.normalization import group_norm as group_norm
@@ -72,12 +76,20 @@ if TYPE_CHECKING:
     from dnnl.ops.recurrent import rnn as rnn
     from dnnl.ops.reduction import amax as amax
     from dnnl.ops.reduction import amin as amin
+    from dnnl.ops.reduction import cumprod as cumprod
+    from dnnl.ops.reduction import cumsum as cumsum
     from dnnl.ops.reduction import mean as mean
     from dnnl.ops.reduction import prod as prod
     from dnnl.ops.reduction import sum as sum
     from dnnl.ops.resampling import interpolate as interpolate
 
 _HOMES = {
+    "conv1d": "convolution",
+    "conv2d": "convolution",
+    "conv3d": "convolution",
+    "conv_transpose1d": "convolution",
+    "conv_transpose2d": "convolution",
+    "conv_transpose3d": "convolution",
     "attention": "dot_product",
     "absolute": "elementwise",
     "add": "elementwise",
@@ -88,14 +100,17 @@ _HOMES = {
     "gelu": "elementwise",
     "hardsigmoid": "elementwise",
     "hardswish": "elementwise",
+    "hardtanh": "elementwise",
     "leaky_relu": "elementwise",
     "log": "elementwise",
+    "logsigmoid": "elementwise",
     "maximum": "elementwise",
     "minimum": "elementwise",
     "mish": "elementwise",
     "multiply": "elementwise",
     "prelu": "elementwise",
     "relu": "elementwise",
+    "relu6": "elementwise",
     "sigmoid": "elementwise",
     "silu": "elementwise",
     "softplus": "elementwise",
@@ -103,6 +118,7 @@ _HOMES = {
     "square": "elementwise",
     "subtract": "elementwise",
     "tanh": "elementwise",
+    "where": "elementwise",
     "concatenate": "joining",
     "batch_norm": "normalization",
     "group_norm": "normalization",
@@ -111,6 +127,12 @@ _HOMES = {
     "log_softmax": "normalization",
     "rms_norm": "normalization",
     "softmax": "normalization",
+    "avg_pool1d": "pooling",
+    "avg_pool2d": "pooling",
+    "avg_pool3d": "pooling",
+    "max_pool1d": "pooling",
+    "max_pool2d": "pooling",
+    "max_pool3d": "pooling",
     "linear": "products",
     "matmul": "products",
     "gru": "recurrent",
@@ -118,22 +140,12 @@ _HOMES = {
     "rnn": "recurrent",
     "amax": "reduction",
     "amin": "reduction",
+    "cumprod": "reduction",
+    "cumsum": "reduction",
     "mean": "reduction",
     "prod": "reduction",
     "sum": "reduction",
     "interpolate": "resampling",
-    "avg_pool1d": "pooling",
-    "avg_pool2d": "pooling",
-    "avg_pool3d": "pooling",
-    "conv1d": "convolution",
-    "conv2d": "convolution",
-    "conv3d": "convolution",
-    "conv_transpose1d": "convolution",
-    "conv_transpose2d": "convolution",
-    "conv_transpose3d": "convolution",
-    "max_pool1d": "pooling",
-    "max_pool2d": "pooling",
-    "max_pool3d": "pooling",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)

@@ -14,7 +14,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Array, Out, Result, Shape, arrays_of, lent
 from dnnl.ops.place import HOST, Place, Placed
 from dnnl.ops.problem import Problem, kinds, prepared
-from dnnl.ops.promotion import is_number
+from dnnl.ops.promotion import is_number, is_tensor, read_type
 from dnnl.primitives.exact import ExactDesc
 from dnnl.runtime.backend import Argument, Buffer, DeviceArray, Queue
 from dnnl.runtime.elements import plain_strides
@@ -28,6 +28,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 _CONSTANTS = 256  # memories of numbers that are remembered
+_TYPES = 64  # of PyTorch's
 _NEAR = {type(None), np.ndarray, float, int, bool, list, tuple}
 _NUMBER = 8  # bytes of one of them, at most
 
@@ -212,12 +213,26 @@ def taken(
     return device, arrays_of(sources, names, device.take, device.constant)
 
 
+@lru_cache(_TYPES)
+def _numpy_type(dtype: object) -> np.dtype | None:
+    """That of a type of PyTorch; None of those that nothing computes with."""
+    try:
+        found = read_type(dtype)
+    except InvalidArguments:
+        return None
+    return None if found is None else found.numpy
+
+
 def type_of(array: ArrayLike, name: str) -> np.dtype:
     """The NumPy type of an array."""
     dtype: np.dtype
     if type(array) is np.ndarray:
         dtype = array.dtype
         return dtype
+    if is_tensor(type(array)):
+        known = _numpy_type(array.dtype)  # type: ignore[union-attr]
+        if known is not None:
+            return known
     found = _located(array, name)
     own = None if found is None else found.operand or found.array
     dtype = lent(array, name).dtype if own is None else own.dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from dnnl.ops.promotion import (
     target,
     widened,
 )
+from dnnl.ops.reading import either
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc
@@ -34,6 +36,7 @@ from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.scalar import apply
 
+_SELECTED = ("x", "y", "condition")
 _GELU = {"none": Alg.eltwise_gelu_erf, "tanh": Alg.eltwise_gelu_tanh}
 
 
@@ -105,12 +108,20 @@ def _magnitude(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
     return Problem(described, (Arg.MULTIPLE_SRC,), src.dims)
 
 
+def _broadcast(names: Sequence[str], descs: Sequence[MemoryDesc]) -> tuple[int, ...]:
+    """The shape of what is computed of tensors, which errors call ``names``."""
+    shape = descs[0].dims
+    for name, desc in zip(names, descs, strict=True):
+        try:
+            shape = np.broadcast_shapes(shape, desc.dims)
+        except ValueError:
+            rule = f"cannot be broadcast with {shape}"
+            raise InvalidArguments(name, desc.dims, rule) from None
+    return shape
+
+
 def _of_two(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, rules: Rules) -> Problem:
-    try:
-        shape = np.broadcast_shapes(*(desc.dims for desc in descs))
-    except ValueError:
-        rule = f"cannot be broadcast with {descs[0].dims}"
-        raise InvalidArguments("y", descs[1].dims, rule) from None
+    shape = _broadcast("xy", descs)
     kind = rules.common_type("xy", descs)
     kind = widened(rules.quotient(kind) if alg is Alg.binary_div else kind, dst)
     if kind.is_float:
@@ -278,18 +289,91 @@ def hardswish(x: ArrayLike, out: Out = None) -> Result:
     return _function(x, Alg.eltwise_hardswish, out, 1 / 6, 0.5)
 
 
-def clip(x: ArrayLike, a_min: float, a_max: float, out: Out = None) -> Result:
-    """x, held between a_min and a_max.
+def clip(
+    x: ArrayLike,
+    a_min: float | None = None,
+    a_max: float | None = None,
+    out: Out = None,
+    *,
+    min: float | None = None,
+    max: float | None = None,
+) -> Result:
+    """x, held between a_min and a_max, of which one may be None; ``min`` and ``max`` are PyTorch's
+    names of them, and NumPy's as well.
 
     >>> clip(np.array([-4.0, 0.5, 4.0], np.float32), -1, 1)
     array([-1. ,  0.5,  1. ], dtype=float32)
     """
-    low, high = read_float("a_min", a_min), read_float("a_max", a_max)
+    names = "a_min" if min is None else "min", "a_max" if max is None else "max"
+    a_min, a_max = either("a_min", a_min, "min", min), either("a_max", a_max, "max", max)
+    low = -inf if a_min is None else read_float(names[0], a_min)
+    high = inf if a_max is None else read_float(names[1], a_max)
     if high < low:
-        raise InvalidArguments("a_max", high, f"must not be below a_min = {low}")
-    if type_of(x, "x").kind in "biu":
-        return minimum(maximum(x, a_min), a_max, out)
-    return _function(x, Alg.eltwise_clip, out, low, high)
+        raise InvalidArguments(names[1], high, f"must not be below {names[0]} = {low}")
+    if a_min is None and a_max is None:
+        raise InvalidArguments("a_min", None, "expected a_min, a_max or both")
+    if type_of(x, "x").kind not in "biu":
+        return _function(x, Alg.eltwise_clip, out, low, high)
+    if a_min is None or a_max is None:
+        return minimum(x, a_max, out) if a_min is None else maximum(x, a_min, out)
+    return minimum(maximum(x, a_min), a_max, out)
+
+
+def hardtanh(
+    x: ArrayLike, min_val: float = -1.0, max_val: float = 1.0, out: Out = None
+) -> Result:
+    """x, held between min_val and max_val, as PyTorch calls `clip` with defaults.
+
+    >>> hardtanh(np.array([-4.0, 0.5, 4.0], np.float32))
+    array([-1. ,  0.5,  1. ], dtype=float32)
+    """
+    low, high = read_float("min_val", min_val), read_float("max_val", max_val)
+    if high < low:
+        raise InvalidArguments("max_val", high, f"must not be below min_val = {low}")
+    return clip(x, min_val, max_val, out)
+
+
+def relu6(x: ArrayLike, out: Out = None) -> Result:
+    """x, held between 0 and 6.
+
+    >>> relu6(np.array([-4.0, 0.5, 8.0], np.float32))
+    array([0. , 0.5, 6. ], dtype=float32)
+    """
+    return clip(x, 0, 6, out)
+
+
+def logsigmoid(x: ArrayLike, out: Out = None) -> Result:
+    """ln(1 / (1 + e^-x)), without its underflow.
+
+    >>> logsigmoid(np.array([-200.0, 0.0], np.float32))
+    array([-2.0000000e+02, -6.9314718e-01], dtype=float32)
+    """
+    return _function(x, Alg.eltwise_soft_relu, out, -1.0)
+
+
+def where(
+    condition: ArrayLike, x: ArrayLike, y: ArrayLike, out: Out = None
+) -> Result:
+    """x where the condition is true or not 0, else y, of arrays that are broadcast.
+
+    >>> where(np.array([True, False]), np.zeros(2, np.float32), 7.0)
+    array([0., 7.], dtype=float32)
+    """
+    # x and y come first: a number has the type of the other one, not that of the condition.
+    return call(_selected, (x, y, condition), (rules_of(x, y, condition),), out, _SELECTED)
+
+
+def _selected(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, rules: Rules) -> Problem:
+    shape = _broadcast(_SELECTED, descs)
+    kind = widened(rules.common_type("xy", descs[:2]), dst)
+    kinds = (DataType.boolean, kind, kind)
+    sources = [
+        expanded(as_type(desc, each), len(shape))
+        for desc, each in zip((descs[2], *descs[:2]), kinds, strict=True)
+    ]
+    exact = ExactDesc("where", sources, target(dst, shape, kind))
+    order = (Arg.multiple_src(1), Arg.multiple_src(2), Arg.multiple_src(0))
+    return Problem(exact, order, shape, result=kind)
 
 
 def prelu(x: ArrayLike, weight: ArrayLike, out: Out = None) -> Result:

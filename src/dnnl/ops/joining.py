@@ -8,16 +8,23 @@ from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call
 from dnnl.ops.promotion import Rules, as_type, rules_of, target
-from dnnl.ops.reading import placed
+from dnnl.ops.reading import Axes, read_axis
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
-from dnnl.types.layout_input import read_int, read_sequence
+from dnnl.types.layout_input import read_sequence
 from dnnl.types.memory_desc import MemoryDesc
 
 
-def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, out: Out = None) -> Result:
-    """Arrays one behind the other along ``axis``.
+def concatenate(
+    arrays: Sequence[ArrayLike],
+    axis: int | None = None,
+    out: Out = None,
+    *,
+    dim: int | None = None,
+) -> Result:
+    """Arrays one behind the other along ``axis``, or ``dim`` as PyTorch calls it, by default the
+    first one.
 
     >>> concatenate([np.zeros(1, np.float32), np.ones(2, np.float32)])
     array([0., 1., 1.], dtype=float32)
@@ -27,14 +34,14 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, out: Out = None) -> 
     if not given:
         raise InvalidArguments("arrays", arrays, rule)
     names = tuple(f"arrays[{number}]" for number in range(len(given)))
-    return call(_concat, given, (read_int("axis", axis), rules_of(*given)), out, names)
+    return call(_concat, given, (read_axis(axis, dim, 0), rules_of(*given)), out, names)
 
 
 def _concat(
-    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, axis: int, rules: Rules
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, axis: Axes, rules: Rules
 ) -> Problem:
     first = descs[0]
-    along = placed(axis, first.ndims)
+    (along,) = axis.of(first.ndims)
     for number, desc in enumerate(descs):
         if desc.ndims != first.ndims:
             rule = f"expected {first.ndims} dimensions, as the first one has"

@@ -8,8 +8,8 @@ from math import prod
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, dense, present
-from dnnl.ops.promotion import of_floats
-from dnnl.ops.reading import many, placed
+from dnnl.ops.promotion import as_type, of_floats, read_type, target
+from dnnl.ops.reading import Axes, many, read_axis
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
@@ -18,15 +18,26 @@ from dnnl.primitives.parameters import Name, Real, Whole
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, NormFlags
 from dnnl.types.layout_input import read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
 
 _INFERENCE = "forward_inference"
+_MASKED = Name(("nan", "zero"))
 
 
-def softmax(x: ArrayLike, axis: int = -1, out: Out = None, *, masked_rows: str = "nan") -> Result:
-    """e^x / sum of e^x along ``axis``.
+def softmax(
+    x: ArrayLike,
+    axis: int | None = None,
+    out: Out = None,
+    *,
+    dim: int | None = None,
+    dtype: object = None,
+    masked_rows: str = "nan",
+) -> Result:
+    """e^x / sum of e^x along ``axis``, or ``dim`` as PyTorch calls it, by default the last one; in
+    ``dtype``, by default the type of x.
 
     A row of -inf gives NaN as in PyTorch, or 0 with ``masked_rows`` "zero", which attention wants
     where no key takes part.
@@ -34,11 +45,17 @@ def softmax(x: ArrayLike, axis: int = -1, out: Out = None, *, masked_rows: str =
     >>> softmax(np.zeros((1, 4), np.float32))
     array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
-    return _shares(x, Alg.softmax_accurate, axis, out, masked_rows)
+    return _shares(x, Alg.softmax_accurate, read_axis(axis, dim, -1), out, dtype, masked_rows)
 
 
 def log_softmax(
-    x: ArrayLike, axis: int = -1, out: Out = None, *, masked_rows: str = "nan"
+    x: ArrayLike,
+    axis: int | None = None,
+    out: Out = None,
+    *,
+    dim: int | None = None,
+    dtype: object = None,
+    masked_rows: str = "nan",
 ) -> Result:
     """x - ln of the sum of e^x along ``axis``: the logarithm of `softmax`, without its underflow.
 
@@ -47,22 +64,39 @@ def log_softmax(
     >>> log_softmax(np.array([[0.0, 1000.0]], np.float32))
     array([[-1000.,     0.]], dtype=float32)
     """
-    return _shares(x, Alg.softmax_log, axis, out, masked_rows)
+    return _shares(x, Alg.softmax_log, read_axis(axis, dim, -1), out, dtype, masked_rows)
 
 
-def _shares(x: ArrayLike, alg: Alg, axis: int, out: Out, masked_rows: str) -> Result:
-    known = Name(("nan", "zero")).read("masked_rows", masked_rows, 0)
-    return call(_softmax, (x,), (alg, read_int("axis", axis), known), out)
+def _shares(
+    x: ArrayLike, alg: Alg, axis: Axes, out: Out, dtype: object, masked_rows: str
+) -> Result:
+    known = _MASKED.read("masked_rows", masked_rows, 0)
+    kind = read_type(dtype)
+    if kind is not None and not kind.is_float:
+        raise InvalidArguments("dtype", str(kind), "shares are floats", "try 'f32'")
+    return call(_softmax, (x,), (alg, axis, kind, known), out)
 
 
 def _softmax(
-    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, axis: int, masked_rows: str
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    alg: Alg,
+    axis: Axes,
+    dtype: DataType | None,
+    masked_rows: str,
 ) -> Problem:
-    src = of_floats(descs[0], dst)
-    target = dst or dense(src.dims, src)
-    along = placed(axis, src.ndims)
-    desc = SoftmaxDesc.forward(_INFERENCE, alg, src, target, along, masked_rows)
-    return Problem(desc, (Arg.SRC,), src.dims)
+    src = descs[0]
+    if dtype is None:
+        src = of_floats(src, dst)
+        left = dst or dense(src.dims, src)
+    else:
+        # f32 has all shares of the smaller floats, which are read as they are.
+        direct = dtype is DataType.f32 and src.data_type.is_float and src.data_type.bits < dtype.bits
+        src = src if direct else as_type(src, dtype)
+        left = target(dst, src.dims, dtype)
+    (along,) = axis.of(src.ndims)
+    desc = SoftmaxDesc.forward(_INFERENCE, alg, src, left, along, masked_rows)
+    return Problem(desc, (Arg.SRC,), src.dims, result=dtype)
 
 
 def layer_norm(
@@ -136,8 +170,8 @@ def _rows(
     _check_parameters(parameters, flags, sizes)
     shape = src.dims
     rows = (*(shape[: -len(sizes)] or (1,)), prod(sizes))
-    target = (dst or dense(shape, src)).reshape(rows)
-    desc = LayerNormalizationDesc.forward(_INFERENCE, src.reshape(rows), target, eps, flags)
+    left = (dst or dense(shape, src)).reshape(rows)
+    desc = LayerNormalizationDesc.forward(_INFERENCE, src.reshape(rows), left, eps, flags)
     return Problem(desc, (Arg.SRC, *_arguments(flags)), shape)
 
 
@@ -226,8 +260,8 @@ def _groups(
         rule = f"must divide the channels of x, which has the shape {src.dims}"
         raise InvalidArguments("num_groups", groups, rule)
     _check_parameters(parameters, flags, src.dims[1:2])
-    target = dst or dense(src.dims, src)
-    desc = GroupNormalizationDesc.forward(_INFERENCE, src, target, groups, eps, flags)
+    left = dst or dense(src.dims, src)
+    desc = GroupNormalizationDesc.forward(_INFERENCE, src, left, groups, eps, flags)
     return Problem(desc, (Arg.SRC, *_arguments(flags)), src.dims)
 
 
@@ -263,6 +297,6 @@ def _neighbours(
     k: float,
 ) -> Problem:
     src = of_floats(descs[0], dst)
-    target = dst or dense(src.dims, src)
-    desc = LrnDesc.forward(_INFERENCE, "lrn_across_channels", src, target, size, alpha, beta, k)
+    left = dst or dense(src.dims, src)
+    desc = LrnDesc.forward(_INFERENCE, "lrn_across_channels", src, left, size, alpha, beta, k)
     return Problem(desc, (Arg.SRC,), src.dims)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.parameters import Spatial
@@ -34,18 +34,54 @@ def read_sizes(name: str, value: object, count: int, low: int) -> tuple[int, ...
     return Spatial(low).read(name, spread(name, many(name, value, read_int), count), count + 2)
 
 
-def read_axes(axis: object) -> tuple[int, ...] | None:
-    """One axis or several; None, which means all, is unchanged."""
-    return None if axis is None else many("axis", axis, read_int)
+class Axes(NamedTuple):
+    """Axes as a user gave them, None for all, and how errors call the argument."""
+
+    numbers: tuple[int, ...] | None
+    name: str = "axis"
+
+    def of(self, ndims: int) -> tuple[int, ...]:
+        """Nonnegative axes of ``ndims`` dimensions; negative ones count from the last."""
+        if self.numbers is None:
+            return tuple(range(ndims))
+        found = tuple(self._one(number, ndims) for number in self.numbers)
+        if len(set(found)) < len(found):
+            raise InvalidArguments(self.name, self.numbers, "expected each axis once")
+        return found
+
+    def _one(self, number: int, ndims: int) -> int:
+        if not ndims:
+            raise InvalidArguments(self.name, number, "x has no dimensions, so it has no axis")
+        if not -ndims <= number < ndims:
+            raise InvalidArguments(self.name, number, f"expected one of {-ndims}..{ndims - 1}")
+        return number % ndims
 
 
-def placed(axis: int, ndims: int) -> int:
-    """A nonnegative axis of ``ndims`` dimensions; negative ones count from the last."""
-    if not ndims:
-        raise InvalidArguments("axis", axis, "x has no dimensions, so it has no axis")
-    if not -ndims <= axis < ndims:
-        raise InvalidArguments("axis", axis, f"expected one of {-ndims}..{ndims - 1}")
-    return axis % ndims
+def either(name: str, value: T | None, torch_name: str, torch_value: T | None) -> T | None:
+    """An argument that NumPy and PyTorch call differently; None where neither is given.
+
+    Raises `InvalidArguments` where both are.
+    """
+    if torch_value is None:
+        return value
+    if value is not None:
+        rule = f"{name} = {value!r} is given as well, and both are one argument"
+        raise InvalidArguments(torch_name, torch_value, rule, f"pass {name} or {torch_name}")
+    return torch_value
+
+
+def read_axes(axis: object, dim: object) -> Axes:
+    """One axis or several by either name; without any, and of no ``dim`` as in PyTorch, all."""
+    if dim is None:
+        return Axes(None if axis is None else many("axis", axis, read_int))
+    return Axes(many("dim", either("axis", axis, "dim", dim), read_int) or None, "dim")
+
+
+def read_axis(axis: object, dim: object, default: int) -> Axes:
+    """One axis by either name."""
+    name = "axis" if dim is None else "dim"
+    given = either("axis", axis, "dim", dim)
+    return Axes((default if given is None else read_int(name, given),), name)
 
 
 def _is_index(value: object) -> bool:

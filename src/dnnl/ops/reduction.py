@@ -1,4 +1,6 @@
-"""Dimensions reduced to one number."""
+"""Dimensions reduced to one number, and running totals along one.
+
+``dim`` and ``keepdim`` are PyTorch's names of ``axis`` and ``keepdims``."""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from math import nan
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Out, Result
+from dnnl.ops import reading
 from dnnl.ops.call import Problem, call
 from dnnl.ops.promotion import Rules, as_real, as_type, read_type, rules_of, target, widened
-from dnnl.ops.reading import placed, read_axes
+from dnnl.ops.reading import either, read_axes, read_axis
+from dnnl.primitives.cumulative import CumulativeDesc
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
@@ -25,26 +29,31 @@ _OF_NOTHING = {Alg.reduction_sum: 0.0, Alg.reduction_mul: 1.0, Alg.reduction_mea
 
 
 def _reduced(
-    alg: Alg, x: ArrayLike, axis: Axes, keepdims: bool, out: Out, dtype: object = None
+    alg: Alg,
+    x: ArrayLike,
+    axes: reading.Axes,
+    keepdims: bool | None,
+    keepdim: bool | None,
+    out: Out,
+    dtype: object = None,
 ) -> Result:
-    params = alg, read_axes(axis), read_bool("keepdims", keepdims), read_type(dtype), rules_of(x)
-    return call(_problem, (x,), params, out)
+    name = "keepdims" if keepdim is None else "keepdim"
+    kept = either("keepdims", keepdims, "keepdim", keepdim)
+    stays = kept is not None and read_bool(name, kept)
+    return call(_problem, (x,), (alg, axes, stays, read_type(dtype), rules_of(x)), out)
 
 
 def _problem(
     descs: Sequence[MemoryDesc],
     dst: MemoryDesc | None,
     alg: Alg,
-    axes: tuple[int, ...] | None,
+    axes: reading.Axes,
     keepdims: bool,
     dtype: DataType | None,
     rules: Rules,
 ) -> Problem:
     (src,) = descs
-    every = range(src.ndims) if axes is None else [placed(axis, src.ndims) for axis in axes]
-    gone = set(every)
-    if len(gone) < len(every):
-        raise InvalidArguments("axis", axes, "expected each axis once")
+    gone = set(axes.of(src.ndims))
     whole = tuple(1 if dim in gone else size for dim, size in enumerate(src.dims))
     remaining = tuple(size for dim, size in enumerate(src.dims) if dim not in gone)
     shape = whole if keepdims else remaining
@@ -74,9 +83,11 @@ def _type_of_result(alg: Alg, kind: DataType, rules: Rules) -> DataType:
 def sum(
     x: ArrayLike,
     axis: Axes = None,
-    keepdims: bool = False,
+    keepdims: bool | None = None,
     out: Out = None,
     *,
+    dim: Axes = None,
+    keepdim: bool | None = None,
     dtype: object = None,
 ) -> Result:
     """The sum over one axis, several, or all, in ``dtype``.
@@ -87,15 +98,17 @@ def sum(
     >>> sum(np.ones((2, 3), np.float32), axis=1)
     array([3., 3.], dtype=float32)
     """
-    return _reduced(Alg.reduction_sum, x, axis, keepdims, out, dtype)
+    return _reduced(Alg.reduction_sum, x, read_axes(axis, dim), keepdims, keepdim, out, dtype)
 
 
 def mean(
     x: ArrayLike,
     axis: Axes = None,
-    keepdims: bool = False,
+    keepdims: bool | None = None,
     out: Out = None,
     *,
+    dim: Axes = None,
+    keepdim: bool | None = None,
     dtype: object = None,
 ) -> Result:
     """The mean over one axis, several, or all, in ``dtype``.
@@ -108,33 +121,51 @@ def mean(
     """
     if (kind := read_type(dtype)) and not kind.is_float:
         raise InvalidArguments("dtype", str(kind), "a mean is a float", "try 'f32'")
-    return _reduced(Alg.reduction_mean, x, axis, keepdims, out, dtype)
+    return _reduced(Alg.reduction_mean, x, read_axes(axis, dim), keepdims, keepdim, out, dtype)
 
 
-def amax(x: ArrayLike, axis: Axes = None, keepdims: bool = False, out: Out = None) -> Result:
+def amax(
+    x: ArrayLike,
+    axis: Axes = None,
+    keepdims: bool | None = None,
+    out: Out = None,
+    *,
+    dim: Axes = None,
+    keepdim: bool | None = None,
+) -> Result:
     """The maximum over one axis, several, or all; NaN where there is one.
 
     >>> amax(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
     array([3., 4.], dtype=float32)
     """
-    return _reduced(Alg.reduction_max, x, axis, keepdims, out)
+    return _reduced(Alg.reduction_max, x, read_axes(axis, dim), keepdims, keepdim, out)
 
 
-def amin(x: ArrayLike, axis: Axes = None, keepdims: bool = False, out: Out = None) -> Result:
+def amin(
+    x: ArrayLike,
+    axis: Axes = None,
+    keepdims: bool | None = None,
+    out: Out = None,
+    *,
+    dim: Axes = None,
+    keepdim: bool | None = None,
+) -> Result:
     """The minimum over one axis, several, or all; NaN where there is one.
 
     >>> amin(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
     array([1., 2.], dtype=float32)
     """
-    return _reduced(Alg.reduction_min, x, axis, keepdims, out)
+    return _reduced(Alg.reduction_min, x, read_axes(axis, dim), keepdims, keepdim, out)
 
 
 def prod(
     x: ArrayLike,
     axis: Axes = None,
-    keepdims: bool = False,
+    keepdims: bool | None = None,
     out: Out = None,
     *,
+    dim: Axes = None,
+    keepdim: bool | None = None,
     dtype: object = None,
 ) -> Result:
     """The product over one axis, several, or all, in ``dtype``, by default that of `sum`.
@@ -144,4 +175,82 @@ def prod(
     >>> prod(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
     array([3., 8.], dtype=float32)
     """
-    return _reduced(Alg.reduction_mul, x, axis, keepdims, out, dtype)
+    return _reduced(Alg.reduction_mul, x, read_axes(axis, dim), keepdims, keepdim, out, dtype)
+
+
+def cumsum(
+    x: ArrayLike,
+    axis: int | None = None,
+    out: Out = None,
+    *,
+    dim: int | None = None,
+    dtype: object = None,
+) -> Result:
+    """The sums of the elements up to each one along ``axis``, by default of all in their order, in
+    ``dtype``, by default that of `sum`.
+
+    >>> cumsum(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
+    array([[1., 4.],
+           [4., 6.]], dtype=float32)
+    """
+    return _running("sum", x, axis, dim, out, dtype)
+
+
+def cumprod(
+    x: ArrayLike,
+    axis: int | None = None,
+    out: Out = None,
+    *,
+    dim: int | None = None,
+    dtype: object = None,
+) -> Result:
+    """The products of the elements up to each one along ``axis``, by default of all in their order,
+    in ``dtype``, by default that of `sum`.
+
+    >>> cumprod(np.array([1.0, 3.0, 4.0], np.float32), axis=0)
+    array([ 1.,  3., 12.], dtype=float32)
+    """
+    return _running("product", x, axis, dim, out, dtype)
+
+
+def _running(
+    function: str, x: ArrayLike, axis: int | None, dim: int | None, out: Out, dtype: object
+) -> Result:
+    every = axis is None and dim is None
+    along = reading.Axes(None) if every else read_axis(axis, dim, 0)
+    return call(_cumulative, (x,), (function, along, read_type(dtype), rules_of(x)), out)
+
+
+def _cumulative(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    function: str,
+    along: reading.Axes,
+    dtype: DataType | None,
+    rules: Rules,
+) -> Problem:
+    (src,) = descs
+    kind = dtype or widened(rules.total(src.data_type), dst)
+    number = along.numbers is not None and not src.ndims
+    if number and along.numbers in ((0,), (-1,)):  # PyTorch's numbers have one dimension here
+        axis, shape = 0, ()
+        src = src.reshape((1,))
+    elif along.numbers is None:
+        axis, shape = 0, (src.nelems(),)
+        src = _flat(as_type(src, kind))
+    else:
+        (axis,) = along.of(src.ndims)
+        shape = src.dims
+    src = as_type(src, kind)
+    left = target(dst, shape, kind)
+    desc = CumulativeDesc(function, src, left.reshape(src.dims), axis)
+    return Problem(desc, (Arg.SRC,), shape, result=kind)
+
+
+def _flat(src: MemoryDesc) -> MemoryDesc:
+    """The elements of a tensor in one dimension."""
+    try:
+        return src.reshape((src.nelems(),))
+    except InvalidArguments:
+        rule = "its rows have gaps, so that they are no single axis"
+        raise InvalidArguments("x", src.dims, rule, "pass an axis, or a contiguous array") from None
