@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dnnl.ops.convolution import conv_transpose2d as conv_transpose2d
     from dnnl.ops.convolution import conv_transpose3d as conv_transpose3d
     from dnnl.ops.dot_product import attention as attention
+    from dnnl.ops.dot_product import scaled_dot_product_attention as scaled_dot_product_attention
     from dnnl.ops.elementwise import absolute as absolute
     from dnnl.ops.elementwise import add as add
     from dnnl.ops.elementwise import clip as clip
@@ -91,6 +92,7 @@ _HOMES = {
     "conv_transpose2d": "convolution",
     "conv_transpose3d": "convolution",
     "attention": "dot_product",
+    "scaled_dot_product_attention": "dot_product",
     "absolute": "elementwise",
     "add": "elementwise",
     "clip": "elementwise",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,14 +36,17 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     out: Out = None,
+    *,
+    enable_gqa: bool = False,
 ) -> Result:
-    """softmax(query @ key.T * scale + attn_mask) @ value, which PyTorch calls
-    ``scaled_dot_product_attention``.
+    """softmax(query @ key.T * scale + attn_mask) @ value.
 
     ``query`` is [..., L, E], ``key`` [..., S, E] and ``value`` [..., S, V]; leading dimensions are
     broadcast, and the result is [..., L, V]. ``attn_mask`` is broadcast to [..., L, S]: numbers are
     added, and keys where it is False take no part. With ``is_causal`` row i takes the first i + 1
-    keys, and there is no mask. ``scale`` is by default 1 / sqrt(E). The products before the softmax
+    keys, and there is no mask. ``scale`` is by default 1 / sqrt(E). With ``enable_gqa`` the heads,
+    dimension -3, of ``key`` and ``value`` are fewer than those of ``query``, and each serves as
+    many of these in a row. The products before the softmax
     are f32, or f64 where one of these is. A row in which no key takes part gives 0, as in PyTorch
     since 2.5.
 
@@ -53,16 +57,45 @@ def attention(
     """
     arrays, names = present({"query": query, "key": key, "value": value}, attn_mask=attn_mask)
     place, (rows, keys, values, *mask) = taken(arrays, names, out)
-    shape = _shape(rows.shape, keys.shape, values.shape)
+    group = 1
+    if read_bool("enable_gqa", enable_gqa):
+        group = _group(rows.shape, keys.shape, values.shape)
+    shape = _shape(rows.shape, *(_repeated(each.shape, group) for each in (keys, values)))
     factor = max(1, rows.shape[-1]) ** -0.5 if scale is None else read_float("scale", scale)
     masks = _masks(place, mask, read_bool("is_causal", is_causal), shape)
-    scores = _products(place, rows, keys, masks, shape, factor)
+    scores = _products(place, rows, keys, masks, shape, factor, group)
     # Integers hold no shares, which stay f32 then.
     narrow = values.dtype.kind not in "biu" and values.dtype != scores.dtype
     shares = place.empty(shape, values.dtype) if narrow else scores
     softmax(scores, out=shares, masked_rows="zero")
-    result = call(product, (shares, values), (), out, ("query", "value"))
+    result = call(_chosen, (shares, values), (group,), out, ("query", "value"))
     return place.returned(result, arrays, out)
+
+
+def scaled_dot_product_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    attn_mask: ArrayLike | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    out: Out = None,
+) -> Result:
+    """`attention` with the arguments in PyTorch's order; ``dropout_p`` is 0.
+
+    >>> one = np.eye(2, dtype=np.float32)
+    >>> scaled_dot_product_attention(one, one, one, is_causal=True, scale=0.0)
+    array([[1. , 0. ],
+           [0.5, 0.5]], dtype=float32)
+    """
+    if read_float("dropout_p", dropout_p):
+        raise InvalidArguments("dropout_p", dropout_p, "nothing is dropped here", "pass 0.0")
+    return attention(
+        query, key, value, attn_mask, is_causal, scale, out=out, enable_gqa=enable_gqa
+    )
 
 
 def _products(
@@ -72,22 +105,57 @@ def _products(
     masks: Sequence[Placed],
     shape: Shape,
     factor: float,
+    group: int,
 ) -> Placed:
     """What the softmax is computed of."""
     rows, keys = (_readable(place, array) for array in (rows, keys))
     types = {rows.dtype, keys.dtype, *(mask.dtype for mask in masks)}
     if np.dtype(np.float64) in types:
-        result: Placed = call(_transposed, (rows, keys), (), None, ("query", "key"))
+        result: Placed = call(_transposed, (rows, keys), (group,), None, ("query", "key"))
         result = multiply(result, factor)
         return add(result, masks[0]) if masks else result
     names = ("query", "key", *("attn_mask" for _ in masks))
-    return call(_scores, (rows, keys, *masks), (shape, factor), None, names)
+    return call(_scores, (rows, keys, *masks), (shape, factor, group), None, names)
 
 
 def _readable(place: Place[Placed], array: Placed) -> Placed:
     """What a product with f32 as its result reads: other integers than those of 8 bits are f32."""
     direct = array.dtype.kind not in "biu" or array.dtype in (np.int8, np.uint8)
     return array if direct else place.converted(array, np.dtype(np.float32))
+
+
+def _group(query: Shape, key: Shape, value: Shape) -> int:
+    """How many heads of the queries are in a row with one of the keys."""
+    for name, dims in (("query", query), ("key", key), ("value", value)):
+        if len(dims) < 3:
+            raise InvalidArguments(name, dims, "enable_gqa takes heads as dimension -3")
+    heads = key[-3]
+    if value[-3] != heads:
+        raise InvalidArguments("value", value, f"expected {heads} heads, as key has")
+    if not heads or query[-3] % heads:
+        rule = f"its {heads} heads do not divide the {query[-3]} of query, of shape {query}"
+        raise InvalidArguments("key", key, rule)
+    return query[-3] // heads
+
+
+def _repeated(dims: Shape, group: int) -> Shape:
+    """The dims with each head as often as it serves."""
+    return dims if group == 1 else (*dims[:-3], dims[-3] * group, *dims[-2:])
+
+
+def _split(desc: MemoryDesc, group: int) -> MemoryDesc:
+    """The tensor with its heads in rows of ``group``; where it has one head, this serves all."""
+    if group == 1 or desc.ndims < 3:
+        return desc
+    heads = (1, 1) if desc.dims[-3] == 1 else (desc.dims[-3] // group, group)
+    return desc.reshape((*desc.dims[:-3], *heads, *desc.dims[-2:]))
+
+
+def _shared(desc: MemoryDesc, group: int) -> MemoryDesc:
+    """Keys or values, of which each head serves a row."""
+    if group == 1:
+        return desc
+    return desc.reshape((*desc.dims[:-2], 1, *desc.dims[-2:]))
 
 
 def _shape(query: Shape, key: Shape, value: Shape) -> Shape:
@@ -135,22 +203,38 @@ def _logarithms(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
     return Problem(desc, (Arg.SRC,), src.dims)
 
 
-def _transposed(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+def _joined(found: Problem, group: int) -> Problem:
+    """The problem whose result has its heads in one dimension."""
+    if group == 1:
+        return found
+    *batch, heads, each, rows, columns = found.shape
+    return replace(found, shape=(*batch, heads * each, rows, columns))
+
+
+def _transposed(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, group: int) -> Problem:
     """The product of the queries with the keys, a row of each."""
-    query, key = descs
+    query, key = _split(descs[0], group), _shared(descs[1], group)
     *batch, rows, columns = range(key.ndims)
-    return product([query, key.permute_axes((*batch, columns, rows))], dst)
+    left = dst and _split(dst, group)
+    return _joined(product([query, key.permute_axes((*batch, columns, rows))], left), group)
+
+
+def _chosen(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, group: int) -> Problem:
+    """The product of the shares with the values."""
+    given = _split(descs[0], group), _shared(descs[1], group)
+    return _joined(product(given, dst and _split(dst, group)), group)
 
 
 def _scores(
-    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, shape: Shape, scale: float
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, shape: Shape, scale: float, group: int
 ) -> Problem:
     query, key, *masks = descs
-    found = _transposed([query, key], dst or MemoryDesc(shape, "f32"))
+    found = _transposed([query, key], dst or MemoryDesc(shape, "f32"), group)
+    ndims = len(shape) + (group > 1)
     attr = PrimitiveAttr()
     attr.post_ops.append_eltwise("eltwise_linear", scale)
     arguments = found.arguments
     for mask in masks:
-        place = attr.post_ops.append_binary("binary_add", expanded(mask, len(shape)))
+        place = attr.post_ops.append_binary("binary_add", expanded(_split(mask, group), ndims))
         arguments = (*arguments, Arg.post_op(place) | Arg.SRC_1)
     return Problem(found.desc, arguments, shape, attr)

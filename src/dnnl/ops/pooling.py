@@ -1,4 +1,4 @@
-"""Poolings; images are [batch, channels, spatial...]."""
+"""Poolings; images are [batch, channels, spatial...], or without a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dnnl.ops.arrays import Array, Out, Result
 from dnnl.ops.call import Problem, call, dense, expanded
 from dnnl.ops.device import taken
 from dnnl.ops.promotion import as_type, of_floats, target
-from dnnl.ops.reading import check_window, read_sizes
+from dnnl.ops.reading import batched, check_window, read_sizes
 from dnnl.primitives.overhang import padded_shares
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.runtime.wrap import ArrayLike
@@ -72,6 +72,8 @@ class _Pooling:
 
     def shares(self, x: Sequence[int]) -> Array | None:
         """What averages without padding are multiplied with, where windows hang over it."""
+        if len(x) == len(self.kernel) + 1:
+            x = (1, *x)
         spatial = self.spatial(x) if len(x) == len(self.kernel) + 2 else [0]
         if min(spatial) < 1 or not any(np.greater(self.behind(x, spatial), self.padding)):
             return None
@@ -111,22 +113,23 @@ def _pooled(
 
 
 def _pooling(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, pooling: _Pooling) -> Problem:
-    src, kind = _pooled_type(descs[0], dst, pooling.alg)
+    image = batched(descs[0], len(pooling.kernel))
+    src, kind = _pooled_type(image, dst, pooling.alg)
     shares = descs[1:]
-    if src.ndims != len(pooling.kernel) + 2:
-        raise InvalidArguments("x", src.dims, f"expected {len(pooling.kernel) + 2} dimensions")
     spatial = pooling.spatial(src.dims)
     check_window("kernel_size", pooling.kernel, src, spatial)
-    shape, alg, attr = (*src.dims[:2], *spatial), pooling.alg, PrimitiveAttr()
+    whole, alg, attr = (*src.dims[:2], *spatial), pooling.alg, PrimitiveAttr()
+    shape = whole[src.ndims - descs[0].ndims :]
     arguments: tuple[int, ...] = (Arg.SRC,)
     if pooling.divisor is not None:
         alg = Alg.pooling_avg_include_padding  # which divides by the same number everywhere
         attr.post_ops.append_eltwise("eltwise_linear", prod(pooling.kernel) / pooling.divisor)
-    direct = dst or dense(shape, src)
-    left = direct if src is descs[0] else target(dst, shape, src.data_type)
+    given = dst and dst.reshape(whole)
+    direct = given or dense(whole, src)
+    left = direct if src is image else target(given, whole, src.data_type)
     for share in shares:
         alg = Alg.pooling_avg_exclude_padding
-        place = attr.post_ops.append_binary("binary_mul", expanded(share, len(shape)))
+        place = attr.post_ops.append_binary("binary_mul", expanded(share, len(whole)))
         arguments = (*arguments, Arg.post_op(place) | Arg.SRC_1)
     desc = PoolingDesc.forward(
         _INFERENCE,

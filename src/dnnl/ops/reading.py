@@ -100,8 +100,17 @@ def check_window(name: str, window: Sequence[int], x: MemoryDesc, spatial: Seque
         raise InvalidArguments(name, tuple(window), rule)
 
 
-def check_ndims(count: int, **images: MemoryDesc) -> None:
-    """Raise unless each has two dimensions and so many spatial ones."""
-    for name, desc in images.items():
-        if desc.ndims != count + 2:
-            raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")
+def batched(x: MemoryDesc, count: int) -> MemoryDesc:
+    """An image of so many spatial dimensions with its batch, of size 1 where it has none."""
+    if x.ndims == count + 1:
+        return x.reshape((1, *x.dims))
+    if x.ndims != count + 2:
+        rule = f"expected {count + 2} dimensions, or {count + 1} without a batch"
+        raise InvalidArguments("x", x.dims, rule)
+    return x
+
+
+def check_weight(count: int, weight: MemoryDesc) -> None:
+    """Raise unless it has two dimensions and so many spatial ones."""
+    if weight.ndims != count + 2:
+        raise InvalidArguments("weight", weight.dims, f"expected {count + 2} dimensions")
