@@ -20,6 +20,12 @@ from typing import TYPE_CHECKING
 from dnnl import lazy
 
 if TYPE_CHECKING:
+    from dnnl.ops.adaptive import adaptive_avg_pool1d as adaptive_avg_pool1d
+    from dnnl.ops.adaptive import adaptive_avg_pool2d as adaptive_avg_pool2d
+    from dnnl.ops.adaptive import adaptive_avg_pool3d as adaptive_avg_pool3d
+    from dnnl.ops.adaptive import adaptive_max_pool1d as adaptive_max_pool1d
+    from dnnl.ops.adaptive import adaptive_max_pool2d as adaptive_max_pool2d
+    from dnnl.ops.adaptive import adaptive_max_pool3d as adaptive_max_pool3d
     from dnnl.ops.convolution import conv1d as conv1d
     from dnnl.ops.convolution import conv2d as conv2d
     from dnnl.ops.convolution import conv3d as conv3d
@@ -56,12 +62,14 @@ if TYPE_CHECKING:
     from dnnl.ops.elementwise import subtract as subtract
     from dnnl.ops.elementwise import tanh as tanh
     from dnnl.ops.elementwise import where as where
+    from dnnl.ops.gathering import embedding as embedding
     from dnnl.ops.joining import concatenate as concatenate
     from dnnl.ops.normalization import batch_norm as batch_norm
     from dnnl.ops.normalization import group_norm as group_norm
     from dnnl.ops.normalization import layer_norm as layer_norm
     from dnnl.ops.normalization import local_response_norm as local_response_norm
     from dnnl.ops.normalization import log_softmax as log_softmax
+    from dnnl.ops.normalization import normalize as normalize
     from dnnl.ops.normalization import rms_norm as rms_norm
     from dnnl.ops.normalization import softmax as softmax
     from dnnl.ops.pooling import avg_pool1d as avg_pool1d
@@ -85,6 +93,12 @@ if TYPE_CHECKING:
     from dnnl.ops.resampling import interpolate as interpolate
 
 _HOMES = {
+    "adaptive_avg_pool1d": "adaptive",
+    "adaptive_avg_pool2d": "adaptive",
+    "adaptive_avg_pool3d": "adaptive",
+    "adaptive_max_pool1d": "adaptive",
+    "adaptive_max_pool2d": "adaptive",
+    "adaptive_max_pool3d": "adaptive",
     "conv1d": "convolution",
     "conv2d": "convolution",
     "conv3d": "convolution",
@@ -121,12 +135,14 @@ _HOMES = {
     "subtract": "elementwise",
     "tanh": "elementwise",
     "where": "elementwise",
+    "embedding": "gathering",
     "concatenate": "joining",
     "batch_norm": "normalization",
     "group_norm": "normalization",
     "layer_norm": "normalization",
     "local_response_norm": "normalization",
     "log_softmax": "normalization",
+    "normalize": "normalization",
     "rms_norm": "normalization",
     "softmax": "normalization",
     "avg_pool1d": "pooling",

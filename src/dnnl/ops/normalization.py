@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, dense, present
+from dnnl.ops.device import taken
+from dnnl.ops.elementwise import divide, maximum
 from dnnl.ops.promotion import as_type, of_floats, read_type, target
 from dnnl.ops.reading import Axes, many, read_axis
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
@@ -15,12 +17,13 @@ from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.parameters import Name, Real, Whole
+from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, NormFlags
-from dnnl.types.layout_input import read_float, read_int
+from dnnl.types.layout_input import read_bool, read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
 
 _INFERENCE = "forward_inference"
@@ -184,9 +187,15 @@ def _check_parameters(
         if flag in flags
     ]
     for name, desc in zip(names, descs, strict=True):
-        if desc.dims != shape or not desc.is_dense() or str(desc.data_type) != "f32":
-            rule = f"expected a contiguous f32 array of shape {shape}"
-            raise InvalidArguments(name, f"{desc.data_type} of shape {desc.dims}", rule)
+        _check_parameter(name, desc, shape)
+
+
+def _check_parameter(name: str, desc: MemoryDesc, shape: tuple[int, ...]) -> None:
+    """Raise unless it has the shape, and numbers that f32 holds: `call` converts smaller floats."""
+    small = desc.data_type.is_float and desc.data_type is not DataType.f64
+    if desc.dims != shape or not desc.is_dense() or not small:
+        rule = f"expected a contiguous array of shape {shape} in f32, or a smaller float"
+        raise InvalidArguments(name, f"{desc.data_type} of shape {desc.dims}", rule)
 
 
 def _arguments(flags: NormFlags) -> tuple[int, ...]:
@@ -202,13 +211,20 @@ def batch_norm(
     bias: ArrayLike | None = None,
     eps: float = 1e-5,
     out: Out = None,
+    *,
+    training: bool = False,
 ) -> Result:
     """(x - running_mean) / sqrt(running_var + eps) * weight + bias, by channel (dimension 1).
+
+    ``training`` is False: statistics are those that are given.
 
     >>> batch_norm(np.full((1, 1), 3.0, np.float32), np.ones(1, np.float32),
     ...            np.full(1, 0.25, np.float32), eps=0.0)
     array([[4.]], dtype=float32)
     """
+    if read_bool("training", training):
+        rule = "statistics of the batch are not computed here"
+        raise InvalidArguments("training", training, rule, "use BatchNormalizationDesc")
     params = NormFlags.use_global_stats | _flags(weight, bias), _epsilon(eps)
     required = {"x": x, "running_mean": running_mean, "running_var": running_var}
     arrays, names = present(required, weight=weight, bias=bias)
@@ -222,9 +238,7 @@ def _channels(
     if src.ndims < 2:
         raise InvalidArguments("x", src.dims, "expected a batch and channels, then any dimensions")
     for name, desc in (("running_mean", mean), ("running_var", variance)):
-        if desc.dims != src.dims[1:2] or not desc.is_dense() or str(desc.data_type) != "f32":
-            rule = f"expected a contiguous f32 array of shape {src.dims[1:2]}"
-            raise InvalidArguments(name, f"{desc.data_type} of shape {desc.dims}", rule)
+        _check_parameter(name, desc, src.dims[1:2])
     _check_parameters(parameters, flags, src.dims[1:2])
     described = BatchNormalizationDesc.forward(
         _INFERENCE, src, dst or dense(src.dims, src), eps, flags
@@ -256,13 +270,15 @@ def _groups(
     descs: Sequence[MemoryDesc], dst: MemoryDesc | None, groups: int, flags: NormFlags, eps: float
 ) -> Problem:
     src, parameters = of_floats(descs[0], dst), descs[1:]
-    if src.ndims < 3 or src.dims[1] % groups:
+    if src.ndims < 2 or src.dims[1] % groups:
         rule = f"must divide the channels of x, which has the shape {src.dims}"
         raise InvalidArguments("num_groups", groups, rule)
     _check_parameters(parameters, flags, src.dims[1:2])
-    left = dst or dense(src.dims, src)
+    shape, left = src.dims, dst or dense(src.dims, src)
+    if src.ndims == 2:  # which the primitive takes as an image of one point
+        src, left = (desc.reshape((*shape, 1)) for desc in (src, left))
     desc = GroupNormalizationDesc.forward(_INFERENCE, src, left, groups, eps, flags)
-    return Problem(desc, (Arg.SRC, *_arguments(flags)), src.dims)
+    return Problem(desc, (Arg.SRC, *_arguments(flags)), shape)
 
 
 def local_response_norm(
@@ -300,3 +316,40 @@ def _neighbours(
     left = dst or dense(src.dims, src)
     desc = LrnDesc.forward(_INFERENCE, "lrn_across_channels", src, left, size, alpha, beta, k)
     return Problem(desc, (Arg.SRC,), src.dims)
+
+
+def normalize(
+    x: ArrayLike,
+    p: float = 2.0,
+    axis: int | None = None,
+    eps: float = 1e-12,
+    out: Out = None,
+    *,
+    dim: int | None = None,
+) -> Result:
+    """x / max(norm, eps), with the ``p``-norms, of p >= 1, along ``axis``, or ``dim`` as PyTorch
+    calls it, by default 1.
+
+    >>> normalize(np.array([[3.0, 4.0]], np.float32))
+    array([[0.6, 0.8]], dtype=float32)
+    """
+    power = read_float("p", p)
+    if power < 1 or power == inf:
+        raise InvalidArguments("p", power, "expected 1 or more, and no infinity")
+    along, least = read_axis(axis, dim, 1), _epsilon(eps)
+    place, (array,) = taken((x,), ("x",), out)
+    norms = call(_norms, (array,), (power, along))
+    result = divide(array, maximum(norms, least), out)
+    return place.returned(result, (x,), out)
+
+
+def _norms(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, p: float, along: Axes
+) -> Problem:
+    src = of_floats(descs[0], dst)
+    (axis,) = along.of(src.ndims)
+    shape = (*src.dims[:axis], 1, *src.dims[axis + 1 :])
+    left = dense(shape, src)
+    if not src.dims[axis]:
+        return Problem(None, (), shape, result=src.data_type)
+    return Problem(ReductionDesc("reduction_norm_lp_sum", src, left, p, 0.0), (Arg.SRC,), shape)

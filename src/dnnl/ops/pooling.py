@@ -82,7 +82,7 @@ class _Pooling:
         )
 
 
-def _pooled(
+def pooled(
     count: int,
     alg: Alg,
     x: ArrayLike,
@@ -188,7 +188,7 @@ def max_pool1d(
     >>> max_pool1d(np.arange(2, dtype=np.float32).reshape(1, 1, 2), 2)
     array([[[1.]]], dtype=float32)
     """
-    return _pooled(1, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
+    return pooled(1, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
 
 
 def avg_pool1d(
@@ -206,7 +206,7 @@ def avg_pool1d(
     >>> avg_pool1d(np.arange(2, dtype=np.float32).reshape(1, 1, 2), 2)
     array([[[0.5]]], dtype=float32)
     """
-    return _pooled(
+    return pooled(
         1, _average(count_include_pad), x, kernel_size, stride, padding, 1, ceil_mode, out
     )
 
@@ -225,7 +225,7 @@ def max_pool2d(
     >>> max_pool2d(np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), 2)
     array([[[[3.]]]], dtype=float32)
     """
-    return _pooled(2, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
+    return pooled(2, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
 
 
 def avg_pool2d(
@@ -245,7 +245,7 @@ def avg_pool2d(
     >>> avg_pool2d(np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), 2)
     array([[[[1.5]]]], dtype=float32)
     """
-    return _pooled(
+    return pooled(
         2,
         _average(count_include_pad),
         x,
@@ -273,7 +273,7 @@ def max_pool3d(
     >>> max_pool3d(np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2), 2)
     array([[[[[7.]]]]], dtype=float32)
     """
-    return _pooled(3, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
+    return pooled(3, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
 
 
 def avg_pool3d(
@@ -293,7 +293,7 @@ def avg_pool3d(
     >>> avg_pool3d(np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2), 2)
     array([[[[[3.5]]]]], dtype=float32)
     """
-    return _pooled(
+    return pooled(
         3,
         _average(count_include_pad),
         x,
