@@ -105,3 +105,73 @@ def test_integers_have_shares_of_f32() -> None:
     wide = untyped.attention(*(array.astype(np.int32) for array in given), scale=0.01)
     assert wide.dtype == np.float64  # which NumPy makes of f32 and s32
     np.testing.assert_allclose(wide, want, rtol=1e-5, atol=1e-5)
+
+
+HEADS = drawn(2, 6, 5, 8), drawn(2, 2, 7, 8, seed=2), drawn(2, 2, 7, 3, seed=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    "named",
+    [
+        {},
+        {"is_causal": True},
+        {"scale": 0.3},
+        {"attn_mask": drawn(5, 7, seed=4)},
+        {"attn_mask": drawn(2, 6, 5, 7, seed=4)},
+        {"attn_mask": drawn(2, 1, 1, 7, seed=4) > -1},
+        {"attn_mask": drawn(6, 5, 1, seed=4) > 0},
+    ],
+    ids=["plain", "causal", "scale", "matrix", "heads", "keys", "rows"],
+)
+def test_fewer_heads_of_keys(named: dict[str, Any], dtype: torch.dtype) -> None:
+    tensors = [torch.from_numpy(array).to(dtype) for array in HEADS]
+    more: dict[str, Any] = dict(named)
+    if "attn_mask" in named:
+        mask = torch.from_numpy(named["attn_mask"])
+        more["attn_mask"] = mask if mask.dtype is torch.bool else mask.to(dtype)
+    got = untyped.scaled_dot_product_attention(*tensors, enable_gqa=True, **more)
+    if "attn_mask" in more and more["attn_mask"].dtype is not torch.bool:
+        more["attn_mask"] = more["attn_mask"].double()
+    want = of_torch(*(t.double() for t in tensors), enable_gqa=True, **more)
+    assert got.dtype is dtype
+    eps = 16 * torch.finfo(dtype).eps
+    torch.testing.assert_close(got.double(), want, rtol=eps, atol=eps)
+    out = torch.empty_like(got)
+    mask = {} if "attn_mask" not in more else {"attn_mask": more["attn_mask"]}
+    if not mask:
+        assert untyped.attention(*tensors, enable_gqa=True, out=out, **more) is out
+        assert torch.equal(out, got)
+
+
+def test_arguments_in_the_order_of_pytorch() -> None:
+    tensors = [torch.from_numpy(array) for array in HEADS]
+    for rest in ((None, 0.0, True, 0.5, True), (None, 0.0, False, None, True)):
+        got = untyped.scaled_dot_product_attention(*tensors, *rest)
+        want = of_torch(*tensors, *rest[:3], scale=rest[3], enable_gqa=True)
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+    # Heads that are equal in number, and those that other strides have.
+    one, *_ = tensors
+    for query, key in ((one, one), (one.transpose(0, 1), one.transpose(0, 1)[:, :1])):
+        got = untyped.attention(query, key, key, enable_gqa=True)
+        torch.testing.assert_close(
+            got, of_torch(query, key, key, enable_gqa=True), rtol=1e-5, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("heads", "named", "text"),
+    [
+        ((6, 4, 4), {}, "key = .*: its 4 heads do not divide the 6 of query"),
+        ((6, 2, 1), {}, "value = .*: expected 2 heads, as key has"),
+        ((6, 2, 2), {"dropout_p": 0.5}, "dropout_p = 0.5: nothing is dropped here; pass 0.0"),
+        ((6, 2, 2), {"enable_gqa": 1}, "enable_gqa = 1: expected True or False"),
+        ((6, 2, 2), {"enable_gqa": False}, "key = .*: cannot be broadcast with query"),
+    ],
+)
+def test_wrong_heads(heads: tuple[int, int, int], named: dict[str, Any], text: str) -> None:
+    arrays = [drawn(2, count, 5, 8) for count in heads]
+    with pytest.raises(InvalidArguments, match=text):
+        untyped.scaled_dot_product_attention(*arrays, **{"enable_gqa": True, **named})
+    with pytest.raises(InvalidArguments, match=r"query = \(5, 8\): enable_gqa takes heads"):
+        untyped.attention(arrays[0][0, 0], arrays[1], arrays[2], enable_gqa=True)

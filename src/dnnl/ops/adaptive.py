@@ -58,7 +58,8 @@ def _sizes(output_size: object, spatial: Shape) -> tuple[int, ...]:
         given = given * count if len(given) == 1 else given
         if len(given) != count:
             raise InvalidArguments("output_size", output_size, rule)
-    sizes = [n if s is None else read_int("output_size", s) for s, n in zip(given, spatial)]
+    pairs = zip(given, spatial, strict=True)
+    sizes = [size if wanted is None else read_int("output_size", wanted) for wanted, size in pairs]
     if min(sizes) < 1:
         raise InvalidArguments("output_size", output_size, "expected 1 or more in each dimension")
     return tuple(sizes)

@@ -59,7 +59,7 @@ def lent(source: Any, argument: str) -> Array:
 
 def differentiating() -> bool:
     """Whether tensors of PyTorch may have tangents, those of forward-mode differentiation."""
-    return getattr(_forward(), "_current_level", 0) >= 0  # type: ignore[no-any-return]
+    return getattr(_forward(), "_current_level", 0) >= 0
 
 
 @cache

@@ -63,7 +63,7 @@ def _read_padding(padding: Sizes | str, strides: tuple[int, ...]) -> tuple[int, 
         return (0,) * len(strides)
     if padding != "same":
         raise InvalidArguments("padding", padding, 'expected numbers, "same" or "valid"')
-    if set(strides) > {1}:
+    if max(strides) > 1:
         rule = f"the result of stride = {strides} has another size than x"
         raise InvalidArguments("padding", padding, rule, "pass numbers, or stride = 1")
     return None

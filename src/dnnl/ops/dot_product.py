@@ -93,9 +93,7 @@ def scaled_dot_product_attention(
     """
     if read_float("dropout_p", dropout_p):
         raise InvalidArguments("dropout_p", dropout_p, "nothing is dropped here", "pass 0.0")
-    return attention(
-        query, key, value, attn_mask, is_causal, scale, out=out, enable_gqa=enable_gqa
-    )
+    return attention(query, key, value, attn_mask, is_causal, scale, out=out, enable_gqa=enable_gqa)
 
 
 def _products(

@@ -314,14 +314,11 @@ def clip(
         raise InvalidArguments("a_min", None, "expected a_min, a_max or both")
     if type_of(x, "x").kind not in "biu":
         return _function(x, Alg.eltwise_clip, out, low, high)
-    if a_min is None or a_max is None:
-        return minimum(x, a_max, out) if a_min is None else maximum(x, a_min, out)
-    return minimum(maximum(x, a_min), a_max, out)
+    raised = x if a_min is None else maximum(x, a_min, out if a_max is None else None)
+    return raised if a_max is None else minimum(raised, a_max, out)
 
 
-def hardtanh(
-    x: ArrayLike, min_val: float = -1.0, max_val: float = 1.0, out: Out = None
-) -> Result:
+def hardtanh(x: ArrayLike, min_val: float = -1.0, max_val: float = 1.0, out: Out = None) -> Result:
     """x, held between min_val and max_val, as PyTorch calls `clip` with defaults.
 
     >>> hardtanh(np.array([-4.0, 0.5, 4.0], np.float32))
@@ -346,14 +343,12 @@ def logsigmoid(x: ArrayLike, out: Out = None) -> Result:
     """ln(1 / (1 + e^-x)), without its underflow.
 
     >>> logsigmoid(np.array([-200.0, 0.0], np.float32))
-    array([-2.0000000e+02, -6.9314718e-01], dtype=float32)
+    array([-200.       ,   -0.6931472], dtype=float32)
     """
     return _function(x, Alg.eltwise_soft_relu, out, -1.0)
 
 
-def where(
-    condition: ArrayLike, x: ArrayLike, y: ArrayLike, out: Out = None
-) -> Result:
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     """x where the condition is true or not 0, else y, of arrays that are broadcast.
 
     >>> where(np.array([True, False]), np.zeros(2, np.float32), 7.0)

@@ -26,10 +26,11 @@ _TABLE = ("weight", "x")
 def embedding(
     x: ArrayLike, weight: ArrayLike, padding_idx: int | None = None, out: Out = None
 ) -> Result:
-    """The rows of ``weight`` [rows, features] that the integers of x choose: [shape of x, features].
+    """The rows of ``weight`` [rows, features] that the integers of x choose, in the shape of x with
+    the features behind.
 
-    ``padding_idx`` is a row whose gradient PyTorch leaves out; here it is only checked. On
-    a device the numbers of rows are not: one out of range takes the nearest row.
+    ``padding_idx`` is a row whose gradient PyTorch leaves out; here it is only checked. On a device
+    the integers are not: one out of range takes the nearest row.
 
     >>> embedding(np.array([1, 1, 0]), np.array([[1.0], [2.0]], np.float32))
     array([[2.],

@@ -94,7 +94,9 @@ def _softmax(
         left = dst or dense(src.dims, src)
     else:
         # f32 has all shares of the smaller floats, which are read as they are.
-        direct = dtype is DataType.f32 and src.data_type.is_float and src.data_type.bits < dtype.bits
+        direct = (
+            dtype is DataType.f32 and src.data_type.is_float and src.data_type.bits < dtype.bits
+        )
         src = src if direct else as_type(src, dtype)
         left = target(dst, src.dims, dtype)
     (along,) = axis.of(src.ndims)
@@ -343,9 +345,7 @@ def normalize(
     return place.returned(result, (x,), out)
 
 
-def _norms(
-    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, p: float, along: Axes
-) -> Problem:
+def _norms(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, p: float, along: Axes) -> Problem:
     src = of_floats(descs[0], dst)
     (axis,) = along.of(src.ndims)
     shape = (*src.dims[:axis], 1, *src.dims[axis + 1 :])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -109,11 +109,13 @@ def rules_of(*sources: object) -> Rules:
     return NUMPY
 
 
-@lru_cache(_TYPES)
-def is_tensor(kind: type) -> bool:
-    """Whether it is PyTorch's own type of tensors, or of parameters."""
+def _is_tensor(kind: type) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and kind in (torch.Tensor, torch.nn.Parameter)
+
+
+is_tensor: Callable[[type], bool] = lru_cache(_TYPES)(_is_tensor)
+"""Whether a type is PyTorch's own of tensors, or of parameters."""
 
 
 def is_loose(source: object) -> bool:

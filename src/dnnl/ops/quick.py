@@ -51,7 +51,7 @@ def slot_of(
     describe: Callable[..., object], arrays: Sequence[Any], params: tuple[Hashable, ...]
 ) -> Slot | None:
     """The slot of a call; None where an array's look does not say all."""
-    looks: list[Hashable] = [describe, params]
+    looks: list[Any] = [describe, params]
     tensors = False
     for array in arrays:
         kind = type(array)

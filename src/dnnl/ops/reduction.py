@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from math import nan
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Out, Result
 from dnnl.ops import reading
+from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call
 from dnnl.ops.promotion import Rules, as_real, as_type, read_type, rules_of, target, widened
 from dnnl.ops.reading import either, read_axes, read_axis
@@ -232,11 +232,11 @@ def _cumulative(
     (src,) = descs
     kind = dtype or widened(rules.total(src.data_type), dst)
     number = along.numbers is not None and not src.ndims
+    axis, shape = 0, tuple[int, ...]()
     if number and along.numbers in ((0,), (-1,)):  # PyTorch's numbers have one dimension here
-        axis, shape = 0, ()
         src = src.reshape((1,))
     elif along.numbers is None:
-        axis, shape = 0, (src.nelems(),)
+        shape = (src.nelems(),)
         src = _flat(as_type(src, kind))
     else:
         (axis,) = along.of(src.ndims)
