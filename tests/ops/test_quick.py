@@ -104,6 +104,14 @@ def test_gradients_are_refused_and_not_lost() -> None:
             got = untyped.relu(given)
             assert torch.equal(got, torch.relu(x))
             assert not got.requires_grad
+    saved, weight = x.clone(), torch.ones(3, 4, requires_grad=True)
+    product: Any = (weight * saved).sum()
+    assert ops.relu(x, out=saved) is saved
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    with torch.inference_mode():
+        inside = torch.empty(3, 4)
+    assert torch.equal(untyped.relu(x, out=inside), torch.relu(x))
     dual: Any = forward.make_dual
     with forward.dual_level(), pytest.raises(InvalidArguments, match="x = 'Tensor': has a tangent"):
         ops.relu(dual(x, x))

@@ -1,8 +1,10 @@
 """Operations on arrays in one call, for NumPy and whatever exports DLPack.
 
-Names and arguments are those of NumPy, SciPy and ``torch.nn.functional``. Arrays may have any
-strides; the result is a new row-major array of the first one's kind, or is written to ``out``. The
-primitive of each set of shapes, strides, types and parameters is created once and cached.
+Names and arguments are those of NumPy, SciPy and ``torch.nn.functional``; an argument that NumPy
+and PyTorch call differently, such as axis and dim, has both names. Arrays may have any strides; the
+result is a new row-major array of the first one's kind, or is written to ``out``. The primitive of
+each set of shapes, strides, types and parameters is created once and cached. No gradients are
+computed: a tensor that requires one is refused where gradients are switched on.
 
 Arrays in the memory of a device, as those of dpnp and memories of its engine, are computed there,
 in order with the work in their queues; all of a call are on one device.

@@ -197,7 +197,7 @@ def taken(
 
     Raises `InvalidArguments` for arrays that are not in one place.
     """
-    if type(out) in _NEAR and all(type(array) in _NEAR for array in arrays):
+    if _is_near(out) and all(map(_is_near, arrays)):
         return HOST, arrays_of(arrays, names, lent, HOST.constant)
     found = [_located(array, name) for name, array in zip(names, arrays, strict=True)]
     whole = found if out is None else [*found, _located(out, "out")]
@@ -221,6 +221,12 @@ def _numpy_type(dtype: object) -> np.dtype | None:
     except InvalidArguments:
         return None
     return None if found is None else found.numpy
+
+
+def _is_near(array: object) -> bool:
+    """Whether it is on the host, as its type alone says."""
+    kind = type(array)
+    return kind in _NEAR or (is_tensor(kind) and array.is_cpu)  # type: ignore[attr-defined]
 
 
 def type_of(array: ArrayLike, name: str) -> np.dtype:

@@ -27,6 +27,7 @@ from dnnl.types.layout_input import read_bool, read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
 
 _INFERENCE = "forward_inference"
+_EPSILON = Real(0.0, "try 1e-5")
 _MASKED = Name(("nan", "zero"))
 
 
@@ -158,7 +159,7 @@ def _flags(weight: ArrayLike | None, bias: ArrayLike | None) -> NormFlags:
 
 
 def _epsilon(eps: object) -> float:
-    return Real(0.0, "try 1e-5").read("eps", eps, 0)
+    return _EPSILON.read("eps", eps, 0)
 
 
 def _rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
@@ -10,7 +11,7 @@ from typing import Any, Generic, TypeAlias
 import numpy as np
 
 from dnnl.ops.arrays import A, Array, Out, Result, Shape, address_of, same_kind, written
-from dnnl.ops.promotion import is_loose
+from dnnl.ops.promotion import is_loose, is_tensor
 from dnnl.runtime.backend import Argument
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.event import Event
@@ -124,6 +125,9 @@ class _Host(Place[Array]):
 
     def returned(self, result: Array, arrays: Sequence[Any], out: Out) -> Result:
         if out is not None:
+            if is_tensor(type(out)) and not out.is_inference():  # type: ignore[union-attr]
+                # Gradients whose formulas have its former content are then refused by PyTorch.
+                sys.modules["torch"].autograd.graph.increment_version(out)
             return out
         if type(arrays[0]) is np.ndarray:
             return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.parameters import Spatial
@@ -13,10 +13,13 @@ from dnnl.types.memory_desc import MemoryDesc
 
 T = TypeVar("T")
 
+_TOO_FAR = 2**31
+
 
 def many(name: str, value: object, read: Callable[[str, object], T]) -> tuple[T, ...]:
     """One value or a sequence of them as a tuple, each as ``read`` has it."""
-    if not isinstance(value, Iterable) or _is_index(value):
+    # The type first: asking whether it is iterable takes half a microsecond.
+    if type(value) in (int, float) or not isinstance(value, Iterable) or _is_index(value):
         return (read(name, value),)
     given = read_sequence(name, value, "expected a number or a sequence of them")
     return tuple(read(name, each) for each in given)
@@ -31,6 +34,11 @@ def spread(name: str, values: Sequence[T], count: int) -> tuple[T, ...]:
 
 def read_sizes(name: str, value: object, count: int, low: int) -> tuple[int, ...]:
     """An integer of at least ``low`` for each of ``count`` dimensions, of one or a sequence."""
+    plain: Any = (value,) * count if type(value) is int else value
+    usual = type(plain) is tuple and len(plain) == count
+    if usual and all(type(number) is int and low <= number < _TOO_FAR for number in plain):
+        result: tuple[int, ...] = plain  # in a tenth of the time
+        return result
     return Spatial(low).read(name, spread(name, many(name, value, read_int), count), count + 2)
 
 

@@ -38,8 +38,8 @@ def _reduced(
     dtype: object = None,
 ) -> Result:
     name = "keepdims" if keepdim is None else "keepdim"
-    kept = either("keepdims", keepdims, "keepdim", keepdim)
-    stays = kept is not None and read_bool(name, kept)
+    given = either("keepdims", keepdims, "keepdim", keepdim)
+    stays = given is not None and read_bool(name, given)
     return call(_problem, (x,), (alg, axes, stays, read_type(dtype), rules_of(x)), out)
 
 
