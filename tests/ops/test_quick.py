@@ -75,6 +75,22 @@ def test_arrays_of_numpy(short: Callable[[Function], Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_looks_that_differ_in_one_thing(kind: Function) -> None:
+    """In strides, in the type, in the parameters, in which of two arrays comes first."""
+    square, other = drawn(8, 8), drawn(8, 8, seed=2)
+    whole = np.rint(8 * square).astype(np.int32)
+    wide = drawn(8, 16)[:, ::2]
+    for _ in range(3):
+        for array in (square, square.T, wide, whole, whole.T, square.astype(np.float64)):
+            np.testing.assert_array_equal(ops.relu(kind(array)), np.maximum(array, 0))
+            for axis in (0, 1):
+                np.testing.assert_allclose(ops.amax(kind(array), axis), np.amax(array, axis))
+        got = ops.subtract(kind(square), kind(other.T)), ops.subtract(kind(square.T), kind(other))
+        np.testing.assert_array_equal(got[0], square - other.T)
+        np.testing.assert_array_equal(got[1], square.T - other)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
 def test_numbers_change(kind: Function, short: Callable[[Function], Any]) -> None:
     x, whole = kind(drawn(40)), kind(np.arange(9))
     ops.multiply(x, 2.0), ops.multiply(2, x), ops.add(whole, 1)

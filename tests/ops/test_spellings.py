@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
-from dnnl import ops
+from dnnl import get_num_threads, ops, set_num_threads
 from tests.ops.test_ops import drawn, untyped
 from tests.ops.test_types import TENSORS, TYPES
 from tests.ops.test_types import agree as same
@@ -154,6 +154,48 @@ def test_sizes_by_the_elements_to_the_left() -> None:
         if x.is_floating_point():
             want = F.interpolate(x.double(), mode="area", **named).to(x.dtype)
             agree(untyped.interpolate(x, mode="area", **named), want)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_more_and_fewer_elements(mode: str) -> None:
+    rng = np.random.default_rng(1)
+    low = 0 if mode == "circular" else -1
+    for number in range(20):
+        rank = int(rng.integers(1, 4))
+        x = torch.from_numpy(8 * drawn(2, 3, *rng.integers(4, 7, rank)))
+        x = x.to([torch.float32, torch.bfloat16, torch.int64, torch.uint8][number % 4])
+        count = int(rng.integers(0, rank + 3)) if mode == "constant" else rank
+        pad = rng.integers(low, 4, 2 * count).tolist()
+        value = 3.0 if mode == "constant" and number % 3 else None
+        if mode == "reflect" and x.dtype is torch.uint8:
+            x = x.to(torch.float64)
+        want = F.pad(x.double(), pad, mode, value).to(x.dtype)
+        agree(untyped.pad(x, pad, mode, value), want)
+        out = torch.empty_like(want)
+        assert untyped.pad(x, pad, mode, value, out=out) is out
+        agree(out, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_softplus_that_ends_in_a_line(dtype: torch.dtype) -> None:
+    x = 8 * torch.from_numpy(X).to(dtype)
+    for beta, threshold in ((1.0, 20.0), (2.0, 3.0), (0.5, 1.0), (1.0, -2.0)):
+        want = F.softplus(x.double(), beta, threshold).to(dtype)
+        agree(untyped.softplus(x, beta, threshold=threshold), want, 4)
+
+
+def test_numbers_of_threads() -> None:
+    x, before = drawn(96, 128), get_num_threads()
+    wanted = np.maximum(x, 0), x @ x.T, np.cumsum(x, 1)
+    try:
+        for count in (1, 2):
+            set_num_threads(count)
+            for _ in range(2):
+                np.testing.assert_array_equal(ops.relu(x), wanted[0])
+                np.testing.assert_allclose(ops.matmul(x, x.T), wanted[1], 1e-4, 1e-4)
+                np.testing.assert_allclose(ops.cumsum(x, 1), wanted[2], 1e-4, 1e-4)
+    finally:
+        set_num_threads(before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

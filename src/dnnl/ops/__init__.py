@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from dnnl.ops.normalization import normalize as normalize
     from dnnl.ops.normalization import rms_norm as rms_norm
     from dnnl.ops.normalization import softmax as softmax
+    from dnnl.ops.padding import pad as pad
     from dnnl.ops.pooling import avg_pool1d as avg_pool1d
     from dnnl.ops.pooling import avg_pool2d as avg_pool2d
     from dnnl.ops.pooling import avg_pool3d as avg_pool3d
@@ -147,6 +148,7 @@ _HOMES = {
     "normalize": "normalization",
     "rms_norm": "normalization",
     "softmax": "normalization",
+    "pad": "padding",
     "avg_pool1d": "pooling",
     "avg_pool2d": "pooling",
     "avg_pool3d": "pooling",

@@ -11,6 +11,7 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, dense, expanded, type_of
+from dnnl.ops.device import taken
 from dnnl.ops.promotion import (
     NUMPY,
     TORCH,
@@ -262,13 +263,36 @@ def gelu(x: ArrayLike, approximate: str = "none", out: Out = None) -> Result:
     return _function(x, alg, out)
 
 
-def softplus(x: ArrayLike, beta: float = 1.0, out: Out = None) -> Result:
-    """ln(1 + e^(beta * x)) / beta.
+def softplus(
+    x: ArrayLike, beta: float = 1.0, out: Out = None, *, threshold: float | None = None
+) -> Result:
+    """ln(1 + e^(beta * x)) / beta, and x itself where beta * x is above a ``threshold``.
 
     >>> softplus(np.array([50.0], np.float32))
     array([50.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_soft_relu, out, read_float("beta", beta))
+    slope = read_float("beta", beta)
+    if threshold is None:
+        return _function(x, Alg.eltwise_soft_relu, out, slope)
+    limit = read_float("threshold", threshold)
+    place, (array,) = taken((x,), ("x",), out)
+    curve = _function(array, Alg.eltwise_soft_relu, None, slope)
+    result = call(_straight, (array, curve), (slope, limit), out, ("x", "curve"))
+    return place.returned(result, (x,), out)
+
+
+def _straight(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, slope: float, limit: float
+) -> Problem:
+    """x where slope * x is above a limit, else the curve."""
+    x, curve = descs
+
+    def function(v: Any, bent: Any) -> Any:
+        return apply("where", v * slope > limit, v, bent)
+
+    desc = ExactDesc(function, [x, curve], target(dst, x.dims, x.data_type))
+    order = (Arg.multiple_src(0), Arg.multiple_src(1))
+    return Problem(desc, order, x.dims, result=x.data_type)
 
 
 def hardsigmoid(x: ArrayLike, out: Out = None) -> Result:
