@@ -180,7 +180,8 @@ _OF_ARRAYS: Arguments = {
     "x": "array", "y": "array", "arrays": "[array, array]", "query": "array", "key": "array",
     "value": "array", "a_min": "-1", "a_max": "1", "kernel_size": "2", "normalized_shape": "5",
     "num_groups": "3", "size": "3", "running_mean": "np.ones(3, 'f4')",
-    "running_var": "np.ones(3, 'f4')",
+    "running_var": "np.ones(3, 'f4')", "condition": "array > 0", "output_size": "2",
+    "pad": "(1, 2)",
 }  # fmt: skip
 """What functions on arrays are given by the names of arguments that have no default."""
 _IMAGES = {"1d": "array[0]", "2d": "array", "3d": "array[..., None]"}
@@ -189,12 +190,16 @@ _OWN: dict[str, Arguments] = {
     "linear": {"weight": "array[0, 0]"},
     "prelu": {"weight": "np.ones(3, 'f4')"},
     "interpolate": {"mode": "'linear'", "x": "array[0]"},
+    "embedding": {"x": "np.array([1, 0])", "weight": "array[0, 0]"},
+    "pad": {"value": "0.5"},
     "layer_norm": {"weight": "np.ones(5, 'f4')"},
     **{name: {
         "x": "array[0]", "hx": "None", "has_biases": "False",
         "params": f"[np.ones(({gates}, 5), 'f4'), np.ones(({gates}, 1), 'f4')]",
        } for name, gates in (("lstm", 4), ("gru", 3), ("rnn", 1))},
     **{f"{kind}_pool{number}": {"x": image, "kernel_size": "1"}
+       for number, image in _IMAGES.items() for kind in ("max", "avg")},
+    **{f"adaptive_{kind}_pool{number}": {"x": image}
        for number, image in _IMAGES.items() for kind in ("max", "avg")},
     **{f"conv{number}": {"x": image, "weight": f"{image}[:{1 + (number == '1d')}]"}
        for number, image in _IMAGES.items()},

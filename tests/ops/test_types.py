@@ -227,6 +227,10 @@ def test_memory_that_is_not_there() -> None:
         lambda: ops.exp(np.broadcast_to(np.int16(1), huge.shape)),
         lambda: ops.attention(huge[:, :4], huge[:, :4], huge[:, :4]),
         lambda: ops.softmax(huge, 0),
+        lambda: ops.pad(huge[:2, :2], (2**30, 0, 2**30, 0)),
+        lambda: ops.pad(huge[:2, :2], (0, 2**30, 0, 2**30), "replicate"),
+        lambda: ops.interpolate(huge[None, None, :2, :2], (2**30, 2**30)),
+        lambda: ops.adaptive_max_pool2d(huge[None, :2, :3], 2**30),
     )
     for call in calls:
         with pytest.raises(OutOfMemory):

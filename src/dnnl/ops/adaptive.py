@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Out, Result, Shape
+from dnnl.ops.arrays import Array, Out, Result, Shape
 from dnnl.ops.call import Problem, call
 from dnnl.ops.device import taken
-from dnnl.ops.gathering import chosen
+from dnnl.ops.gathering import check_elements, chosen
 from dnnl.ops.joining import concatenate
 from dnnl.ops.place import Place, Placed
 from dnnl.ops.pooling import pooled
@@ -23,6 +24,7 @@ from dnnl.types.layout_input import read_int, read_sequence
 from dnnl.types.memory_desc import MemoryDesc
 
 Targets = int | Sequence[int | None]
+_TOO_FAR = 2**31
 _AVERAGE = Alg.pooling_avg_include_padding
 
 
@@ -31,20 +33,20 @@ class _Windows(NamedTuple):
     one window behind the other."""
 
     length: int
-    places: tuple[int, ...]
-    elements: tuple[int, ...]
+    places: Array
+    elements: Array
 
 
-@lru_cache(256)
 def _windows(extent: int, count: int) -> tuple[_Windows, ...]:
     """PyTorch's windows, by length: number i begins at the floor of i * extent / count and ends at
     the ceiling of (i + 1) * extent / count."""
-    bounds = [(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]
+    number = np.arange(count)
+    begin, end = number * extent // count, -(-(number + 1) * extent // count)
     found = []
-    for length in sorted({end - begin for begin, end in bounds}):
-        own = [i for i, (begin, end) in enumerate(bounds) if end - begin == length]
-        elements = [element for i in own for element in range(*bounds[i])]
-        found.append(_Windows(length, tuple(own), tuple(elements)))
+    for length in np.unique(end - begin).tolist():
+        own = number[end - begin == length]
+        elements = begin[own, None] + np.arange(length)
+        found.append(_Windows(length, own, elements.reshape(-1)))
     return tuple(found)
 
 
@@ -60,8 +62,9 @@ def _sizes(output_size: object, spatial: Shape) -> tuple[int, ...]:
             raise InvalidArguments("output_size", output_size, rule)
     pairs = zip(given, spatial, strict=True)
     sizes = [size if wanted is None else read_int("output_size", wanted) for wanted, size in pairs]
-    if min(sizes) < 1:
-        raise InvalidArguments("output_size", output_size, "expected 1 or more in each dimension")
+    if not all(1 <= size < _TOO_FAR for size in sizes):
+        rule = f"expected 1 or more in each dimension, below {_TOO_FAR}"
+        raise InvalidArguments("output_size", output_size, rule)
     return tuple(sizes)
 
 
@@ -76,6 +79,7 @@ def _adaptive(count: int, alg: Alg, x: ArrayLike, output_size: Targets, out: Out
     if 0 in spatial:
         raise InvalidArguments("x", shape, "has no elements in a window")
     sizes = _sizes(output_size, spatial)
+    check_elements((*shape[:-count], *sizes), image.dtype)
     if not any(n % m for n, m in zip(spatial, sizes, strict=True)):
         kernel = tuple(n // m for n, m in zip(spatial, sizes, strict=True))
         result = pooled(count, alg, image, kernel, kernel, 0, 1, False, out)
@@ -105,9 +109,8 @@ def _by_windows(
         parts.append(_by_windows(place, alg, cut, windows, (*kernel, own.length)))
     if len(parts) == 1:
         return parts[0]
-    places = [each for own in windows[len(kernel)] for each in own.places]
-    order = sorted(range(len(places)), key=places.__getitem__)
-    return chosen(place, concatenate(parts, axis), order, axis)
+    places = np.concatenate([own.places for own in windows[len(kernel)]])
+    return chosen(place, concatenate(parts, axis), np.argsort(places), axis)
 
 
 def _copied(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Out, Result
+from dnnl.ops.arrays import Array, Out, Result
 from dnnl.ops.call import Problem, call
 from dnnl.ops.device import taken
 from dnnl.ops.place import HOST, Place, Placed
 from dnnl.ops.promotion import target
 from dnnl.primitives.gather import GatherDesc
-from dnnl.runtime.storage import allocating
+from dnnl.runtime.storage import allocating, check_capacity
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.layout_input import read_int
 from dnnl.types.memory_desc import MemoryDesc
 
 _TABLE = ("weight", "x")
+_NUMBERS = 40  # bytes for each element along an axis, with what computes its number
 
 
 @allocating
@@ -77,11 +79,17 @@ def _rows(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
     return Problem(desc, (Arg.SRC, Arg.SRC_1), shape, result=kind)
 
 
+def check_elements(shape: Sequence[int], dtype: np.dtype) -> None:
+    """Raise `OutOfMemory` where neither a result of this shape nor the numbers of what it takes
+    along each axis fit, before these are written down."""
+    check_capacity(max(prod(shape) * dtype.itemsize, sum(shape) * _NUMBERS))
+
+
 def chosen(
-    place: Place[Placed], array: Placed, numbers: Sequence[int], axis: int, out: Out = None
+    place: Place[Placed], array: Placed, numbers: Array, axis: int, out: Out = None
 ) -> Placed:
     """The slices along an axis with these numbers, for functions that are computed in steps."""
-    indices = place.constant(np.asarray(numbers, np.int64))
+    indices = place.constant(numbers.astype(np.int64, copy=False))
     return call(_slices, (array, indices), (axis,), out, ("x", "numbers"))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Out, Result
+from dnnl.ops.arrays import Array, Out, Result
 from dnnl.ops.call import Problem, call
 from dnnl.ops.device import taken
-from dnnl.ops.gathering import chosen
+from dnnl.ops.gathering import check_elements, chosen
 from dnnl.ops.joining import concatenate
 from dnnl.ops.place import Place, Placed
 from dnnl.ops.promotion import target
@@ -22,6 +22,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.layout_input import read_float, read_integers
 from dnnl.types.memory_desc import MemoryDesc
 
+_TOO_FAR = 2**31
 _CONSTANT = "constant"
 _MODES = Name((_CONSTANT, "reflect", "replicate", "circular"))
 _OF_NUMPY = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -48,6 +49,8 @@ def pad(
     numbers = read_integers("pad", pad)
     if value is not None and known != _CONSTANT:
         raise InvalidArguments("value", value, f'mode "{known}" takes no value', "pass None")
+    if any(abs(number) >= _TOO_FAR for number in numbers):
+        raise InvalidArguments("pad", numbers, f"expected numbers below {_TOO_FAR}")
     fill = 0.0 if value is None else read_float("value", value)
     place, (array,) = taken((x,), ("x",), out)
     _check_value(fill, array.dtype)
@@ -55,6 +58,10 @@ def pad(
     if len(numbers) % 2 or len(numbers) > 2 * ndims:
         rule = f"expected pairs of numbers, for at most the {ndims} dimensions of x"
         raise InvalidArguments("pad", numbers, rule)
+    shape = list(array.shape)
+    for number, more in enumerate(numbers):
+        shape[ndims - 1 - number // 2] += max(more, 0)
+    check_elements(shape, array.dtype)
     for number in range(0, len(numbers), 2):
         before, behind = numbers[number : number + 2]
         axis = ndims - 1 - number // 2
@@ -90,12 +97,11 @@ def _check_reach(pad: Sequence[int], mode: str, size: int, most: int) -> None:
         raise InvalidArguments("pad", pad, rule)
 
 
-def _elements(mode: str, size: int, before: int, behind: int) -> list[int]:
+def _elements(mode: str, size: int, before: int, behind: int) -> Array:
     """The number of each element of the result along a dimension."""
     widths = max(before, 0), max(behind, 0)
-    padded: np.ndarray = np.pad(np.arange(size), widths, _OF_NUMPY[mode])  # type: ignore[call-overload]
-    found: list[int] = padded[max(-before, 0) : len(padded) - max(-behind, 0)].tolist()
-    return found
+    padded: Array = np.pad(np.arange(size), widths, _OF_NUMPY[mode])  # type: ignore[call-overload]
+    return padded[max(-before, 0) : len(padded) - max(-behind, 0)]
 
 
 def _extended(
@@ -105,7 +111,7 @@ def _extended(
     size = array.shape[axis]
     if min(before, behind) < 0:
         first, last = max(-before, 0), size - max(-behind, 0)
-        array = chosen(place, array, range(first, last), axis)
+        array = chosen(place, array, np.arange(first, last), axis)
     parts = []
     for width in (before, None, behind):
         if width is None:

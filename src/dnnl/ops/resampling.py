@@ -8,10 +8,10 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from dnnl.ops.arrays import Out, Result
+from dnnl.ops.arrays import Array, Out, Result
 from dnnl.ops.call import Problem, call, dense
 from dnnl.ops.device import taken
-from dnnl.ops.gathering import chosen
+from dnnl.ops.gathering import check_elements, chosen
 from dnnl.ops.reading import many, spread
 from dnnl.primitives.parameters import Name
 from dnnl.primitives.resampling import ResamplingDesc
@@ -71,6 +71,7 @@ def interpolate(
     if known == _AREA:
         result = _AVERAGES[len(sizes) - 1](image, sizes, out)
         return place.returned(result, (x,), out)
+    check_elements((*image.shape[:2], *sizes), image.dtype)
     for axis, (extent, count) in enumerate(zip(image.shape[2:], sizes, strict=True), 2):
         step = extent / count
         # For two dimensions torch takes a factor that leaves or doubles a size as 1 or 2.
@@ -81,11 +82,10 @@ def interpolate(
     return place.returned(image, (x,), out)
 
 
-def _left(step: float, extent: int, count: int) -> list[int]:
+def _left(step: float, extent: int, count: int) -> Array:
     """The element at or before each multiple of a step, computed in f32 as torch does."""
     places = np.arange(count, dtype=np.float32) * np.float32(step)
-    found: list[int] = np.minimum(places.astype(np.int64), extent - 1).tolist()
-    return found
+    return np.minimum(places.astype(np.int64), extent - 1)
 
 
 def _sizes(x: Sequence[int], name: str, given: tuple[float, ...]) -> tuple[int, ...]:
