@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +50,7 @@ def test_other_values_of_one_look(dtype: torch.dtype, short: Callable[[Function]
         (lambda x: ops.maximum(x, 3), lambda x: torch.clamp_min(x, 3)),
     ):
         assert torch.equal(fn(first), same(first))
-        kept = fn(first)
+        earlier = fn(first)
         number = dtype in (torch.float32, torch.float64, torch.int32, torch.int64)
         if number or fn is ops.relu:
             got = short(lambda fn=fn: fn(second))
@@ -56,7 +58,7 @@ def test_other_values_of_one_look(dtype: torch.dtype, short: Callable[[Function]
             got = fn(second)
         assert torch.equal(got, same(second))
         assert (got.dtype, got.is_contiguous()) == (dtype, True)
-        assert torch.equal(kept, same(first))  # not the memory of the later result
+        assert torch.equal(earlier, same(first))  # not the memory of the later result
 
 
 def test_arrays_of_numpy(short: Callable[[Function], Any]) -> None:
@@ -182,6 +184,16 @@ def test_threads_share_the_short_path() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_slots_own_no_arrays(kind: Function) -> None:
+    x = kind(drawn(7, 5))
+    results = [ops.relu(x), ops.relu(x), ops.add(x, 2.0), ops.amax(x, 1)]
+    seen = [weakref.ref(array) for array in (x, *results)]
+    del x, results
+    gc.collect()
+    assert [own() for own in seen] == [None] * len(seen)
 
 
 def test_slots_are_bounded() -> None:

@@ -30,11 +30,11 @@ def test_reductions(name: str) -> None:
     fn, tensor = getattr(ops, name), torch.from_numpy(X)
     dims: list[Any] = [1, -1] if name == "prod" else [1, (0, 2), (-1,), ()]
     for dim in dims:
-        for kept in (True, False):
-            got = fn(tensor, dim=dim, keepdim=kept)
-            agree(got, getattr(torch, name)(tensor, dim=dim, keepdim=kept))
+        for stays in (True, False):
+            got = fn(tensor, dim=dim, keepdim=stays)
+            agree(got, getattr(torch, name)(tensor, dim=dim, keepdim=stays))
             if dim != ():  # which is all axes for PyTorch, and none for NumPy
-                assert torch.equal(fn(tensor, axis=dim, keepdims=kept), got)
+                assert torch.equal(fn(tensor, axis=dim, keepdims=stays), got)
     np.testing.assert_array_equal(fn(X, axis=()), X)
     assert fn(tensor).shape == ()
 
@@ -141,7 +141,7 @@ def test_padding_by_name(rank: int) -> None:
 
 
 def test_sizes_by_the_elements_to_the_left() -> None:
-    """Of every element type and each of PyTorch's ways to round a factor."""
+    """Of several types, with sizes and with factors, which PyTorch rounds."""
     rng = np.random.default_rng(1)
     for _ in range(60):
         rank = int(rng.integers(1, 4))

@@ -125,18 +125,18 @@ def _repeated(
                     return None
                 arrays[place] = form(number)
         try:
-            made = empty(arrays)
+            new = empty(arrays)
             if alike is not None:
-                found = [*map(alike, arrays), address(made)]
+                found = [*map(alike, arrays), address(new)]
             else:
                 pairs = zip(readers, arrays, strict=True)
-                found = [*(read(array) for read, array in pairs), address(made)]
+                found = [*(read(array) for read, array in pairs), address(new)]
         except (MemoryError, RuntimeError):  # no memory, or a tensor without, as within torch.vmap
             return None
         if 0 in found:  # which has no memory, as within FakeTensorMode
             return None
         execute(HOST.stream(), found if in_order else [found[number] for number in order])
-        return made
+        return new
 
     return again
 
