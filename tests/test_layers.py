@@ -124,18 +124,22 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "passes.functions": (*REWRITE, "passes"),
     "passes.quantized": (*REWRITE, "passes", "passes.functions"),
     "framework": (*STEPS, "lowering", "onnx", "operators", "passes.*"),
+    "torch.aten": (*VALUES, "graph", "torch.dtypes"),
+    "torch": (*STEPS, "operators", "passes.*", "framework", "torch.aten"),
     "tools": (*PRIMITIVE, "__version__", "runtime.*", *MODELS),
     "tools.bench.peers": (*PRIMITIVE, "tools"),
     "tools.bench": (*PRIMITIVE, "__version__", "tools", "tools.bench.peers"),
     "tools.explain": (*PRIMITIVE, "tools", "tools.bench"),
     "tools.quantcheck": (*PRIMITIVE, *MODELS, "tools", "tools.bench"),
     "tools.score": (*PRIMITIVE, *MODELS, "runtime.*", "tools"),
-    "__init__": (*VALUES, "runtime", "primitives", "framework"),
+    "__init__": (*VALUES, "runtime", "primitives", "framework", "torch"),
     "__main__": ("tools",),
 }
 HOMES = {
     "llvmlite": ("codegen", "runtime.engines"),
     "onnx": ("onnx", "tools"),
+    "functorch": ("torch.private",),
+    "torch": ("__init__", "torch"),  # the first one for type checkers alone
 }
 """The packages from elsewhere that few may import."""
 

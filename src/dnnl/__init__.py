@@ -14,6 +14,10 @@ from dnnl.runtime import reorders
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
+    from typing import Any
+
+    import torch as pytorch
 
     from dnnl.errors import Error as Error
     from dnnl.errors import InvalidArguments as InvalidArguments
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
     from dnnl.runtime.stream import Stream as Stream
     from dnnl.runtime.threads import get_num_threads as get_num_threads
     from dnnl.runtime.threads import set_num_threads as set_num_threads
+    from dnnl.torch.explain import Explanation
     from dnnl.types.arg import Arg as Arg
     from dnnl.types.attr import PrimitiveAttr as PrimitiveAttr
     from dnnl.types.compensation import Compensation as Compensation
@@ -151,7 +156,7 @@ _HOMES = {
     "FormatTag": "types.tag",
     "Taps": "types.taps",
 }
-__all__ = ["load", *_HOMES]  # noqa: PLE0604 - the table above has them
+__all__ = ["explain_graph", "from_torch", "load", *_HOMES]  # noqa: PLE0604 - the table above has them
 
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)
 reorders.provide(f"{__name__}.primitives.reorder_memories", "reorder")
@@ -175,3 +180,41 @@ def load(path: str | os.PathLike[str], *, compile: bool = True) -> Model:
         models = import_module(f"{__name__}.framework.model")
     model: Model = models.loaded(path, file, compile)
     return model
+
+
+def from_torch(
+    program: pytorch.nn.Module | pytorch.export.ExportedProgram,
+    example: Any = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> Model:
+    """Return the model of a module of PyTorch, or of a program that `torch.export.export` made;
+    needs the extra ``torch``.
+
+    A module is exported as it is, without gradients, on ``example``: a tensor, or a tuple of the
+    positional arguments. ``dynamic_shapes`` is that of `torch.export.export`: it says which sizes
+    stay open. Weights are constants of the model.
+
+    Inputs have the names of the arguments, outputs those of the exported program.
+
+    Raises Unimplemented for operators that models do not have, all by name, and for a module that
+    changes its buffers, which `eval` prevents; InvalidArguments for what is neither module nor
+    program, and for a module without an example. Errors of `torch.export.export` are PyTorch's.
+    """
+    with lazy.IMPORTING:
+        programs = import_module(f"{__name__}.torch.programs")
+    model: Model = programs.from_torch(program, example, dynamic_shapes)
+    return model
+
+
+def explain_graph(net: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Explanation:
+    """Compile and call ``net`` without gradients, and return which operators dnnl computes and
+    which are left to PyTorch, with the reasons; needs the extra ``torch``.
+
+    ``net`` is a module or a function that `torch.compile` takes, the arguments are those of the
+    call. ``print(dnnl.explain_graph(net, x))`` shows a line for each operator that is PyTorch's.
+    """
+    with lazy.IMPORTING:
+        explain = import_module(f"{__name__}.torch.explain")
+    found: Explanation = explain.explained(net, arguments, keywords)
+    return found

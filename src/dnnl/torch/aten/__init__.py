@@ -1,0 +1,1 @@
+"""The operators of ATen, by families: how each is written as nodes of a graph."""

@@ -1,0 +1,134 @@
+"""Elements at places that are data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from dnnl.errors import Unimplemented
+from dnnl.torch.aten.writer import Translate, Value, Writer
+
+
+def _embedded(w: Writer, weight: Value, indices: Value, *_: Any) -> str:
+    return w.add("Gather", weight, indices, axis=0)
+
+
+def _selected(w: Writer, x: Value, dim: int, index: Value) -> str:
+    if not x.rank:
+        raise Unimplemented("an index into a scalar")
+    if index.rank == 0:
+        index = Value(w.reshape(index, [1]), index.dtype, (1,))
+    return w.add("Gather", x, index, axis=x.axis(dim))
+
+
+def _gathered(w: Writer, x: Value, dim: int, index: Value, *_: Any) -> str:
+    if not x.rank or not index.rank:
+        raise Unimplemented("an index into a scalar")
+    axis = x.axis(dim)
+    _check_within(x, index, axis)
+    value: Any = x
+    for place, (whole, part) in enumerate(zip(x.shape, index.shape, strict=True)):
+        if place != axis and not _same(whole, part):
+            value = w.slice(value, place, 0, part)
+    return w.add("GatherElements", value, index, axis=axis)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two sizes are one for PyTorch, without asking for their numbers."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return str(a) == str(b)
+
+
+def _check_within(x: Value, index: Value, axis: int) -> None:
+    if any(isinstance(size, int) and size == 0 for size in (*x.shape, *index.shape)):
+        raise Unimplemented("no elements to index")
+
+
+def _indexed(w: Writer, x: Value, indices: Sequence[Value | None]) -> str:
+    """Integers for one axis, or for several neighbouring ones."""
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    _check_integers(given)
+    if len(given) == 1:
+        return w.add("Gather", x, given[0], axis=axes[0])
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        raise Unimplemented("indices of axes that are no neighbours")
+    places = _places(w, given)
+    rank = max(own.rank for own in given)
+    order = [*axes, *(axis for axis in range(x.rank) if axis not in axes)]
+    value = w.add("GatherND", w.transpose(x, order), places)
+    # The axes of the indices are first now; those before the indexed ones go back there.
+    before, left = axes[0], x.rank - len(axes)
+    back = [*range(rank, rank + before), *range(rank), *range(rank + before, rank + left)]
+    return w.transpose(value, back)
+
+
+def _check_integers(indices: Sequence[Value]) -> None:
+    for own in indices:
+        if own.dtype not in (torch.int64, torch.int32):
+            raise Unimplemented(f"indices of {own.dtype}, whose number is data")
+
+
+def _places(w: Writer, indices: Sequence[Value]) -> str:
+    """Indices of several axes as the coordinates of elements, broadcast to one shape."""
+    shape = torch.broadcast_shapes(*(own.shape for own in indices))
+    parts = []
+    for own in indices:
+        value: Any = w.to(own, torch.int64)
+        if own.shape != tuple(shape):
+            value = w.expand(value, shape)
+        parts.append(w.unsqueeze(value, [len(shape)]))
+    return w.add("Concat", *parts, axis=len(shape))
+
+
+def _put(
+    w: Writer, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+) -> str:
+    """Elements at the coordinates of the first axes replaced, or added to."""
+    given = [index for index in indices if index is not None]
+    _check_integers(given)
+    if any(index is None for index in indices[: len(given)]):
+        raise Unimplemented("indices of axes behind others")
+    shape = torch.broadcast_shapes(*(own.shape for own in given))
+    updates = w.expand(w.to(values, x.dtype), [*shape, *x.shape[len(given) :]])
+    reduction = b"add" if accumulate else b"none"
+    if accumulate and x.dtype == torch.bool:
+        raise Unimplemented("truth values that are added")
+    return w.add("ScatterND", x, _places(w, given), updates, reduction=reduction)
+
+
+def _scattered(reduction: str) -> Translate:
+    """Elements at the places along one axis replaced by those of ``source``, or added to."""
+
+    def write(w: Writer, x: Value, dim: int, index: Value, source: Any) -> str:
+        if not x.rank or not index.rank:
+            raise Unimplemented("an index into a scalar")
+        axis = x.axis(dim)
+        _check_within(x, index, axis)
+        if reduction == "add" and x.dtype == torch.bool:
+            raise Unimplemented("truth values that are added")
+        if isinstance(source, Value):
+            updates: str = source.name
+            for place, (whole, part) in enumerate(zip(source.shape, index.shape, strict=True)):
+                if not _same(whole, part):
+                    updates = w.slice(updates, place, 0, part)
+        else:
+            updates = w.expand(w.scalar(source, x.dtype), index.shape)
+        attrs = {"axis": axis, "reduction": reduction.encode()}
+        return w.add("ScatterElements", x, index, updates, **attrs)
+
+    return write
+
+
+TABLE: Mapping[str, Translate] = {
+    "embedding": _embedded,
+    "index_select": _selected,
+    "gather": _gathered,
+    **dict.fromkeys(("index.Tensor", "_unsafe_index.Tensor"), _indexed),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), _put),
+    **{f"scatter.{kind}": _scattered("none") for kind in ("src", "value")},
+    "scatter_add": _scattered("add"),
+}

@@ -1,0 +1,49 @@
+"""All operators of ATen that graphs have, from the tables of their families."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from dnnl.torch.aten import (
+    attention,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    normalization,
+    products,
+    reductions,
+    views,
+    windows,
+)
+from dnnl.torch.aten.writer import Translate
+
+_FAMILIES = (
+    elementwise,
+    views,
+    products,
+    convolution,
+    normalization,
+    reductions,
+    windows,
+    indexing,
+    creation,
+    attention,
+)
+
+
+def _overload(name: str) -> torch._ops.OpOverload:
+    """The operator that a key of a family's table names: ``add.Tensor``, ``prims.iota``."""
+    space, _, rest = name.partition(".") if name.startswith("prims.") else ("aten", "", name)
+    packet, _, overload = rest.partition(".")
+    found = getattr(getattr(torch.ops, space), packet)
+    own: torch._ops.OpOverload = getattr(found, overload or "default")
+    return own
+
+
+TRANSLATIONS: Mapping[torch._ops.OpOverload, Translate] = {
+    _overload(name): translate for family in _FAMILIES for name, translate in family.TABLE.items()
+}
+"""How each operator is written as nodes: a function of a writer and the arguments of its schema."""

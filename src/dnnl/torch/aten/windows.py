@@ -1,0 +1,177 @@
+"""Pooling, resampling and samples by grids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from dnnl.errors import Unimplemented
+from dnnl.torch.aten.writer import Source, Translate, Value, Writer, require_floats
+
+
+def _every(given: Sequence[int], count: int) -> tuple[int, ...]:
+    """One number for each axis, or the one for all."""
+    return tuple(given) * (count if len(given) == 1 else 1)
+
+
+def _batched(w: Writer, x: Value, spatial: int) -> tuple[Source, bool]:
+    """``x`` with an axis of images, and whether it had none."""
+    require_floats(x)
+    return (w.unsqueeze(x, [0]), True) if x.rank == spatial + 1 else (x, False)
+
+
+def _maximum(spatial: int) -> Translate:
+    """The largest element of each window; the places are for gradients."""
+
+    def write(
+        w: Writer,
+        x: Value,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        ceil_mode: bool,
+    ) -> tuple[str, None]:
+        value, alone = _batched(w, x, spatial)
+        attrs = {
+            "kernel_shape": _every(kernel, spatial),
+            "strides": _every(stride or kernel, spatial),
+            "pads": _every(padding, spatial) * 2,
+            "dilations": _every(dilation, spatial),
+            "ceil_mode": int(ceil_mode),
+        }
+        found = w.add("MaxPool", value, **attrs)
+        return (w.squeeze(found, [0]) if alone else found), None
+
+    return write
+
+
+def _average(spatial: int) -> Translate:
+    """The mean of each window."""
+
+    def write(
+        w: Writer,
+        x: Value,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> str:
+        if divisor_override is not None:
+            raise Unimplemented(f"divisor_override = {divisor_override}")
+        value, alone = _batched(w, x, spatial)
+        attrs = {
+            "kernel_shape": _every(kernel, spatial),
+            "strides": _every(stride or kernel, spatial),
+            "pads": _every(padding, spatial) * 2,
+            "ceil_mode": int(ceil_mode),
+            "count_include_pad": int(count_include_pad),
+        }
+        found = w.add("AveragePool", value, **attrs)
+        return w.squeeze(found, [0]) if alone else found
+
+    return write
+
+
+def _adaptive(spatial: int) -> Translate:
+    """Means of windows of one size, or of everything."""
+
+    def write(w: Writer, x: Value, output_size: Sequence[int]) -> str:
+        require_floats(x)
+        sizes, axes = x.shape[-spatial:], list(range(x.rank - spatial, x.rank))
+        if all(own == 1 for own in output_size):
+            return w.add("ReduceMean", x, w.sizes(axes), keepdims=1)
+        pairs = list(zip(sizes, output_size, strict=True))
+        if not all(isinstance(n, int) and n and m and n % m == 0 for n, m in pairs):
+            raise Unimplemented(f"{tuple(output_size)} windows of several sizes in {sizes}")
+        kernel = tuple(n // m for n, m in pairs)
+        value, alone = _batched(w, x, spatial)
+        found = w.add("AveragePool", value, kernel_shape=kernel, strides=kernel)
+        return w.squeeze(found, [0]) if alone else found
+
+    return write
+
+
+def _nearest(exact: bool) -> Translate:
+    """The element at the same place; ``exact`` is by the middles of elements."""
+
+    def write(w: Writer, x: Value, output_size: Sequence[Any], *scales: float | None) -> str:
+        mode = "half_pixel" if exact else "asymmetric"
+        rounding = b"round_prefer_ceil" if exact else b"floor"
+        return _resized(w, x, output_size, scales, "nearest", mode=mode, nearest_mode=rounding)
+
+    return write
+
+
+def _interpolated(kind: str) -> Translate:
+    """Linear or cubic interpolation."""
+
+    def write(
+        w: Writer, x: Value, output_size: Sequence[Any], align_corners: bool, *scales: float | None
+    ) -> str:
+        mode = "align_corners" if align_corners else "half_pixel"
+        attrs = {"cubic_coeff_a": -0.75} if kind == "cubic" else {}
+        return _resized(
+            w, x, output_size, () if align_corners else scales, kind, mode=mode, **attrs
+        )
+
+    return write
+
+
+def _resized(
+    w: Writer,
+    x: Value,
+    output_size: Sequence[Any],
+    scales: Sequence[float | None],
+    kind: str,
+    mode: str,
+    **attrs: Any,
+) -> str:
+    require_floats(x)
+    common = {"mode": kind.encode(), "coordinate_transformation_mode": mode.encode(), **attrs}
+    if scales and all(scales):
+        factors = [1.0, 1.0, *scales]
+        shapes = zip(x.shape[2:], scales, output_size, strict=True)
+        if not all(isinstance(n, int) and int(n * (f or 1)) == m for n, f, m in shapes):
+            raise Unimplemented(f"scales {tuple(scales)} of {x.shape} to {tuple(output_size)}")
+        return w.add("Resize", x, "", w.constant(factors, torch.float32), **common)
+    sizes = w.sizes([*x.shape[:2], *output_size])
+    return w.add("Resize", x, "", "", sizes, **common)
+
+
+_MODES = {0: b"linear", 1: b"nearest", 2: b"cubic"}
+_BORDERS = {0: b"zeros", 1: b"border", 2: b"reflection"}
+
+
+def _sampled(
+    w: Writer, x: Value, grid: Value, mode: int, padding_mode: int, align_corners: bool
+) -> str:
+    require_floats(x, grid)
+    return w.add(
+        "GridSample",
+        x,
+        grid,
+        mode=_MODES[mode],
+        padding_mode=_BORDERS[padding_mode],
+        align_corners=int(align_corners),
+    )
+
+
+TABLE: Mapping[str, Translate] = {
+    **{f"max_pool{n}d_with_indices": _maximum(n) for n in (2, 3)},
+    **{f"max_pool{n}d": lambda w, *args, n=n: _maximum(n)(w, *args)[0] for n in (1, 2, 3)},
+    **{f"avg_pool{n}d": _average(n) for n in (1, 2, 3)},
+    **{f"_adaptive_avg_pool{n}d": _adaptive(n) for n in (2, 3)},
+    **{f"adaptive_avg_pool{n}d": _adaptive(n) for n in (1, 2, 3)},
+    **{f"upsample_nearest{n}d": _nearest(exact=False) for n in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{n}d": _nearest(exact=True) for n in (1, 2, 3)},
+    "upsample_linear1d": _interpolated("linear"),
+    "upsample_bilinear2d": _interpolated("linear"),
+    "upsample_trilinear3d": _interpolated("linear"),
+    "upsample_bicubic2d": _interpolated("cubic"),
+    **{f"grid_sampler_{n}d": _sampled for n in (2, 3)},
+}

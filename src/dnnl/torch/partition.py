@@ -1,0 +1,146 @@
+"""Which operators of a graph of PyTorch the library computes, in which regions."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from dnnl.errors import Error
+from dnnl.framework.compiler import lower, optimize
+from dnnl.passes.specialize import specialize
+from dnnl.runtime.engine import first_cpu
+from dnnl.torch import private
+from dnnl.torch.graphs import alone, is_size, reasons_against
+from dnnl.torch.regions import Region
+
+_log = logging.getLogger("dnnl.torch")
+
+_MOVES = frozenset(
+    (
+        *("alias", "clone", "detach", "expand", "lift_fresh_copy", "permute", "reshape", "select"),
+        *("slice", "split", "split_with_sizes", "squeeze", "t", "transpose", "unbind"),
+        *("unsqueeze", "view", "_unsafe_view", "full", "full_like", "zeros", "ones", "arange"),
+        *("scalar_tensor", "iota", "zeros_like", "ones_like"),
+    )
+)
+"""Operators that compute nothing: a region of these alone is PyTorch's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who computes an operator of a graph: "dnnl", or "torch" with the reason."""
+
+    name: str
+    operator: str
+    where: str
+    reason: str = ""
+
+
+Report = Callable[[Sequence[Decision]], object]
+
+
+def partitioned(
+    module: fx.GraphModule,
+    weights: Collection[int],
+    report: Report | None = None,
+    refused: Mapping[str, str] | None = None,
+) -> Callable[..., Any]:
+    """A graph as a function: its regions are the library's, everything else is PyTorch's.
+
+    ``weights`` are the arguments that are constants while they stay as they are, ``refused`` nodes
+    by name that the library does not compute, with reasons. ``report`` gets the decisions.
+    """
+    reasons = reasons_against(module, refused or {})
+    nodes = [node for node in module.graph.nodes if node.op == "call_function"]
+    computed = [node for node in nodes if not _is_free(node)]
+    left = [node for node in computed if node in reasons]
+    if not left and any(not _is_move(node) for node in computed):
+        _tell(report, computed, {})
+        return Region(module, sorted(weights), _Again(report))
+    places = [node for node in module.graph.nodes if node.op == "placeholder"]
+    constant = {node for place, node in enumerate(places) if place in weights}
+    supported = {node for node in nodes if node not in reasons}
+    regions = private.fused(module, supported) if supported else {}
+    for node in module.graph.nodes:
+        if node.target not in regions:
+            continue
+        inside = regions[node.target]
+        own = [own for own in inside.graph.nodes if own.op == "call_function"]
+        if all(_is_free(one) or _is_move(one) for one in own):
+            continue  # the submodule is PyTorch's
+        frozen = [place for place, given in enumerate(node.args) if given in constant]
+        setattr(module, node.target, Region(inside, frozen, _Again(report)))
+    _tell(report, computed, reasons)
+    return module
+
+
+def _is_free(node: fx.Node) -> bool:
+    """Whether a node is no operator: a size, or one of several results."""
+    return is_size(node) or node.target is operator.getitem
+
+
+def _is_move(node: fx.Node) -> bool:
+    name = getattr(node.target, "_schema", None)
+    return name is not None and name.name.partition("::")[2] in _MOVES
+
+
+def _tell(report: Report | None, nodes: Sequence[fx.Node], reasons: Mapping[fx.Node, str]) -> None:
+    """Log a line for each operator that is PyTorch's, and report all."""
+    decisions = [
+        Decision(node.name, str(node.target), "torch" if node in reasons else "dnnl", reason)
+        for node in nodes
+        for reason in (reasons.get(node, ""),)
+    ]
+    for reason, own in _by_reason(decisions).items():
+        _log.info("%s x %d: computed by PyTorch: %s", *reason[:1], len(own), reason[1])
+    if report is not None:
+        report(decisions)
+
+
+def _by_reason(decisions: Sequence[Decision]) -> dict[tuple[str, str], list[Decision]]:
+    """What is PyTorch's, by operator and reason."""
+    found: dict[tuple[str, str], list[Decision]] = {}
+    for own in decisions:
+        if own.where == "torch":
+            found.setdefault((own.operator, own.reason), []).append(own)
+    return found
+
+
+class _Again:
+    """Divides a region that the library refuses, with those of its operators left out that are
+    refused alone."""
+
+    def __init__(self, report: Report | None) -> None:
+        self._report = report
+
+    def __call__(
+        self, module: fx.GraphModule, weights: Sequence[int], error: Error
+    ) -> Callable[..., Any]:
+        refused = {
+            node.name: reason
+            for node in module.graph.nodes
+            if node.op == "call_function" and not _is_free(node)
+            for reason in (_refusal(node),)
+            if reason is not None
+        }
+        if not refused:
+            nodes = [node for node in module.graph.nodes if node.op == "call_function"]
+            operators = [node for node in nodes if not _is_free(node)]
+            _tell(self._report, operators, dict.fromkeys(operators, str(error)))
+            return module
+        return partitioned(module, weights, self._report, refused)
+
+
+def _refusal(node: fx.Node) -> str | None:
+    """Why the library does not compute an operator alone; None where it does."""
+    try:
+        graph = alone(node)
+        lower(optimize(specialize(graph)), first_cpu())
+    except Error as error:
+        return str(error)
+    return None

@@ -1,0 +1,94 @@
+"""All that the backend uses of PyTorch beside its documented interface.
+
+Tried with PyTorch 2.13.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch import fx
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.utils import counters
+from torch._guards import TracingContext
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+Compiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+def decompositions(known: Collection[Any]) -> dict[Any, Callable[..., Any]]:
+    """How operators are written as those of core ATen, unless they are ``known``."""
+    found: Mapping[Any, Callable[..., Any]] = core_aten_decompositions()
+    return {own: write for own, write in found.items() if own not in known}
+
+
+def traced(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    inference: Compiler,
+    training: Compiler,
+    known: Collection[Any],
+) -> Callable[..., Any]:
+    """A graph of torch.compile as operators of ATen without side effects, compiled.
+
+    ``inference`` compiles graphs that nothing asks gradients of, ``training`` the forward and the
+    backward graphs of others. Mutations and aliases of arguments are PyTorch's.
+    """
+
+    def boxed(compiler: Compiler) -> Compiler:
+        return lambda graph, given: make_boxed_func(compiler(graph, given))
+
+    backend = aot_autograd(
+        fw_compiler=boxed(training),
+        bw_compiler=boxed(training),
+        inference_compiler=boxed(inference),
+        decompositions=decompositions(known),
+    )
+    compiled: Callable[..., Any] = backend(module, inputs)
+    return compiled
+
+
+def static_arguments() -> frozenset[int]:
+    """The arguments of the graph that is compiled now that are parameters or buffers."""
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return frozenset(() if metadata is None else metadata.static_input_indices)
+
+
+class _Supported(OperatorSupportBase):
+    """The nodes of a set."""
+
+    def __init__(self, nodes: Collection[fx.Node]) -> None:
+        self._nodes = nodes
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
+        return node in self._nodes
+
+
+def fused(module: fx.GraphModule, nodes: Collection[fx.Node]) -> dict[str, fx.GraphModule]:
+    """Move ``nodes`` into as few submodules as their order permits; these by name."""
+    partitioner = CapabilityBasedPartitioner(
+        module, _Supported(nodes), allows_single_node_partition=True
+    )
+    partitioner.fuse_partitions(partitioner.propose_partitions())
+    return {
+        str(node.target): getattr(module, str(node.target))
+        for node in module.graph.nodes
+        if node.op == "call_module"
+    }
+
+
+@contextmanager
+def counted_breaks() -> Iterator[list[str]]:
+    """A list that has, at the end, the reasons of PyTorch for the graphs that it has broken."""
+    found: list[str] = []
+    before = Counter(counters["graph_break"])
+    yield found
+    found += sorted((Counter(counters["graph_break"]) - before).keys())

@@ -1,0 +1,82 @@
+"""Modules and exported programs of PyTorch as models."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
+from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.framework.model import Model
+from dnnl.graph.graph import Array
+from dnnl.torch import private
+from dnnl.torch.aten.table import TRANSLATIONS
+from dnnl.torch.graphs import imported, reasons_against
+from dnnl.torch.tensors import array_of
+
+_WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def from_torch(
+    program: torch.nn.Module | torch.export.ExportedProgram,
+    example: Any,
+    dynamic_shapes: Any,
+) -> Model:
+    """The model of a module or of an exported program; see `dnnl.from_torch`."""
+    if isinstance(program, torch.nn.Module):
+        if example is None:
+            rule = "a module is exported on an example of its arguments"
+            raise InvalidArguments(
+                "example", None, rule, "from_torch(net, torch.zeros(1, 3, 8, 8))"
+            )
+        arguments = (example,) if isinstance(example, torch.Tensor) else tuple(example)
+        with torch.no_grad():
+            program = torch.export.export(program, arguments, dynamic_shapes=dynamic_shapes)
+    elif not isinstance(program, torch.export.ExportedProgram):
+        rule = "expected a torch.nn.Module or a torch.export.ExportedProgram"
+        raise InvalidArguments("program", type(program).__name__, rule)
+    with torch.no_grad():
+        program = program.run_decompositions(private.decompositions(TRANSLATIONS))
+    names = _results(program)
+    weights = _weights(program)
+    _check_operators(program.graph_module)
+    return Model(imported(program.graph_module, weights, names).graph)
+
+
+def _weights(program: torch.export.ExportedProgram) -> dict[int, Array]:
+    """The contents of those arguments of the graph that are no inputs."""
+    found = {}
+    for place, spec in enumerate(program.graph_signature.input_specs):
+        if spec.kind not in _WEIGHTS:
+            continue
+        target = spec.target
+        held: Mapping[str, Any] = program.state_dict
+        tensor = held[target] if target in held else program.constants[target]
+        found[place] = array_of(tensor)
+    return found
+
+
+def _results(program: torch.export.ExportedProgram) -> list[str]:
+    """The names of the results; raises Unimplemented where a run changes more than these."""
+    names = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is not OutputKind.USER_OUTPUT:
+            rule = "a model has results alone; call eval() on the module first"
+            raise Unimplemented(f"the module changes {spec.target!r} ({spec.kind.name}): {rule}")
+        names.append(spec.arg.name)
+    return names
+
+
+def _check_operators(module: torch.fx.GraphModule) -> None:
+    """Raise Unimplemented that names every operator which models do not have."""
+    found: dict[str, int] = {}
+    for node, reason in reasons_against(module).items():
+        if node.target is not operator.getitem:
+            text = f"{node.target}: {reason}"
+            found[text] = found.get(text, 0) + 1
+    if found:
+        reasons = [f"{text} ({count} times)" for text, count in found.items()]
+        raise Unimplemented("the program has operators that models do not have", reasons)
