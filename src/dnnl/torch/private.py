@@ -24,9 +24,14 @@ Compiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
 def decompositions(known: Collection[Any]) -> dict[Any, Callable[..., Any]]:
-    """How operators are written as those of core ATen, unless they are ``known``."""
+    """How operators are written as those of core ATen, unless they are ``known`` or draw random
+    numbers: what they are written as draws others."""
     found: Mapping[Any, Callable[..., Any]] = core_aten_decompositions()
-    return {own: write for own, write in found.items() if own not in known}
+    return {
+        own: write
+        for own, write in found.items()
+        if own not in known and torch.Tag.nondeterministic_seeded not in own.tags
+    }
 
 
 def traced(

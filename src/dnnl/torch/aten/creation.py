@@ -9,6 +9,7 @@ import torch
 
 from dnnl.errors import Unimplemented
 from dnnl.torch.aten.writer import Translate, Value, Writer
+from dnnl.torch.tensors import array_of
 
 
 def _full(w: Writer, _: Any, number: Any, *__: Any) -> str:
@@ -21,11 +22,12 @@ def _filled(number: int) -> Translate:
 
 
 def _range(w: Writer, start: Any, end: Any, step: Any, *_: Any) -> str:
+    numbers = (start, end, step)
+    if not any(isinstance(own, torch.SymInt) for own in numbers):
+        return w.constant(array_of(torch.arange(start, end, step, dtype=w.dtype)))
     if w.dtype not in (torch.int64, torch.int32):
-        raise Unimplemented(f"a range of {w.dtype}")
-    if any(isinstance(number, float) for number in (start, end, step)):
-        raise Unimplemented("a range of integers with floats as its ends")
-    return w.add("Range", *(w.scalar(number, w.dtype) for number in (start, end, step)))
+        raise Unimplemented(f"a range of {w.dtype} of a length that only a run knows")
+    return w.add("Range", *(w.scalar(own, w.dtype) for own in numbers))
 
 
 def _range_of(w: Writer, length: Any, start: Any, step: Any, *_: Any) -> str:

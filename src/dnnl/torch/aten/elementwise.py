@@ -64,13 +64,13 @@ def _mul(w: Writer, a: Any, b: Any) -> str:
 def _divided(w: Writer, a: Any, b: Any, rounding_mode: str | None) -> str:
     if rounding_mode is None:
         return w.add("Div", *w.promoted(w.dtype, a, b))
-    if w.dtype in (torch.float64, torch.uint8):
+    if w.dtype == torch.uint8:
         raise Unimplemented(f"rounded quotients of {w.dtype}")
     if w.dtype.is_floating_point:
-        if w.dtype != torch.float32:
+        if rounding_mode == "floor" or w.dtype != torch.float32:
+            # PyTorch rounds the exact quotient, not the one that is rounded to the type.
             raise Unimplemented(f"rounded quotients of {w.dtype}")
-        quotient = w.add("Div", *w.promoted(w.dtype, a, b))
-        return w.add("Floor", quotient) if rounding_mode == "floor" else _truncated(w, quotient)
+        return _truncated(w, w.add("Div", *w.promoted(w.dtype, a, b)))
     if isinstance(b, Value) or b == 0:
         raise Unimplemented("integers divided by a tensor, whose zeros are an error")
     first, second = w.promoted(w.dtype, a, b)
@@ -101,15 +101,11 @@ def _rounded(w: Writer, x: Value, decimals: int) -> str:
 
 def _remainder(w: Writer, a: Any, b: Any, sign: int) -> str:
     """The rest of a division: with the sign of the divisor, or with that of the dividend."""
-    if not w.dtype.is_floating_point and (isinstance(b, Value) or b == 0):
+    if w.dtype.is_floating_point:
+        raise Unimplemented("rests of floats, which a quotient beyond all floats may have")
+    if isinstance(b, Value) or b == 0:
         raise Unimplemented("integers divided by a tensor, whose zeros are an error")
-    first, second = w.promoted(w.dtype, a, b)
-    if sign or not w.dtype.is_floating_point:
-        return w.add("Mod", first, second, fmod=sign)
-    rest = w.add("Mod", first, second, fmod=1)
-    zero = w.scalar(0, w.dtype)
-    other = w.add("Less", w.add("Mul", rest, second), zero)
-    return w.add("Where", other, w.add("Add", rest, second), rest)
+    return w.add("Mod", *w.promoted(w.dtype, a, b), fmod=sign)
 
 
 def _power(w: Writer, a: Any, b: Any) -> str:
@@ -167,6 +163,19 @@ def _extreme(op: str) -> Translate:
     return write
 
 
+def _extreme_number(op: str) -> Translate:
+    """Max and Min of two sources, the other one where one is NaN."""
+
+    def write(w: Writer, a: Value, b: Value) -> str:
+        if not w.dtype.is_floating_point:
+            return str(_extreme(op)(w, a, b))
+        first, second = w.promoted(w.dtype, a, b)
+        found = w.add("Where", w.add("IsNaN", second), first, w.add(op, first, second))
+        return w.add("Where", w.add("IsNaN", first), second, found)
+
+    return write
+
+
 def _clamp(w: Writer, x: Value, low: Any, high: Any) -> str:
     value = w.to(x, w.dtype)
     if low is not None:
@@ -202,6 +211,13 @@ def _never(op: str) -> Translate:
 
 def _inverse_root(w: Writer, x: Value) -> str:
     return w.add("Reciprocal", w.add("Sqrt", w.to(x, w.dtype)))
+
+
+def _sign(w: Writer, x: Value) -> str:
+    """That of NaN is 0."""
+    if not x.is_float:
+        return w.add("Identity" if x.dtype == torch.bool else "Sign", x)
+    return w.add("Where", w.add("IsNaN", x), w.scalar(0, x.dtype), w.add("Sign", x))
 
 
 def _logarithm(base: float) -> Translate:
@@ -276,7 +292,9 @@ TABLE: Mapping[str, Translate] = {
         name: _unary(name.title())
         for name in ("exp", "log", "reciprocal", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh")
     },
-    **{name: _unary_of(name.title()) for name in ("abs", "neg", "mish", "relu", "sign")},
+    **{name: _unary_of(name.title()) for name in ("abs", "neg", "mish", "relu")},
+    "sign": _sign,
+    "sgn": _sign,
     **{name: _rounding(name.title()) for name in ("ceil", "floor", "round")},
     "round.decimals": _rounded,
     "trunc": _trunc,
@@ -334,6 +352,9 @@ TABLE: Mapping[str, Translate] = {
         for kind in ("Tensor", "Scalar")
     },
     **{f"ne.{kind}": _unequal for kind in ("Tensor", "Scalar")},
+    "exp2": lambda w, x: w.add("Pow", w.scalar(2, w.dtype), w.to(x, w.dtype)),
+    "fmax": _extreme_number("Max"),
+    "fmin": _extreme_number("Min"),
     "maximum": _extreme("Max"),
     "minimum": _extreme("Min"),
     **{f"clamp{kind}": _clamp for kind in ("", ".Tensor")},

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dnnl.errors import Unimplemented
-from dnnl.torch.aten.writer import Translate, Value, Writer
+from dnnl.torch.aten.writer import REAL, Translate, Value, Writer
 
 
 def _embedded(w: Writer, weight: Value, indices: Value, *_: Any) -> str:
@@ -100,27 +100,41 @@ def _put(
     return w.add("ScatterND", x, _places(w, given), updates, reduction=reduction)
 
 
-def _scattered(reduction: str) -> Translate:
-    """Elements at the places along one axis replaced by those of ``source``, or added to."""
+def _scattered(
+    w: Writer, x: Value, dim: int, index: Value, source: Any, reduction: str = "none"
+) -> str:
+    """Elements at the places along one axis replaced by those of ``source``, or joined to them."""
+    if not x.rank or not index.rank:
+        raise Unimplemented("an index into a scalar")
+    axis = x.axis(dim)
+    _check_within(x, index, axis)
+    if reduction != "none" and x.dtype not in (*REAL, torch.int64, torch.int32):
+        raise Unimplemented(f"elements of {x.dtype} that are joined")
+    if isinstance(source, Value):
+        updates: str = source.name
+        for place, (whole, part) in enumerate(zip(source.shape, index.shape, strict=True)):
+            if not _same(whole, part):
+                updates = w.slice(updates, place, 0, part)
+    else:
+        updates = w.expand(w.scalar(source, x.dtype), index.shape)
+    attrs = {"axis": axis, "reduction": reduction.encode()}
+    return w.add("ScatterElements", x, index, updates, **attrs)
 
-    def write(w: Writer, x: Value, dim: int, index: Value, source: Any) -> str:
-        if not x.rank or not index.rank:
-            raise Unimplemented("an index into a scalar")
-        axis = x.axis(dim)
-        _check_within(x, index, axis)
-        if reduction == "add" and x.dtype == torch.bool:
-            raise Unimplemented("truth values that are added")
-        if isinstance(source, Value):
-            updates: str = source.name
-            for place, (whole, part) in enumerate(zip(source.shape, index.shape, strict=True)):
-                if not _same(whole, part):
-                    updates = w.slice(updates, place, 0, part)
-        else:
-            updates = w.expand(w.scalar(source, x.dtype), index.shape)
-        attrs = {"axis": axis, "reduction": reduction.encode()}
-        return w.add("ScatterElements", x, index, updates, **attrs)
 
-    return write
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _reduced(
+    w: Writer, x: Value, dim: int, index: Value, source: Value, reduce: str, include_self: bool
+) -> str:
+    reduction = _REDUCTIONS.get(reduce)
+    if reduction is None or not include_self:
+        raise Unimplemented(f"reduce = {reduce!r}, include_self = {include_self}")
+    return _scattered(w, x, dim, index, source, reduction)
+
+
+def _added(w: Writer, x: Value, dim: int, index: Value, source: Value) -> str:
+    return _scattered(w, x, dim, index, source, "add")
 
 
 TABLE: Mapping[str, Translate] = {
@@ -129,6 +143,7 @@ TABLE: Mapping[str, Translate] = {
     "gather": _gathered,
     **dict.fromkeys(("index.Tensor", "_unsafe_index.Tensor"), _indexed),
     **dict.fromkeys(("index_put", "_unsafe_index_put"), _put),
-    **{f"scatter.{kind}": _scattered("none") for kind in ("src", "value")},
-    "scatter_add": _scattered("add"),
+    **{f"scatter.{kind}": _scattered for kind in ("src", "value")},
+    "scatter_add": _added,
+    "scatter_reduce.two": _reduced,
 }

@@ -52,6 +52,25 @@ def _batch_in_any_mode(
     return _batch(w, x, weight, bias, mean, variance, momentum, eps)
 
 
+def _instance(
+    w: Writer,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Results:
+    """Statistics of one image; those of several are of a batch."""
+    require_floats(x)
+    if x.shape[0] != 1 or x.rank < 3:
+        raise Unimplemented("a batch normalization that computes statistics")
+    channels = [x.shape[1]]
+    scale = w.expand(w.scalar(1, x.dtype), channels) if weight is None else w.to(weight, x.dtype)
+    shift = w.expand(w.scalar(0, x.dtype), channels) if bias is None else w.to(bias, x.dtype)
+    return w.add("InstanceNormalization", x, scale, shift, epsilon=float(eps)), None, None
+
+
 def _layer(
     w: Writer,
     x: Value,
@@ -133,6 +152,7 @@ def _softmax(op: str) -> Translate:
 TABLE: Mapping[str, Translate] = {
     "_native_batch_norm_legit_no_training": _batch,
     "native_batch_norm": _batch_in_any_mode,
+    "_native_batch_norm_legit.no_stats": _instance,
     "native_layer_norm": _layer,
     "layer_norm": _layer_alone,
     "native_group_norm": _group,

@@ -17,7 +17,7 @@ def _product(w: Writer, a: Value, b: Value) -> str:
 def _product_and_sum(w: Writer, bias: Value, a: Value, b: Value, beta: Any, alpha: Any) -> str:
     """beta * bias + alpha * (a @ b), of matrices; a ``beta`` of 0 hides NaN in ``bias``."""
     require_floats(bias, a, b)
-    if a.rank == 2 and beta != 0:
+    if a.rank == b.rank == 2 and beta != 0:
         return w.add("Gemm", a, b, bias, alpha=float(alpha), beta=float(beta))
     product = w.add("MatMul", a, b)
     if alpha != 1:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 
 from dnnl.errors import Unimplemented
 from dnnl.torch.aten.writer import Source, Translate, Value, Writer, require_floats
+from dnnl.torch.tensors import inverse
 
 
 def _every(given: Sequence[int], count: int) -> tuple[int, ...]:
@@ -61,8 +64,8 @@ def _average(spatial: int) -> Translate:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> str:
-        if divisor_override is not None:
-            raise Unimplemented(f"divisor_override = {divisor_override}")
+        if divisor_override is not None and (ceil_mode or not count_include_pad):
+            raise Unimplemented(f"divisor_override = {divisor_override} of windows of any sizes")
         value, alone = _batched(w, x, spatial)
         attrs = {
             "kernel_shape": _every(kernel, spatial),
@@ -72,13 +75,16 @@ def _average(spatial: int) -> Translate:
             "count_include_pad": int(count_include_pad),
         }
         found = w.add("AveragePool", value, **attrs)
+        if divisor_override is not None:
+            factor = prod(attrs["kernel_shape"]) / divisor_override
+            found = w.add("Mul", found, w.scalar(factor, x.dtype))
         return w.squeeze(found, [0]) if alone else found
 
     return write
 
 
 def _adaptive(spatial: int) -> Translate:
-    """Means of windows of one size, or of everything."""
+    """Means of windows of one size, of everything, or of windows of several sizes."""
 
     def write(w: Writer, x: Value, output_size: Sequence[int]) -> str:
         require_floats(x)
@@ -86,14 +92,31 @@ def _adaptive(spatial: int) -> Translate:
         if all(own == 1 for own in output_size):
             return w.add("ReduceMean", x, w.sizes(axes), keepdims=1)
         pairs = list(zip(sizes, output_size, strict=True))
-        if not all(isinstance(n, int) and n and m and n % m == 0 for n, m in pairs):
-            raise Unimplemented(f"{tuple(output_size)} windows of several sizes in {sizes}")
+        if not all(isinstance(n, int) and n and m for n, m in pairs):
+            raise Unimplemented(f"{tuple(output_size)} windows in {tuple(sizes)}")
+        if any(n % m for n, m in pairs):
+            return _averaged(w, x, pairs)
         kernel = tuple(n // m for n, m in pairs)
         value, alone = _batched(w, x, spatial)
         found = w.add("AveragePool", value, kernel_shape=kernel, strides=kernel)
         return w.squeeze(found, [0]) if alone else found
 
     return write
+
+
+def _averaged(w: Writer, x: Value, sizes: Sequence[tuple[int, int]]) -> str:
+    """Means along one axis after the other, as products with matrices of weights."""
+    value = x.name
+    for place, (size, count) in enumerate(sizes):
+        axis = x.rank - len(sizes) + place
+        weights = np.zeros((size, count))
+        for column in range(count):
+            first, last = column * size // count, -(-(column + 1) * size // count)
+            weights[first:last, column] = 1 / (last - first)
+        order = [dim for dim in range(x.rank) if dim != axis] + [axis]
+        product = w.add("MatMul", w.transpose(value, order), w.constant(weights, x.dtype))
+        value = w.transpose(product, inverse(order))
+    return value
 
 
 def _nearest(exact: bool) -> Translate:
