@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -19,112 +20,124 @@ from dnnl.torch.aten.table import TRANSLATIONS
 from dnnl.torch.partition import Decision, partitioned
 
 OURS, PARTLY, LEFT, REFUSED, WRONG, RAW = "dnnl", "partly", "PyTorch", "refused", "wrong", "raw"
-DTYPES = (torch.float32, torch.bfloat16, torch.int64)
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "int64": torch.int64}
+MOST = 4
+"""Samples of an operator in one type."""
 
 
-def operators() -> Sequence[Any]:
-    """The records of ``torch.testing._internal``, which import the package expecttest for tests of
-    PyTorch's own: an empty module does where it is not installed."""
+@cache
+def operators() -> dict[str, Any]:
+    """The records of ``torch.testing._internal`` by name.
+
+    They import the package expecttest for tests of PyTorch's own: an empty module does where it is
+    not installed.
+    """
     if importlib.util.find_spec("expecttest") is None:
         stand_in = types.ModuleType("expecttest")
         stand_in.TestCase = object  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stand_in
     from torch.testing._internal.common_methods_invocations import op_db
 
-    found: Sequence[Any] = op_db
-    return found
+    return {f"{own.name}.{own.variant_test_name}".rstrip("."): own for own in op_db}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Who computes a sample of an operator, and why it is not dnnl; ``left`` are the operators of
-    ATen that are PyTorch's."""
+    ATen that are PyTorch's, with reasons."""
 
     state: str
     reason: str = ""
     left: tuple[tuple[str, str], ...] = ()
 
 
-def samples(record: Any, dtype: torch.dtype, most: int) -> Iterator[Any]:
-    """The first ``most`` samples of an operator."""
+def outcomes(name: str, dtype: torch.dtype) -> list[Outcome]:
+    """What becomes of the first samples of an operator."""
+    record = operators()[name]
+    if dtype not in record.dtypes:
+        return []
+    contents = "empty" not in name  # which leave the contents open
+    return [_Case(record.op, sample, contents).outcome() for sample in _samples(record, dtype)]
+
+
+def _samples(record: Any, dtype: torch.dtype) -> Iterator[Any]:
     torch.manual_seed(0)
-    return islice(iter(record.sample_inputs("cpu", dtype)), most)
+    return islice(iter(record.sample_inputs("cpu", dtype)), MOST)
 
 
-def outcome(function: Callable[..., Any], sample: Any, *, contents: bool = True) -> Outcome:
-    """What becomes of one sample; without ``contents`` those of results are not compared."""
-    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
-    places = [n for n, own in enumerate(leaves) if isinstance(own, torch.Tensor)]
-    tensors = [leaves[n].detach() for n in places]
+class _Case:
+    """One sample; without ``contents`` those of results are not compared."""
 
-    def call(*given: torch.Tensor) -> Any:
-        full = list(leaves)
-        for place, own in zip(places, given, strict=True):
-            full[place] = own
-        first, args, kwargs = pytree.tree_unflatten(full, spec)
-        return function(first, *args, **kwargs)
+    def __init__(self, function: Callable[..., Any], sample: Any, contents: bool) -> None:
+        self._function, self._contents = function, contents
+        self._leaves, self._spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+        self._places = [n for n, own in enumerate(self._leaves) if isinstance(own, torch.Tensor)]
+        self._tensors = [self._leaves[n].detach() for n in self._places]
+        self._found: dict[str, Decision] = {}
 
-    found: dict[str, Decision] = {}
-
-    def report(decisions: Sequence[Decision]) -> None:
-        found.update({own.name: own for own in decisions})
-
-    def compiler(module: torch.fx.GraphModule, _: Any) -> Any:
-        return make_boxed_func(partitioned(module, (), report))
-
-    def traced(compiler: Callable[..., Any]) -> Any:
-        torch.manual_seed(0)
-        function = aot_function(
-            call,
-            fw_compiler=compiler,
-            inference_compiler=compiler,
-            decompositions=private.decompositions(TRANSLATIONS),
-        )
-        return function(*_copies(tensors))
-
-    with torch.no_grad():
+    @torch.no_grad()
+    def outcome(self) -> Outcome:
+        """Who computes it."""
         torch.manual_seed(0)
         try:
-            expected = call(*_copies(tensors))
-        except Exception as error:  # of the sample: PyTorch has no such kernel
+            expected = self._call(*self._copies())
+        except Exception as error:  # PyTorch has no such kernel
             return Outcome(REFUSED, f"eager: {type(error).__name__}")
         try:
-            actual = traced(compiler)
+            actual = self._traced(lambda module, _: partitioned(module, (), self._report))
         except Exception as error:
-            if not found:
+            if not self._found:
                 return Outcome(REFUSED, f"traced: {type(error).__name__}")
             return Outcome(RAW, f"{type(error).__name__}: {error}")
-        if not contents:
+        problem = self._problem(actual, expected)
+        left = [(own.operator, own.reason) for own in self._found.values() if own.where == "torch"]
+        if problem:
+            return Outcome(WRONG, problem, tuple(left))
+        if not left:
+            return Outcome(OURS)
+        return Outcome(LEFT if len(left) == len(self._found) else PARTLY, left[0][1], tuple(left))
+
+    def _call(self, *given: torch.Tensor) -> Any:
+        full = list(self._leaves)
+        for place, own in zip(self._places, given, strict=True):
+            full[place] = own
+        first, args, keywords = pytree.tree_unflatten(full, self._spec)
+        return self._function(first, *args, **keywords)
+
+    def _traced(self, compiler: Callable[..., Any]) -> Any:
+        torch.manual_seed(0)
+
+        def boxed(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+            return make_boxed_func(compiler(module, inputs))
+
+        function = aot_function(
+            self._call,
+            fw_compiler=boxed,
+            inference_compiler=boxed,
+            decompositions=private.decompositions(TRANSLATIONS),
+        )
+        return function(*self._copies())
+
+    def _report(self, decisions: Sequence[Decision]) -> None:
+        self._found.update({own.name: own for own in decisions})
+
+    def _copies(self) -> list[torch.Tensor]:
+        """The tensors, where they are mutated not those of the sample."""
+        return [own.clone() if own.is_contiguous() else own for own in self._tensors]
+
+    def _problem(self, actual: Any, expected: Any) -> str:
+        """How results differ; "" where they do not. Those in bf16 may be closer to f32 than
+        eager's, and what is traced may draw other random numbers."""
+        if not self._contents:
             actual, expected = pytree.tree_map(torch.zeros_like, (actual, expected))
-        problem = _difference(actual, expected, lambda: call(*_wide(tensors)))
-        if problem:  # what is traced may draw other random numbers
-            problem = _compared(actual, traced(lambda module, _: make_boxed_func(module)))
-    left = tuple((own.operator, own.reason) for own in found.values() if own.where == "torch")
-    if problem:
-        return Outcome(WRONG, problem, left)
-    if not left:
-        return Outcome(OURS)
-    return Outcome(LEFT if len(left) == len(found) else PARTLY, left[0][1], left)
-
-
-def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [own.clone() if own.is_contiguous() else own for own in tensors]
-
-
-def _wide(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [own.float() if own.dtype == torch.bfloat16 else own for own in tensors]
-
-
-def _difference(actual: Any, expected: Any, in_f32: Callable[[], Any]) -> str:
-    """How results differ; "" where they do not. Those in bf16 may be closer to f32 than eager's."""
-    problem = _compared(actual, expected)
-    if not problem or "bfloat16" not in str(expected):
-        return problem
-    try:
-        wide = in_f32()
-    except Exception:
-        return problem
-    return problem if _compared(actual, wide, dtypes=False) else ""
+        problem = _compared(actual, expected)
+        if problem and any(own.dtype == torch.bfloat16 for own in self._tensors):
+            wide = [own.float() if own.is_floating_point() else own for own in self._tensors]
+            try:
+                problem = _compared(actual, self._call(*wide), dtypes=False)
+            except Exception:  # of mixed types
+                return problem
+        return problem and _compared(actual, self._traced(lambda module, _: module))
 
 
 def _compared(actual: Any, expected: Any, *, dtypes: bool = True) -> str:

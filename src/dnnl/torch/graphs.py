@@ -34,12 +34,17 @@ class Placed:
     place: int
     order: tuple[int, ...]
 
+    @property
+    def is_row_major(self) -> bool:
+        """Whether the axes are in memory in their own order."""
+        return self.order == tuple(range(len(self.order)))
+
 
 @dataclass(frozen=True)
 class Imported:
     """A graph, and which arguments and results of PyTorch's graph its inputs and outputs are.
 
-    ``inputs`` and ``outputs`` have tensors by name, ``numbers`` and ``shown`` the integers among
+    ``inputs`` and ``outputs`` have tensors by name, ``numbers`` and ``shown`` the numbers among
     arguments and results; ``known`` are results that are no values at all.
     """
 
@@ -106,8 +111,8 @@ def alone(node: fx.Node) -> Graph:
 
 
 def is_size(node: fx.Node) -> bool:
-    """Whether a node computes a size, which translations have as an expression."""
-    return isinstance(node.meta.get("val"), torch.SymInt)
+    """Whether a node computes a number from sizes, which translations have as an expression."""
+    return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat)
 
 
 def imported(
@@ -328,9 +333,10 @@ class _Importer:
         for place, node in enumerate(results):
             found = node.meta.get("val") if isinstance(node, fx.Node) else None
             name = self._names[place] if self._names else f"result.{place}"
-            if isinstance(found, torch.SymInt):
+            if isinstance(found, torch.SymInt | torch.SymFloat):
+                kind = torch.int64 if isinstance(found, torch.SymInt) else torch.float32
                 self._writer.begin(name, found)
-                self._outputs[name] = self._writer.scalar(found, torch.int64), Placed(place, ())
+                self._outputs[name] = self._writer.scalar(found, kind), Placed(place, ())
                 self._shown[name] = place
             elif isinstance(found, torch.Tensor):
                 value = self.values[node]

@@ -40,9 +40,8 @@ def from_torch(
         raise InvalidArguments("program", type(program).__name__, rule)
     with torch.no_grad():
         program = program.run_decompositions(private.decompositions(TRANSLATIONS))
-    names = _results(program)
-    weights = _weights(program)
     _check_operators(program.graph_module)
+    names, weights = _results(program), _weights(program)
     return Model(imported(program.graph_module, weights, names).graph)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -11,11 +11,16 @@ import torch
 from torch import fx
 
 from dnnl.errors import Error, InvalidArguments, OutOfMemory
+from dnnl.framework.compiler import compiled
 from dnnl.framework.parts import divided
 from dnnl.framework.plans import Settings
 from dnnl.framework.program import Called
+from dnnl.framework.session import Session
+from dnnl.framework.steps import Part
+from dnnl.graph.graph import Array, Graph
+from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import first_cpu
-from dnnl.torch.graphs import Imported, Placed, imported
+from dnnl.torch.graphs import Imported, imported
 from dnnl.torch.tensors import array_of, inverse, tensor_of
 
 _MOST_REPACKED = 3
@@ -32,59 +37,96 @@ class Program:
 
     def __init__(self, found: Imported) -> None:
         graph = found.graph
-        opens = any(isinstance(n, str) for kind in graph.inputs.values() for n in kind.shape)
-        settings = Settings(first_cpu(), opens=opens or bool(found.numbers))
-        self._called = Called(divided(graph), graph, settings)
-        self._inputs, self._numbers = list(found.inputs.items()), list(found.numbers.items())
-        self._outputs = [(n, own.place, _back(own)) for n, own in found.outputs.items()]
-        self._shown, self._known = list(found.shown.items()), dict(found.known)
+        self._run = _runner(graph)
+        self._inputs = [
+            (name, own.place, None if own.is_row_major else own.order)
+            for name, own in found.inputs.items()
+        ]
+        self._outputs = [
+            (name, own.place, None if own.is_row_major else inverse(own.order))
+            for name, own in found.outputs.items()
+        ]
+        self._numbers = list(found.numbers.items())
+        self._shown, self._known = list(found.shown.items()), list(found.known.items())
         self._count = found.results
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """The results for arguments as PyTorch's graph takes them."""
-        values = {name: _read(arguments[own.place], own) for name, own in self._inputs}
+        values = {name: _read(arguments[place], order) for name, place, order in self._inputs}
         for name, place in self._numbers:
             values[name] = np.array(arguments[place], np.int64)
-        found = self._called(values, num_threads=torch.get_num_threads())
+        found = self._run(values, torch.get_num_threads())
         results: list[Any] = [None] * self._count
         for name, place, back in self._outputs:
             tensor = tensor_of(found[name])
             results[place] = tensor if back is None else tensor.permute(back)
         for name, place in self._shown:
-            results[place] = int(found[name])
-        for place, own in self._known.items():
+            results[place] = found[name].item()
+        for place, own in self._known:
             results[place] = own
         return results
 
 
-def _read(tensor: torch.Tensor, placed: Placed) -> np.ndarray:
+Run = Callable[[Mapping[str, Array], int], Mapping[str, Array]]
+
+
+def _runner(graph: Graph) -> Run:
+    """What computes the outputs of a graph on a number of threads; it compiles in its first call,
+    unless all sizes are known."""
+    program = divided(graph)
+    is_open = any(isinstance(n, str) for kind in graph.inputs.values() for n in kind.shape)
+    contents = any(isinstance(step, Part) and step.contents for step in program.steps)
+    if is_open or contents or not program.whole:
+        called = Called(program, graph, Settings(first_cpu(), opens=True))
+        return lambda values, threads: called(values, num_threads=threads)
+    session = Session(compiled(specialize(graph), first_cpu()))
+    shapes = {name: kind.shape for name, kind in graph.inputs.items()}
+
+    def run(values: Mapping[str, Array], threads: int) -> Mapping[str, Array]:
+        for name, shape in shapes.items():
+            if values[name].shape != shape:
+                raise InvalidArguments(f"input {name!r}", values[name].shape, f"expected {shape}")
+        return session.execute(values, (), threads)
+
+    return run
+
+
+def _read(tensor: torch.Tensor, order: Sequence[int] | None) -> Array:
     """The elements of an argument as they are in memory, copied if they have gaps or overlap."""
-    own = tensor.permute(placed.order)
+    own = tensor if order is None else tensor.permute(order)
     return array_of(own if own.is_contiguous() else own.contiguous())
 
 
-def _back(placed: Placed) -> tuple[int, ...] | None:
-    """The order that makes a result of the axes in memory; None for row-major ones."""
-    straight = placed.order == tuple(range(len(placed.order)))
-    return None if straight else inverse(placed.order)
-
-
 class _Packed:
-    """A program whose constants are the weights of a region, and what these were."""
+    """A program whose constants are the weights of a region, and what these were.
+
+    It holds the memory of the weights while they exist: another tensor at the same address would
+    look like the same weight.
+    """
 
     def __init__(self, weights: Sequence[torch.Tensor], program: Program) -> None:
-        self._tensors = [ref(own) for own in weights]
-        self.program, self.state = program, state_of(weights)
-        self.changes = 0
+        self._tensors = [ref(own, self._forget) for own in weights]
+        self._memory = [own.untyped_storage() for own in weights]
+        self._program: Program | None = program
+        self.state, self.changes = state_of(weights), 0
+
+    @property
+    def program(self) -> Program:
+        """The program, of weights that are still there."""
+        assert self._program is not None
+        return self._program
 
     @property
     def is_alive(self) -> bool:
         """Whether all weights are still there."""
-        return all(own() is not None for own in self._tensors)
+        return self._program is not None
 
     def has(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the same tensors, with whatever contents."""
         return all(own() is other for own, other in zip(self._tensors, weights, strict=True))
+
+    def _forget(self, _: object) -> None:
+        self._program, self._memory = None, []
 
 
 def state_of(weights: Sequence[torch.Tensor]) -> State:

@@ -27,4 +27,28 @@ def _attention(
     return w.add("Attention", *sources, **attrs), None
 
 
-TABLE: Mapping[str, Translate] = {"_scaled_dot_product_flash_attention_for_cpu": _attention}
+def _attention_of_any_rank(
+    w: Writer,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_mask: Value | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> str:
+    """As `_attention`, with one axis less too."""
+    if not all(own.rank == q.rank and own.rank in (3, 4) for own in (q, k, v)):
+        raise Unimplemented(f"sources of {q.rank}, {k.rank} and {v.rank} axes")
+    if q.rank == 4:
+        return _attention(w, q, k, v, dropout_p, is_causal, attn_mask, scale)[0]
+    wide = [Value(w.unsqueeze(own, [0]), own.dtype, (1, *own.shape)) for own in (q, k, v)]
+    found = _attention(w, *wide, dropout_p, is_causal, attn_mask, scale)[0]
+    return w.squeeze(found, [0])
+
+
+TABLE: Mapping[str, Translate] = {
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "scaled_dot_product_attention": _attention_of_any_rank,
+}

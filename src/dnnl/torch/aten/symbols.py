@@ -17,7 +17,6 @@ _OPERATORS: Mapping[str, str] = {
     "Add": "Add",
     "CleanDiv": "Div",
     "FloorDiv": "Div",
-    "IntTrueDiv": "Div",
     "Max": "Max",
     "Min": "Min",
     "Mod": "Mod",
@@ -25,6 +24,14 @@ _OPERATORS: Mapping[str, str] = {
     "PythonMod": "Mod",
 }
 """The functions of expressions, by name, as operators on integers that are not negative."""
+
+_REAL_OPERATORS: Mapping[str, str] = {
+    "Add": "Add",
+    "FloatTrueDiv": "Div",
+    "IntTrueDiv": "Div",
+    "Mul": "Mul",
+}
+"""The same on floats."""
 
 
 class Symbols:
@@ -67,6 +74,26 @@ class Symbols:
         parts = [self.written(own, add, constant) for own in expr.args]
         return reduce(lambda a, b: add(op, a, b), parts)
 
+    def real(self, expr: Any, add: Add, constant: Constant) -> str:
+        """The name of an array of one f32 that an expression of floats is.
+
+        Raises Unimplemented as `written` does.
+        """
+        name = type(expr).__name__
+        if expr.is_number:
+            return constant(np.array([float(expr)], np.float32))
+        if name == "Pow" and expr.args[1].is_number:
+            base = self.real(expr.args[0], add, constant)
+            return add("Pow", base, constant(np.array([float(expr.args[1])], np.float32)))
+        if name == "OpaqueUnaryFn_sqrt":
+            return add("Sqrt", self.real(expr.args[0], add, constant))
+        op = _REAL_OPERATORS.get(name)
+        if op is not None and not expr.is_integer:
+            parts = [self.real(own, add, constant) for own in expr.args]
+            return reduce(lambda a, b: add(op, a, b), parts)
+        size = expr.args[0] if name == "ToFloat" else expr
+        return add("Cast", self.written(size, add, constant), to=np.dtype(np.float32))
+
 
 class AnySymbols(Symbols):
     """Sizes of a graph that is not there yet: each is known."""
@@ -74,3 +101,7 @@ class AnySymbols(Symbols):
     def written(self, expr: Any, add: Add, constant: Constant) -> str:
         """The name of an array of one element."""
         return constant(np.array([2], np.int64))
+
+    def real(self, expr: Any, add: Add, constant: Constant) -> str:
+        """The name of an array of one f32."""
+        return constant(np.array([2], np.float32))

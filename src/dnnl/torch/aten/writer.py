@@ -111,9 +111,12 @@ class Writer:
         """A number without axes, which may be a size of PyTorch."""
         if isinstance(number, torch.SymInt):
             size = self.reshape(self.sizes([number]), ())
-            return size if dtype == torch.int64 else self.to(size, dtype)
-        if isinstance(number, torch.SymFloat | torch.SymBool):
-            raise Unimplemented(f"the number {number} is computed from sizes")
+            return self.to(size, dtype, torch.int64)
+        if isinstance(number, torch.SymFloat):
+            real = self._symbols.real(number.node.expr, self.add, self.constant)
+            return self.to(self.reshape(real, ()), dtype, torch.float32)
+        if isinstance(number, torch.SymBool):
+            raise Unimplemented(f"the truth value {number} is computed from sizes")
         return self.constant(number, dtype)
 
     def sizes(self, sizes: Sequence[Any]) -> str:

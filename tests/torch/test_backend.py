@@ -1,0 +1,431 @@
+"""The backend of torch.compile beside eager PyTorch."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+import pytest
+import torch
+from torch import nn
+
+import dnnl
+from dnnl.framework import compiler
+from dnnl.torch.backend import compile_graph
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is compiled."""
+    found: list[Any] = []
+    original = compiler.compiled
+
+    def counted(*args: Any, **keywords: Any) -> Any:
+        found.append(args[0])
+        return original(*args, **keywords)
+
+    monkeypatch.setattr("dnnl.framework.compiler.compiled", counted)
+    monkeypatch.setattr("dnnl.torch.regions.compiled", counted)
+    return found
+
+
+def compiled(net: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(net, backend=compile_graph, fullgraph=True, **options)
+
+
+def check(net: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """Compare a first and a second call with eager: contents, types and strides."""
+    function = compiled(net, **options)
+    for _ in range(2):
+        compare(function(*arguments), net(*arguments))
+
+
+def compare(actual: Any, expected: Any) -> None:
+    torch.testing.assert_close(
+        actual, expected, rtol=1e-4, atol=1e-5, equal_nan=True, check_stride=True
+    )
+
+
+class Net(nn.Module):
+    """Convolutions and a product, with everything that folds into them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)
+        )
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.head(self.body(x).mean((2, 3))), -1)
+
+
+def test_the_entry_point_names_the_backend() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    group = "torch_dynamo_backends"
+    given = project["entry-points"][group]
+    assert EntryPoint("dnnl", given["dnnl"], group).load() is compile_graph
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_network(threads: int, dtype: torch.dtype) -> None:
+    net, x = Net().eval().to(dtype), torch.randn(2, 3, 13, 17, dtype=dtype)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        actual, expected = compiled(net)(x), net(x)
+    finally:
+        torch.set_num_threads(before)
+    limit = 1e-4 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(actual, expected, rtol=limit, atol=limit)
+
+
+def test_weights_are_packed_once_and_again_when_they_change(plans: list[Any]) -> None:
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    function = compiled(net)
+    for _ in range(3):
+        compare(function(x), net(x))
+    assert len(plans) == 1
+    net.head.weight.mul_(2)  # in place
+    compare(function(x), net(x))
+    assert len(plans) == 2
+    net.head.weight.data = torch.randn(5, 16)  # other memory
+    compare(function(x), net(x))
+    net.load_state_dict(Net().state_dict())
+    compare(function(x), net(x))
+    assert len(plans) == 4
+    for _ in range(3):  # by now each call reads them
+        net.head.weight.add_(1)
+        compare(function(x), net(x))
+    assert len(plans) == 5
+
+
+class Block(nn.Module):
+    """What networks have many of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu() + x
+
+
+def test_modules_that_share_code_have_their_own_weights(plans: list[Any]) -> None:
+    blocks = nn.ModuleList(Block() for _ in range(6))
+    x = torch.randn(4, 8)
+    expected = [block(x) for block in blocks]
+    for block in blocks:
+        block.compile(backend=compile_graph, fullgraph=True)
+    for _ in range(3):
+        compare([block(x) for block in blocks], expected)
+    assert len(plans) == 6
+
+
+def test_weights_that_are_gone_are_not_held() -> None:
+    block, x = Block(), torch.randn(2, 8)
+    function = compiled(lambda x, block: block(x))
+    function(x, block)
+    memory = ref(block.linear.weight.untyped_storage())
+    parameter = ref(block.linear.weight)
+    del block
+    gc.collect()
+    assert parameter() is None
+    assert memory() is None
+
+
+def test_weights_at_an_address_that_others_had() -> None:
+    block, x = Block(), torch.randn(2, 8)
+    function = compiled(block)
+    for _ in range(3):
+        compare(function(x), block(x))
+        for _ in range(2):  # the allocator gives the first address again, unless it is in use
+            block.linear.weight.data = block.linear.weight.data * 2
+
+
+LAYOUTS = {
+    "channels last": lambda x: x.to(memory_format=torch.channels_last),
+    "transposed": lambda x: x.transpose(2, 3),
+    "with gaps": lambda x: x[:, :, ::2, 1:],
+    "overlapping": lambda x: x[:, :1].expand(2, 3, 12, 10),
+    "overlapping windows": lambda x: x.as_strided((2, 3, 8, 10), (360, 120, 5, 1)),
+    "reversed": lambda x: x.flip(3).transpose(0, 1)[:3, :2].transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_inputs_of_any_layout(layout: str) -> None:
+    x = LAYOUTS[layout](torch.randn(2, 3, 12, 10))
+    check(nn.Conv2d(3, 4, 3).eval(), x)
+    check(lambda x: (x * 2).tanh(), x)
+
+
+def test_channels_last_is_kept_without_a_copy(plans: list[Any]) -> None:
+    net = nn.Sequential(nn.Conv2d(16, 16, 3), nn.ReLU()).eval()
+    x = torch.randn(1, 16, 9, 9).to(memory_format=torch.channels_last)
+    function = compiled(net)
+    result = function(x)
+    assert result.is_contiguous(memory_format=torch.channels_last)
+    compare(result, net(x))
+    (graph,) = plans
+    assert [kind.shape for kind in graph.inputs.values()] == [(1, 9, 9, 16)]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (1, 1)])
+def test_empty_and_small_tensors(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    check(lambda x: (x + 1).exp() * 2, x)
+    check(lambda x: (x * 2).sum(), x)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool, torch.float64]
+)
+def test_other_types(dtype: torch.dtype) -> None:
+    x = torch.tensor([[0, 1, 2], [3, 1, 0]]).to(dtype)
+    check(lambda x: (x + x, x == 1, x.float() * 0.5, torch.where(x > 1, x, x + 1)), x)
+
+
+def test_numbers_and_tensors_of_one_number() -> None:
+    check(lambda x, n: x * n + 1, torch.randn(3, 4), 2.5)
+    check(lambda x, n: x * n + 1, torch.randn(3, 4), torch.tensor(3))
+    check(lambda x: (x + 1, x.shape[0], None), torch.randn(3, 4))
+
+
+def test_mutation_views_and_aliases() -> None:
+    def change(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x.add_(1)
+        view = x[1:]
+        view.mul_(2)
+        return x.exp(), view, x.t()
+
+    x = torch.randn(3, 4)
+    function = compiled(change)
+    ours, theirs = x.clone(), x.clone()
+    actual, expected = function(ours), change(theirs)
+    compare(actual, expected)
+    compare(ours, theirs)
+    assert actual[1].data_ptr() == ours[1:].data_ptr()
+    actual[1].zero_()  # an alias of the argument, as in eager
+    assert not ours[1:].any()
+
+
+def test_buffers_that_change() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count += x.sum(0)
+            return x * self.count
+
+    ours, theirs, x = Counting(), Counting(), torch.randn(3, 2)
+    function = compiled(ours)
+    for _ in range(6):
+        compare(function(x), theirs(x))
+    compare(ours.count, theirs.count)
+
+
+def test_outputs_are_new_in_each_call() -> None:
+    function = compiled(lambda x: (x.relu(), torch.ones(3) + 1))
+    x = torch.randn(3)
+    first = function(x)
+    kept = [own.clone() for own in first]
+    function(-x)
+    compare(list(first), kept)
+    first[1].zero_()
+    assert function(x)[1].eq(2).all()
+
+
+def test_operators_that_are_left_to_pytorch(caplog: pytest.LogCaptureFixture) -> None:
+    def net(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.bessel_j0((x @ x).relu()).tanh() @ x
+
+    with caplog.at_level(logging.INFO, "dnnl.torch"):
+        check(net, torch.randn(5, 5))
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line for line in lines if "aten.special_bessel_j0.default x 1" in line] == lines
+
+
+def test_random_numbers_are_pytorchs() -> None:
+    def net(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x @ x, 0.5, training=True)
+
+    x = torch.randn(4, 4)
+    function = compiled(net)
+    torch.manual_seed(3)
+    first = function(x)
+    torch.manual_seed(3)
+    compare(function(x), first)
+
+
+def test_errors_of_users_are_eagers() -> None:
+    weight = torch.randn(4, 3)
+    function = compiled(lambda i, w: torch.nn.functional.embedding(i, w) * 2)
+    compare(function(torch.tensor([1, 3]), weight), weight[[1, 3]] * 2)
+    with pytest.raises(IndexError, match="out of range"):
+        function(torch.tensor([1, 4]), weight)
+    compare(function(torch.tensor([0, 3]), weight), weight[[0, 3]] * 2)
+
+
+def test_gradients_are_pytorchs(caplog: pytest.LogCaptureFixture) -> None:
+    net, x = Net(), torch.randn(2, 3, 8, 8)
+    with torch.enable_grad(), caplog.at_level(logging.INFO, "dnnl.torch"):
+        compiled(net)(x)[0, 0].backward()
+    found = [own.grad.clone() for own in net.parameters()]
+    net.zero_grad()
+    with torch.enable_grad():
+        net(x)[0, 0].backward()
+    compare(found, [own.grad for own in net.parameters()])
+    assert any("with gradients" in record.getMessage() for record in caplog.records)
+
+
+def test_open_sizes_have_one_plan(plans: list[Any]) -> None:
+    net = Net().eval()
+    function = compiled(net, dynamic=True)
+    for n, height in ((2, 9), (4, 12), (3, 8), (7, 20), (6, 33)):
+        x = torch.randn(n, 3, height, height + 5)
+        compare(function(x), net(x))
+    assert len(plans) == 1
+
+
+def test_one_and_no_images(plans: list[Any]) -> None:
+    net = Net().eval()
+    function = compiled(net)
+    for n in (4, 3, 6, 1, 0, 5):
+        x = torch.randn(n, 3, 8, 8)
+        torch._dynamo.maybe_mark_dynamic(x, 0)
+        compare(function(x), net(x))
+
+
+def attention(x: torch.Tensor) -> torch.Tensor:
+    batch, length, width = x.shape
+    heads = x.view(batch, length, 4, width // 4).transpose(1, 2)
+    mask = torch.arange(length)[None] <= torch.arange(length)[:, None]
+    found = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)
+    return found.transpose(1, 2).reshape(batch, length, width) * (1 / length)
+
+
+def test_lengths_that_are_marked(plans: list[Any]) -> None:
+    function = compiled(attention)
+    for length in (5, 9, 31, 2, 64):
+        x = torch.randn(2, length, 32)
+        torch._dynamo.mark_dynamic(x, 1)
+        compare(function(x), attention(x))
+    assert len(plans) == 1
+
+
+def test_sizes_as_arguments_and_results(plans: list[Any]) -> None:
+    def net(x: torch.Tensor, n: int) -> tuple[torch.Tensor, int]:
+        return (x * 2).sum(1, keepdim=True).expand(-1, n) + n, x.shape[0] * n
+
+    function = compiled(net, dynamic=True)
+    for rows, n in ((3, 4), (5, 7), (8, 9)):
+        x = torch.randn(rows, 6)
+        compare(function(x, n), net(x, n))
+    assert len(plans) == 1
+
+
+MASKS = {
+    "none": (None, False),
+    "causal": (None, True),
+    "truth values": (torch.arange(7) != torch.arange(5)[:, None], False),
+    "nothing to attend to": (torch.arange(7) < torch.arange(5)[:, None], False),
+    "numbers": (torch.linspace(-3, 3, 35).view(5, 7), False),
+    "of each image": (torch.linspace(-3, 3, 70).view(2, 1, 5, 7), False),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("heads", [4, 2])
+def test_attention(mask: str, heads: int) -> None:
+    q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, heads, 7, 8), torch.randn(2, heads, 7, 8)
+    given, causal = MASKS[mask]
+
+    def net(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, given, is_causal=causal, scale=0.3, enable_gqa=heads != 4
+        )
+
+    check(net, q, k, v)
+
+
+def test_a_cache_that_grows(plans: list[Any]) -> None:
+    def step(x: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        keys = torch.cat([keys, x], 1)
+        return torch.softmax(x @ keys.transpose(1, 2), -1) @ keys, keys
+
+    function = compiled(step)
+    ours = theirs = torch.randn(2, 2, 16)
+    for _ in range(6):
+        torch._dynamo.mark_dynamic(ours, 1)
+        x = torch.randn(2, 1, 16)
+        (a, ours), (b, theirs) = function(x, ours), step(x, theirs)
+        compare([a, ours], [b, theirs])
+    assert len(plans) == 1
+
+
+def test_inference_mode() -> None:
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    function = compiled(net)
+    with torch.inference_mode():
+        for _ in range(2):
+            compare(function(x), net(x))
+        weight = torch.randn(3, 4)  # its changes are not counted
+        linear = compiled(lambda x, w: x @ w)
+        for _ in range(2):
+            weight.add_(1)
+            compare(linear(torch.ones(2, 3), weight), torch.ones(2, 3) @ weight)
+
+
+def test_what_a_graph_is_left_with() -> None:
+    """A graph that only moves data, and one without a tensor as its result."""
+    check(lambda x: x.t()[1:], torch.randn(3, 4))
+    check(lambda x: x.shape[0] + 1, torch.randn(3, 4))
+
+
+def test_explain_names_what_is_left() -> None:
+    def net(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.bessel_j0(x @ x) + 1
+
+    found = dnnl.explain_graph(net, torch.randn(4, 4))
+    wheres = {own.operator: own.where for own in found.decisions}
+    assert wheres == {
+        "aten.mm.default": "dnnl",
+        "aten.special_bessel_j0.default": "torch",
+        "aten.add.Tensor": "dnnl",
+    }
+    assert found.graphs == 1
+    text = "by PyTorch: aten.special_bessel_j0.default x 1: the operator"
+    assert text in str(found)
+    assert str(found).startswith("2 of 3 operators by dnnl, graphs: 1")
+
+
+def test_explain_names_graph_breaks() -> None:
+    def net(x: torch.Tensor) -> torch.Tensor:
+        x = x * 2
+        torch._dynamo.graph_break()
+        return x + 1
+
+    found = dnnl.explain_graph(net, torch.randn(4))
+    assert found.graphs == 2
+    assert len(found.breaks) == 1

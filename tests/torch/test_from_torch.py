@@ -1,0 +1,116 @@
+"""Modules and exported programs as models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+import dnnl
+from tests.torch.test_backend import Net, attention
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def compare(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(actual, expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_module() -> None:
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    model = dnnl.from_torch(net, x)
+    assert list(model.inputs) == ["x"]
+    assert str(model.inputs["x"]) == "float32 [2, 3, 8, 8]"
+    compare(model(x), net(x))
+    assert isinstance(model(x.numpy()), np.ndarray)
+
+
+def test_an_exported_program() -> None:
+    class Two(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor, n: int) -> dict[str, torch.Tensor]:
+            return {"sum": a + b, "parts": torch.cat([a, b]) * n}
+
+    a, b = torch.randn(2, 3), torch.randn(2, 3)
+    model = dnnl.from_torch(torch.export.export(Two(), (a, b, 3)))
+    assert list(model.inputs) == ["a", "b"]
+    found = model(a, b)
+    compare(found[model.outputs[0]], a + b)
+    compare(found[model.outputs[1]], torch.cat([a, b]) * 3)
+
+
+def test_sizes_that_stay_open() -> None:
+    class Attention(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return attention(x)
+
+    length = torch.export.Dim("length", min=2, max=512)
+    model = dnnl.from_torch(Attention(), torch.randn(2, 6, 32), dynamic_shapes={"x": {1: length}})
+    assert model.inputs["x"].shape[0] == 2
+    assert isinstance(model.inputs["x"].shape[1], str)
+    for count in (6, 9, 17, 2):
+        x = torch.randn(2, count, 32)
+        compare(model(x), attention(x))
+
+
+def test_weights_are_on_the_memory_of_the_module() -> None:
+    net = Net().eval()
+    model = dnnl.from_torch(net, torch.randn(2, 3, 8, 8))
+    addresses = {array.__array_interface__["data"][0] for array in model.graph.constants.values()}
+    assert {own.data_ptr() for own in net.parameters()} <= addresses
+
+
+def test_a_model_is_saved_and_written_as_onnx(tmp_path: Path) -> None:
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    model = dnnl.from_torch(net, x)
+    expected = net(x)
+    model.save(tmp_path / "net.dnnl")
+    compare(dnnl.load(tmp_path / "net.dnnl", compile=False)(x), expected)
+    (tmp_path / "net.onnx").write_bytes(model.to_onnx())
+    compare(dnnl.load(tmp_path / "net.onnx")(x), expected)
+    session = onnxruntime.InferenceSession(
+        tmp_path / "net.onnx", providers=["CPUExecutionProvider"]
+    )
+    compare(torch.from_numpy(session.run(None, {"x": x.numpy()})[0]), expected)
+
+
+def test_operators_that_models_lack_are_all_named() -> None:
+    class Special(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.bessel_j0(x) + torch.linalg.inv(x) + torch.special.bessel_j0(x)
+
+    with pytest.raises(dnnl.Unimplemented) as caught:
+        dnnl.from_torch(Special(), torch.randn(3, 3))
+    text = str(caught.value)
+    assert "aten.special_bessel_j0.default" in text
+    assert "(2 times)" in text
+    assert "aten.linalg_inv_ex.default" in text
+
+
+def test_a_module_that_changes_its_buffers_is_refused() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count += x
+            return x * self.count
+
+    with pytest.raises(dnnl.Unimplemented, match=r"'count' .BUFFER_MUTATION.*eval\(\)"):
+        dnnl.from_torch(Counting(), torch.randn(2))
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(dnnl.InvalidArguments, match=r"expected a torch\.nn\.Module"):
+        dnnl.from_torch(lambda x: x, torch.randn(3))  # type: ignore[arg-type]
+    with pytest.raises(dnnl.InvalidArguments, match="example"):
+        dnnl.from_torch(Net().eval())

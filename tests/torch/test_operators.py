@@ -1,0 +1,58 @@
+"""Operators of PyTorch's database: none is wrong, and docs/pytorch-operators.md says whose."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from tests.torch import operators_page
+from tests.torch.operator_cases import DTYPES, RAW, WRONG, Outcome, outcomes
+from tests.torch.operators_page import PAGE
+
+SAMPLE = (
+    *("add", "argmax", "bmm", "cat", "clamp", "cumsum", "expand", "fft.fft", "gather", "index_put"),
+    *("logsumexp", "masked_fill", "max.reduction_with_dim", "mean", "nn.functional.avg_pool2d"),
+    *("nn.functional.conv2d", "nn.functional.dropout", "nn.functional.embedding"),
+    *("nn.functional.gelu", "nn.functional.grid_sample", "nn.functional.group_norm"),
+    *(
+        "nn.functional.interpolate.bilinear",
+        "nn.functional.layer_norm",
+        "nn.functional.pad.constant",
+    ),
+    *("nn.functional.scaled_dot_product_attention", "pow", "remainder", "roll", "scatter_add"),
+    *("softmax", "split", "svd", "tril", "true_divide", "unfold", "var", "where"),
+)
+"""Operators of every family, and some that are PyTorch's."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SAMPLE)
+def test_an_operator(name: str) -> None:
+    found = {kind: outcomes(name, dtype) for kind, dtype in DTYPES.items()}
+    found = {kind: own for kind, own in found.items() if own}
+    for kind, own in found.items():
+        bad = [one for one in own if one.state in (WRONG, RAW)]
+        assert not bad, kind
+    text = PAGE.read_text(encoding="utf-8")
+    if f"PyTorch {torch.__version__.partition('+')[0]}'s" not in text:
+        return  # the page is that of another version
+    states = {kind: operators_page.state(own) for kind, own in found.items()}
+    head = operators_page.SECTIONS[operators_page.section(states)].partition("\n")[0]
+    (part,) = re.findall(rf"^{head}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    entries = " ".join(part.partition("\n\n")[2].partition("\n\n")[2].split())
+    listed = re.sub(r" \([^)]*\)", lambda own: own[0].replace(", ", "/"), entries).split(", ")
+    rule = "python -m tests.torch.operators_page writes the page"
+    assert operators_page.entry(name, states).replace(", ", "/") in listed, rule
+
+
+def test_states_of_operators() -> None:
+    ours, left, refused = Outcome("dnnl"), Outcome("PyTorch"), Outcome("refused")
+    assert operators_page.state([ours, ours]) == "dnnl"
+    assert operators_page.state([ours, refused]) == "dnnl"
+    assert operators_page.state([ours, left]) == "partly"
+    assert operators_page.state([ours, Outcome("wrong")]) == "wrong"
+    assert operators_page.section({"f32": "dnnl", "int64": "PyTorch"}) == "dnnl"
+    assert operators_page.entry("a", {"f32": "dnnl", "int64": "PyTorch"}) == "a (f32)"
+    assert operators_page.entry("a", {"f32": "dnnl", "int64": "dnnl"}) == "a"
