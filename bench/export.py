@@ -35,7 +35,7 @@ _OPERATORS = (
 )
 
 
-def _declare_operators(torch: ModuleType) -> Any:
+def declare_operators(torch: ModuleType) -> Any:
     """Names for the compiled operators of torchvision, which need not load where torch is built
     for processors only; no model here runs one."""
     library = torch.library.Library("torchvision", "DEF")
@@ -93,7 +93,7 @@ def export(name: str, path: Path, int8: str | None = None) -> None:
     one would hide mistakes. ``int8`` is one of `QUANTIZERS`."""
     import torch
 
-    library = _declare_operators(torch)
+    library = declare_operators(torch)
     torch.manual_seed(SEED)
     model, example = MODELS[name](torch)
     model.eval()

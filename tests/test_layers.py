@@ -271,7 +271,7 @@ def _label(layer: str, outside: str) -> str:
     [
         ("codegen",),
         ("kernels",),
-        ("graph", "onnx", "lowering", "operators", "passes", "framework"),
+        ("graph", "onnx", "lowering", "operators", "passes", "framework", "torch"),
     ],
 )
 def test_the_picture_shows_the_rows(homes: tuple[str, ...]) -> None:

@@ -85,7 +85,7 @@ def test_the_entry_point_names_the_backend() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_network(threads: int, dtype: torch.dtype) -> None:
     net, x = Net().eval().to(dtype), torch.randn(2, 3, 13, 17, dtype=dtype)
     before = torch.get_num_threads()
@@ -96,6 +96,14 @@ def test_a_network(threads: int, dtype: torch.dtype) -> None:
         torch.set_num_threads(before)
     limit = 1e-4 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(actual, expected, rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype: torch.dtype) -> None:
+    net, x = Net().eval(), torch.randn(2, 3, 13, 17)
+    with torch.autocast("cpu", dtype):
+        actual, expected = compiled(net)(x), net(x)
+    torch.testing.assert_close(actual, expected, rtol=2e-2, atol=2e-2)
 
 
 def test_weights_are_packed_once_and_again_when_they_change(plans: list[Any]) -> None:

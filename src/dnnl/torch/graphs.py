@@ -13,12 +13,12 @@ import torch
 from torch import fx
 
 from dnnl.errors import Error, Unimplemented
-from dnnl.graph.graph import Array, Graph, TensorType
+from dnnl.graph.graph import Array, Graph, ModelError, TensorType
 from dnnl.torch.aten.symbols import AnySymbols, Symbols
 from dnnl.torch.aten.table import TRANSLATIONS
-from dnnl.torch.aten.writer import Value, Writer
+from dnnl.torch.aten.writer import Value, Writer, inverse
 from dnnl.torch.dtypes import numpy_type
-from dnnl.torch.tensors import array_of, inverse, number_of, order_of
+from dnnl.torch.tensors import array_of, number_of, order_of
 
 OPSET = 21
 """The operator set of the nodes that translations write."""
@@ -244,7 +244,13 @@ class _Importer:
             if isinstance(own, torch.Tensor):
                 _check_tensor(own)
         self._writer.begin(node.name, result)
-        found = translate(self._writer, *self._arguments(node))
+        try:
+            found = translate(self._writer, *self._arguments(node))
+        except Error:
+            raise
+        except Exception as error:  # arguments that no check foresaw
+            what = f"{type(error).__name__}: {error}"
+            raise ModelError(f"{node.target} has arguments that do not fit: {what}") from error
         if not several:
             self.values[node] = self._value(found, result)
             return

@@ -20,8 +20,9 @@ from dnnl.framework.steps import Part
 from dnnl.graph.graph import Array, Graph
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import first_cpu
+from dnnl.torch.aten.writer import inverse
 from dnnl.torch.graphs import Imported, imported
-from dnnl.torch.tensors import array_of, inverse, tensor_of
+from dnnl.torch.tensors import array_of, tensor_of
 
 _MOST_REPACKED = 3
 """How often the weights of a region may change before they are arguments like others."""

@@ -58,11 +58,3 @@ def _is_dense(order: Sequence[int], shape: Sequence[int], strides: Sequence[int]
             return False
         expected *= max(shape[axis], 1)
     return True
-
-
-def inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """The order that undoes another one."""
-    found = [0] * len(order)
-    for place, axis in enumerate(order):
-        found[axis] = place
-    return tuple(found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from dnnl.errors import Unimplemented
 from dnnl.torch.aten.writer import Translate, Value, Writer
-from dnnl.torch.tensors import array_of
 
 
 def _full(w: Writer, _: Any, number: Any, *__: Any) -> str:
@@ -24,7 +24,8 @@ def _filled(number: int) -> Translate:
 def _range(w: Writer, start: Any, end: Any, step: Any, *_: Any) -> str:
     numbers = (start, end, step)
     if not any(isinstance(own, torch.SymInt) for own in numbers):
-        return w.constant(array_of(torch.arange(start, end, step, dtype=w.dtype)))
+        (count,) = w.result.shape
+        return w.constant(start + step * np.arange(count), w.dtype)
     if w.dtype not in (torch.int64, torch.int32):
         raise Unimplemented(f"a range of {w.dtype} of a length that only a run knows")
     return w.add("Range", *(w.scalar(own, w.dtype) for own in numbers))

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from dnnl.errors import Unimplemented
-from dnnl.torch.aten.writer import Source, Translate, Value, Writer, require_floats
-from dnnl.torch.tensors import inverse
+from dnnl.torch.aten.writer import Source, Translate, Value, Writer, inverse, require_floats
 
 
 def _every(given: Sequence[int], count: int) -> tuple[int, ...]:

@@ -206,5 +206,13 @@ def require_floats(*sources: Value) -> None:
             raise Unimplemented(f"elements of {own.dtype}: computed in f32, bf16 and f16 alone")
 
 
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The order that undoes another one."""
+    found = [0] * len(order)
+    for place, axis in enumerate(order):
+        found[axis] = place
+    return tuple(found)
+
+
 def _name(source: Source) -> str:
     return source.name if isinstance(source, Value) else source
