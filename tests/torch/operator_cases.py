@@ -159,7 +159,7 @@ def _compared(actual: Any, expected: Any, *, dtypes: bool = True) -> str:
             continue
         if dtypes and ours.stride() != theirs.stride() and theirs.numel() > 1:
             return f"strides {ours.stride()} instead of {theirs.stride()}"
-        limits = {"rtol": 1e-5, "atol": 1e-5} if ours.dtype == torch.float32 else {}
+        limits: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5} if ours.dtype == torch.float32 else {}
         if ours.dtype == torch.bfloat16:
             sizes = theirs[theirs.isfinite()].abs()
             scale = float(sizes.max()) if sizes.numel() else 0.0

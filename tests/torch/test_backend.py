@@ -74,7 +74,8 @@ class Net(nn.Module):
         self.head = nn.Linear(16, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.softmax(self.head(self.body(x).mean((2, 3))), -1)
+        found: torch.Tensor = self.head(self.body(x).mean((2, 3)))
+        return found.softmax(-1)
 
 
 def test_the_entry_point_names_the_backend() -> None:
@@ -134,7 +135,8 @@ class Block(nn.Module):
         self.linear = nn.Linear(8, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear(x).relu() + x
+        found: torch.Tensor = self.linear(x)
+        return found.relu() + x
 
 
 def test_modules_that_share_code_have_their_own_weights(plans: list[Any]) -> None:
@@ -241,6 +243,7 @@ def test_buffers_that_change() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("count", torch.zeros(2))
+            self.count: torch.Tensor
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.count += x.sum(0)
@@ -266,7 +269,8 @@ def test_outputs_are_new_in_each_call() -> None:
 
 def test_operators_that_are_left_to_pytorch(caplog: pytest.LogCaptureFixture) -> None:
     def net(x: torch.Tensor) -> torch.Tensor:
-        return torch.special.bessel_j0((x @ x).relu()).tanh() @ x
+        found: torch.Tensor = torch.special.bessel_j0((x @ x).relu())
+        return found.tanh() @ x
 
     with caplog.at_level(logging.INFO, "dnnl.torch"):
         check(net, torch.randn(5, 5))
@@ -299,8 +303,9 @@ def test_gradients_are_pytorchs(caplog: pytest.LogCaptureFixture) -> None:
     net, x = Net(), torch.randn(2, 3, 8, 8)
     with torch.enable_grad(), caplog.at_level(logging.INFO, "dnnl.torch"):
         compiled(net)(x)[0, 0].backward()
-    found = [own.grad.clone() for own in net.parameters()]
-    net.zero_grad()
+    found = [own.grad for own in net.parameters()]
+    assert all(own is not None and own.any() for own in found)
+    net.zero_grad(set_to_none=True)
     with torch.enable_grad():
         net(x)[0, 0].backward()
     compare(found, [own.grad for own in net.parameters()])
@@ -413,7 +418,8 @@ def test_what_a_graph_is_left_with() -> None:
 
 def test_explain_names_what_is_left() -> None:
     def net(x: torch.Tensor) -> torch.Tensor:
-        return torch.special.bessel_j0(x @ x) + 1
+        found: torch.Tensor = torch.special.bessel_j0(x @ x)
+        return found + 1
 
     found = dnnl.explain_graph(net, torch.randn(4, 4))
     wheres = {own.operator: own.where for own in found.decisions}

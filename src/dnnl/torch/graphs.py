@@ -205,7 +205,7 @@ class _Importer:
         found = node.meta.get("val")
         several = isinstance(found, list | tuple)
         values = []
-        for place, own in enumerate(found if several else [found]):
+        for place, own in enumerate(found if isinstance(found, list | tuple) else [found]):
             if isinstance(own, torch.SymInt):
                 self._symbols.add_number(own.node.expr, node.name)
                 self._writer.constants[node.name] = np.array(number_of(own))
@@ -235,7 +235,8 @@ class _Importer:
                 raise Unimplemented(f"result {place} of {source} is not computed")
             self.values[node] = found
             return
-        translate = TRANSLATIONS.get(node.target)  # type: ignore[arg-type]
+        target: Any = node.target
+        translate = TRANSLATIONS.get(target)
         if translate is None:
             raise Unimplemented(f"the operator {node.target} is not known")
         result = node.meta["val"]

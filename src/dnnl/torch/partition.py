@@ -16,7 +16,7 @@ from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import first_cpu
 from dnnl.torch import private
 from dnnl.torch.graphs import alone, is_size, reasons_against
-from dnnl.torch.regions import Region
+from dnnl.torch.regions import Placed, Region
 
 _log = logging.getLogger("dnnl.torch")
 
@@ -74,7 +74,7 @@ def partitioned(
         if all(_is_free(one) or _is_move(one) for one in own):
             continue  # the submodule is PyTorch's
         frozen = [place for place, given in enumerate(node.args) if given in constant]
-        setattr(module, node.target, Region(inside, frozen, _Again(report)))
+        setattr(module, str(node.target), Placed(Region(inside, frozen, _Again(report))))
     _tell(report, computed, reasons)
     return module
 

@@ -26,7 +26,9 @@ def from_torch(
     dynamic_shapes: Any,
 ) -> Model:
     """The model of a module or of an exported program; see `dnnl.from_torch`."""
-    if isinstance(program, torch.nn.Module):
+    if isinstance(program, torch.export.ExportedProgram):
+        exported = program
+    elif isinstance(program, torch.nn.Module):
         if example is None:
             rule = "a module is exported on an example of its arguments"
             raise InvalidArguments(
@@ -34,15 +36,16 @@ def from_torch(
             )
         arguments = (example,) if isinstance(example, torch.Tensor) else tuple(example)
         with torch.no_grad():
-            program = torch.export.export(program, arguments, dynamic_shapes=dynamic_shapes)
-    elif not isinstance(program, torch.export.ExportedProgram):
+            exported = torch.export.export(program, arguments, dynamic_shapes=dynamic_shapes)
+    else:
         rule = "expected a torch.nn.Module or a torch.export.ExportedProgram"
         raise InvalidArguments("program", type(program).__name__, rule)
     with torch.no_grad():
-        program = program.run_decompositions(private.decompositions(TRANSLATIONS))
-    _check_operators(program.graph_module)
-    names, weights = _results(program), _weights(program)
-    return Model(imported(program.graph_module, weights, names).graph)
+        exported = exported.run_decompositions(private.decompositions(TRANSLATIONS))
+    module: Any = exported.graph_module
+    _check_operators(module)
+    names, weights = _results(exported), _weights(exported)
+    return Model(imported(module, weights, names).graph)
 
 
 def _weights(program: torch.export.ExportedProgram) -> dict[int, Array]:

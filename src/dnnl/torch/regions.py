@@ -92,7 +92,7 @@ def _runner(graph: Graph) -> Run:
     return run
 
 
-def _read(tensor: torch.Tensor, order: Sequence[int] | None) -> Array:
+def _read(tensor: torch.Tensor, order: tuple[int, ...] | None) -> Array:
     """The elements of an argument as they are in memory, copied if they have gaps or overlap."""
     own = tensor if order is None else tensor.permute(order)
     return array_of(own if own.is_contiguous() else own.contiguous())
@@ -135,7 +135,7 @@ def state_of(weights: Sequence[torch.Tensor]) -> State:
     return tuple([(own.data_ptr(), own._version) for own in weights])
 
 
-class Region(torch.nn.Module):
+class Region:
     """A part of a graph as one function of its arguments.
 
     The first call compiles it. ``weights`` are the arguments that are constants of the plan while
@@ -149,16 +149,14 @@ class Region(torch.nn.Module):
         weights: Sequence[int],
         otherwise: Callable[[fx.GraphModule, Sequence[int], Error], Callable[..., Any]],
     ) -> None:
-        super().__init__()
-        # Plain attributes: a region has no parameters of its own.
-        self.__dict__.update(module=module, _otherwise=otherwise, _weights=tuple(weights))
+        self.module, self._weights, self._otherwise = module, tuple(weights), otherwise
         self._single = not isinstance(_results_of(module), list | tuple)
         self._latest: _Packed | None = None
         self._packed: list[_Packed] = []
         self._unpacked: Program | None = None
         self._instead: Callable[..., Any] | None = None
 
-    def forward(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         """The results for arguments as the part of the graph takes them."""
         if self._instead is not None:
             return self._instead(*arguments)
@@ -212,6 +210,18 @@ class Region(torch.nn.Module):
         self._packed = [own for own in self._packed if own.is_alive][1 - _MOST_PACKED :]
         self._packed.append(packed)
         return packed
+
+
+class Placed(torch.nn.Module):
+    """A region as a part of a module of PyTorch."""
+
+    def __init__(self, region: Region) -> None:
+        super().__init__()
+        self._region = region
+
+    def forward(self, *arguments: Any) -> Any:
+        """What the region returns."""
+        return self._region(*arguments)
 
 
 def _results_of(module: fx.GraphModule) -> Any:

@@ -23,8 +23,8 @@ def _attention(
     if dropout_p:
         raise Unimplemented("dropout, whose numbers are PyTorch's")
     sources = [q, k, v] if attn_mask is None else [q, k, v, attn_mask]
-    attrs = {"is_causal": int(is_causal), "scale": None if scale is None else float(scale)}
-    return w.add("Attention", *sources, **attrs), None
+    factor = None if scale is None else float(scale)
+    return w.add("Attention", *sources, is_causal=int(is_causal), scale=factor), None
 
 
 def _attention_of_any_rank(
@@ -43,9 +43,8 @@ def _attention_of_any_rank(
         raise Unimplemented(f"sources of {q.rank}, {k.rank} and {v.rank} axes")
     if q.rank == 4:
         return _attention(w, q, k, v, dropout_p, is_causal, attn_mask, scale)[0]
-    wide = [Value(w.unsqueeze(own, [0]), own.dtype, (1, *own.shape)) for own in (q, k, v)]
-    found = _attention(w, *wide, dropout_p, is_causal, attn_mask, scale)[0]
-    return w.squeeze(found, [0])
+    q, k, v = (Value(w.unsqueeze(own, [0]), own.dtype, (1, *own.shape)) for own in (q, k, v))
+    return w.squeeze(_attention(w, q, k, v, dropout_p, is_causal, attn_mask, scale)[0], [0])
 
 
 TABLE: Mapping[str, Translate] = {

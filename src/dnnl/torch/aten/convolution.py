@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dnnl.errors import Unimplemented
 from dnnl.torch.aten.writer import Translate, Value, Writer, require_floats
@@ -32,7 +33,7 @@ def _convolution(
     unbatched = x.rank == spatial + 1
     if unbatched:
         value = w.unsqueeze(x, [0])
-    attrs = {
+    attrs: dict[str, Any] = {
         "strides": every(stride),
         "pads": every(padding) * 2,
         "dilations": every(dilation),

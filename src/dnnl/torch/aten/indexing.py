@@ -72,13 +72,19 @@ def _check_integers(indices: Sequence[Value]) -> None:
             raise Unimplemented(f"indices of {own.dtype}, whose number is data")
 
 
+def _broadcast(values: Sequence[Value]) -> tuple[Any, ...]:
+    """The shape to which PyTorch broadcasts values."""
+    shapes = [own.shape for own in values]
+    return tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+
+
 def _places(w: Writer, indices: Sequence[Value]) -> str:
     """Indices of several axes as the coordinates of elements, broadcast to one shape."""
-    shape = torch.broadcast_shapes(*(own.shape for own in indices))
+    shape = _broadcast(indices)
     parts = []
     for own in indices:
         value: Any = w.to(own, torch.int64)
-        if own.shape != tuple(shape):
+        if own.shape != shape:
             value = w.expand(value, shape)
         parts.append(w.unsqueeze(value, [len(shape)]))
     return w.add("Concat", *parts, axis=len(shape))
@@ -92,7 +98,7 @@ def _put(
     _check_integers(given)
     if any(index is None for index in indices[: len(given)]):
         raise Unimplemented("indices of axes behind others")
-    shape = torch.broadcast_shapes(*(own.shape for own in given))
+    shape = _broadcast(given)
     updates = w.expand(w.to(values, x.dtype), [*shape, *x.shape[len(given) :]])
     reduction = b"add" if accumulate else b"none"
     if accumulate and x.dtype == torch.bool:
@@ -117,8 +123,8 @@ def _scattered(
                 updates = w.slice(updates, place, 0, part)
     else:
         updates = w.expand(w.scalar(source, x.dtype), index.shape)
-    attrs = {"axis": axis, "reduction": reduction.encode()}
-    return w.add("ScatterElements", x, index, updates, **attrs)
+    how = reduction.encode()
+    return w.add("ScatterElements", x, index, updates, axis=axis, reduction=how)
 
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}

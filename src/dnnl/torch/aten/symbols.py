@@ -91,8 +91,13 @@ class Symbols:
         if op is not None and not expr.is_integer:
             parts = [self.real(own, add, constant) for own in expr.args]
             return reduce(lambda a, b: add(op, a, b), parts)
-        size = expr.args[0] if name == "ToFloat" else expr
-        return add("Cast", self.written(size, add, constant), to=np.dtype(np.float32))
+        size = self.written(expr.args[0] if name == "ToFloat" else expr, add, constant)
+        # A range of one number is data, which a run computes with: sizes stay expressions, and one
+        # that no integer is would hold a plan to its number.
+        scalar, one = constant(np.array([], np.int64)), constant(np.array(1, np.int64))
+        first = add("Reshape", size, scalar)
+        written = add("Range", first, add("Add", first, one), one)
+        return add("Cast", written, to=np.dtype(np.float32))
 
 
 class AnySymbols(Symbols):

@@ -37,7 +37,7 @@ def _maximum(spatial: int) -> Translate:
         ceil_mode: bool,
     ) -> tuple[str, None]:
         value, alone = _batched(w, x, spatial)
-        attrs = {
+        attrs: dict[str, Any] = {
             "kernel_shape": _every(kernel, spatial),
             "strides": _every(stride or kernel, spatial),
             "pads": _every(padding, spatial) * 2,
@@ -66,7 +66,7 @@ def _average(spatial: int) -> Translate:
         if divisor_override is not None and (ceil_mode or not count_include_pad):
             raise Unimplemented(f"divisor_override = {divisor_override} of windows of any sizes")
         value, alone = _batched(w, x, spatial)
-        attrs = {
+        attrs: dict[str, Any] = {
             "kernel_shape": _every(kernel, spatial),
             "strides": _every(stride or kernel, spatial),
             "pads": _every(padding, spatial) * 2,
