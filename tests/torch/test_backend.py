@@ -6,6 +6,7 @@ import gc
 import logging
 import tomllib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from torch import nn
 
 import dnnl
 from dnnl.framework import compiler
+from dnnl.torch.aten.table import TRANSLATIONS
+from dnnl.torch.aten.writer import Value, Writer
 from dnnl.torch.backend import compile_graph
 
 ROOT = Path(__file__).parents[2]
@@ -276,6 +279,47 @@ def test_operators_that_are_left_to_pytorch(caplog: pytest.LogCaptureFixture) ->
         check(net, torch.randn(5, 5))
     lines = [record.getMessage() for record in caplog.records]
     assert [line for line in lines if "aten.special_bessel_j0.default x 1" in line] == lines
+
+
+def test_what_is_refused_when_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rest of the region stays the library's."""
+
+    def wrong(w: Writer, x: Value) -> str:
+        return w.add("And", x, x)
+
+    monkeypatch.setitem(TRANSLATIONS, torch.ops.aten.cosh.default, wrong)  # type: ignore[arg-type]
+
+    def net(x: torch.Tensor) -> torch.Tensor:
+        return (x @ x).cosh() @ x
+
+    with caplog.at_level(logging.INFO, "dnnl.torch"):
+        check(net, torch.randn(3, 3))
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("aten.cosh.default x 1: computed by PyTorch: node 'cosh'")
+    torch._dynamo.reset()
+    found = dnnl.explain_graph(net, torch.randn(3, 3))
+    assert [own.where for own in found.decisions] == ["dnnl", "torch", "dnnl"]
+
+
+def test_tensors_that_a_graph_contains() -> None:
+    check(lambda x: x @ torch.tensor([[1.0, 2.0], [3.0, 4.0]]) + torch.eye(2), torch.randn(2, 2))
+
+
+def test_several_threads() -> None:
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    function = compiled(net)
+    function(x)
+
+    def run(seed: int) -> None:
+        own = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            for _ in range(10):
+                compare(function(own), net(own))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, range(4)))
 
 
 def test_random_numbers_are_pytorchs() -> None:

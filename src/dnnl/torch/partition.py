@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,19 +97,11 @@ def _tell(report: Report | None, nodes: Sequence[fx.Node], reasons: Mapping[fx.N
         for node in nodes
         for reason in (reasons.get(node, ""),)
     ]
-    for reason, own in _by_reason(decisions).items():
-        _log.info("%s x %d: computed by PyTorch: %s", *reason[:1], len(own), reason[1])
+    left = Counter((own.operator, own.reason) for own in decisions if own.where == "torch")
+    for (name, reason), count in left.items():
+        _log.info("%s x %d: computed by PyTorch: %s", name, count, reason)
     if report is not None:
         report(decisions)
-
-
-def _by_reason(decisions: Sequence[Decision]) -> dict[tuple[str, str], list[Decision]]:
-    """What is PyTorch's, by operator and reason."""
-    found: dict[tuple[str, str], list[Decision]] = {}
-    for own in decisions:
-        if own.where == "torch":
-            found.setdefault((own.operator, own.reason), []).append(own)
-    return found
 
 
 class _Again:

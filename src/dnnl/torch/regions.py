@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import fx
 
+from dnnl import forks
 from dnnl.errors import Error, InvalidArguments, OutOfMemory
 from dnnl.framework.compiler import compiled
 from dnnl.framework.parts import divided
@@ -155,13 +156,15 @@ class Region:
         self._packed: list[_Packed] = []
         self._unpacked: Program | None = None
         self._instead: Callable[..., Any] | None = None
+        self._lock = forks.Lock()
 
     def __call__(self, *arguments: Any) -> Any:
         """The results for arguments as the part of the graph takes them."""
         if self._instead is not None:
             return self._instead(*arguments)
         try:
-            program = self._program(arguments)
+            with self._lock.own:
+                program = self._program(arguments)
             results = program(arguments)
         except (InvalidArguments, OutOfMemory) as error:
             results = self.module(*arguments)  # which raises PyTorch's error, if it is one
