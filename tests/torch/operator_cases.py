@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from dnnl.torch import private
 from dnnl.torch.aten.table import TRANSLATIONS
-from dnnl.torch.partition import Decision, partitioned
+from dnnl.torch.partition import ONLY_MOVES, Decision, partitioned
 
 OURS, PARTLY, LEFT, REFUSED, WRONG, RAW = "dnnl", "partly", "PyTorch", "refused", "wrong", "raw"
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "int64": torch.int64}
@@ -93,7 +93,11 @@ class _Case:
             problem = self._problem(actual, expected)
         except Exception as error:  # results that PyTorch does not compare
             return Outcome(REFUSED, f"compared: {type(error).__name__}: {error}")
-        left = [(own.operator, own.reason) for own in self._found.values() if own.where == "torch"]
+        left = [
+            (own.operator, own.reason)
+            for own in self._found.values()
+            if own.where == "torch" and own.reason != ONLY_MOVES
+        ]
         if problem:
             return Outcome(WRONG, problem, tuple(left))
         if not left:

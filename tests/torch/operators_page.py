@@ -47,7 +47,7 @@ results. Of {count:,} samples
 
 | samples | outcome |
 |---|---|
-| {ours:,} | dnnl computes all operators of ATen |
+| {ours:,} | dnnl computes all operators of ATen, views that nothing else needs aside |
 | {partly:,} | dnnl computes some |
 | {left:,} | PyTorch computes all |
 | {refused:,} | PyTorch does not compute or trace the sample |

@@ -2,83 +2,24 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import tomllib
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
-from weakref import ref
 
 import pytest
 import torch
 from torch import nn
 
 import dnnl
-from dnnl.framework import compiler
 from dnnl.torch.aten.table import TRANSLATIONS
 from dnnl.torch.aten.writer import Value, Writer
 from dnnl.torch.backend import compile_graph
+from tests.torch.compiling import Net, check, compare, compiled
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
-
-
-@pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is compiled."""
-    found: list[Any] = []
-    original = compiler.compiled
-
-    def counted(*args: Any, **keywords: Any) -> Any:
-        found.append(args[0])
-        return original(*args, **keywords)
-
-    monkeypatch.setattr("dnnl.framework.compiler.compiled", counted)
-    monkeypatch.setattr("dnnl.torch.regions.compiled", counted)
-    return found
-
-
-def compiled(net: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    return torch.compile(net, backend=compile_graph, fullgraph=True, **options)
-
-
-def check(net: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """Compare a first and a second call with eager: contents, types and strides."""
-    function = compiled(net, **options)
-    for _ in range(2):
-        compare(function(*arguments), net(*arguments))
-
-
-def compare(actual: Any, expected: Any) -> None:
-    torch.testing.assert_close(
-        actual, expected, rtol=1e-4, atol=1e-5, equal_nan=True, check_stride=True
-    )
-
-
-class Net(nn.Module):
-    """Convolutions and a product, with everything that folds into them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)
-        )
-        self.head = nn.Linear(16, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.head(self.body(x).mean((2, 3)))
-        return found.softmax(-1)
 
 
 def test_the_entry_point_names_the_backend() -> None:
@@ -108,70 +49,6 @@ def test_autocast(dtype: torch.dtype) -> None:
     with torch.autocast("cpu", dtype):
         actual, expected = compiled(net)(x), net(x)
     torch.testing.assert_close(actual, expected, rtol=2e-2, atol=2e-2)
-
-
-def test_weights_are_packed_once_and_again_when_they_change(plans: list[Any]) -> None:
-    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
-    function = compiled(net)
-    for _ in range(3):
-        compare(function(x), net(x))
-    assert len(plans) == 1
-    net.head.weight.mul_(2)  # in place
-    compare(function(x), net(x))
-    assert len(plans) == 2
-    net.head.weight.data = torch.randn(5, 16)  # other memory
-    compare(function(x), net(x))
-    net.load_state_dict(Net().state_dict())
-    compare(function(x), net(x))
-    assert len(plans) == 4
-    for _ in range(3):  # by now each call reads them
-        net.head.weight.add_(1)
-        compare(function(x), net(x))
-    assert len(plans) == 5
-
-
-class Block(nn.Module):
-    """What networks have many of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.linear(x)
-        return found.relu() + x
-
-
-def test_modules_that_share_code_have_their_own_weights(plans: list[Any]) -> None:
-    blocks = nn.ModuleList(Block() for _ in range(6))
-    x = torch.randn(4, 8)
-    expected = [block(x) for block in blocks]
-    for block in blocks:
-        block.compile(backend=compile_graph, fullgraph=True)
-    for _ in range(3):
-        compare([block(x) for block in blocks], expected)
-    assert len(plans) == 6
-
-
-def test_weights_that_are_gone_are_not_held() -> None:
-    block, x = Block(), torch.randn(2, 8)
-    function = compiled(lambda x, block: block(x))
-    function(x, block)
-    memory = ref(block.linear.weight.untyped_storage())
-    parameter = ref(block.linear.weight)
-    del block
-    gc.collect()
-    assert parameter() is None
-    assert memory() is None
-
-
-def test_weights_at_an_address_that_others_had() -> None:
-    block, x = Block(), torch.randn(2, 8)
-    function = compiled(block)
-    for _ in range(3):
-        compare(function(x), block(x))
-        for _ in range(2):  # the allocator gives the first address again, unless it is in use
-            block.linear.weight.data = block.linear.weight.data * 2
 
 
 LAYOUTS = {
@@ -239,24 +116,6 @@ def test_mutation_views_and_aliases() -> None:
     assert actual[1].data_ptr() == ours[1:].data_ptr()
     actual[1].zero_()  # an alias of the argument, as in eager
     assert not ours[1:].any()
-
-
-def test_buffers_that_change() -> None:
-    class Counting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("count", torch.zeros(2))
-            self.count: torch.Tensor
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.count += x.sum(0)
-            return x * self.count
-
-    ours, theirs, x = Counting(), Counting(), torch.randn(3, 2)
-    function = compiled(ours)
-    for _ in range(6):
-        compare(function(x), theirs(x))
-    compare(ours.count, theirs.count)
 
 
 def test_outputs_are_new_in_each_call() -> None:
@@ -356,52 +215,6 @@ def test_gradients_are_pytorchs(caplog: pytest.LogCaptureFixture) -> None:
     assert any("with gradients" in record.getMessage() for record in caplog.records)
 
 
-def test_open_sizes_have_one_plan(plans: list[Any]) -> None:
-    net = Net().eval()
-    function = compiled(net, dynamic=True)
-    for n, height in ((2, 9), (4, 12), (3, 8), (7, 20), (6, 33)):
-        x = torch.randn(n, 3, height, height + 5)
-        compare(function(x), net(x))
-    assert len(plans) == 1
-
-
-def test_one_and_no_images(plans: list[Any]) -> None:
-    net = Net().eval()
-    function = compiled(net)
-    for n in (4, 3, 6, 1, 0, 5):
-        x = torch.randn(n, 3, 8, 8)
-        torch._dynamo.maybe_mark_dynamic(x, 0)
-        compare(function(x), net(x))
-
-
-def attention(x: torch.Tensor) -> torch.Tensor:
-    batch, length, width = x.shape
-    heads = x.view(batch, length, 4, width // 4).transpose(1, 2)
-    mask = torch.arange(length)[None] <= torch.arange(length)[:, None]
-    found = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)
-    return found.transpose(1, 2).reshape(batch, length, width) * (1 / length)
-
-
-def test_lengths_that_are_marked(plans: list[Any]) -> None:
-    function = compiled(attention)
-    for length in (5, 9, 31, 2, 64):
-        x = torch.randn(2, length, 32)
-        torch._dynamo.mark_dynamic(x, 1)
-        compare(function(x), attention(x))
-    assert len(plans) == 1
-
-
-def test_sizes_as_arguments_and_results(plans: list[Any]) -> None:
-    def net(x: torch.Tensor, n: int) -> tuple[torch.Tensor, int]:
-        return (x * 2).sum(1, keepdim=True).expand(-1, n) + n, x.shape[0] * n
-
-    function = compiled(net, dynamic=True)
-    for rows, n in ((3, 4), (5, 7), (8, 9)):
-        x = torch.randn(rows, 6)
-        compare(function(x, n), net(x, n))
-    assert len(plans) == 1
-
-
 MASKS = {
     "none": (None, False),
     "causal": (None, True),
@@ -424,21 +237,6 @@ def test_attention(mask: str, heads: int) -> None:
         )
 
     check(net, q, k, v)
-
-
-def test_a_cache_that_grows(plans: list[Any]) -> None:
-    def step(x: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        keys = torch.cat([keys, x], 1)
-        return torch.softmax(x @ keys.transpose(1, 2), -1) @ keys, keys
-
-    function = compiled(step)
-    ours = theirs = torch.randn(2, 2, 16)
-    for _ in range(6):
-        torch._dynamo.mark_dynamic(ours, 1)
-        x = torch.randn(2, 1, 16)
-        (a, ours), (b, theirs) = function(x, ours), step(x, theirs)
-        compare([a, ours], [b, theirs])
-    assert len(plans) == 1
 
 
 def test_inference_mode() -> None:
@@ -476,6 +274,16 @@ def test_explain_names_what_is_left() -> None:
     text = "by PyTorch: aten.special_bessel_j0.default x 1: the operator"
     assert text in str(found)
     assert str(found).startswith("2 of 3 operators by dnnl, graphs: 1")
+
+
+def test_explain_names_views_that_nothing_else_needs() -> None:
+    def net(x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.special.bessel_j0(x.t())
+        return found + 1
+
+    (view, function, sum_) = dnnl.explain_graph(net, torch.randn(4, 4)).decisions
+    assert (view.where, view.reason) == ("torch", "nothing around it is computed by dnnl")
+    assert (function.where, sum_.where) == ("torch", "dnnl")
 
 
 def test_explain_names_graph_breaks() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import dnnl
-from tests.torch.test_backend import Net, attention
+from tests.torch.compiling import Net, attention
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 

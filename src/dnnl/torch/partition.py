@@ -30,6 +30,8 @@ _MOVES = frozenset(
     )
 )
 """Operators that compute nothing: a region of these alone is PyTorch's."""
+ONLY_MOVES = "nothing around it is computed by dnnl"
+"""The reason for those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +62,22 @@ def partitioned(
     nodes = [node for node in module.graph.nodes if node.op == "call_function"]
     computed = [node for node in nodes if not _is_free(node)]
     left = [node for node in computed if node in reasons]
-    if not left and any(not _is_move(node) for node in computed):
+    if not left and not _is_idle(computed):
         _tell(report, computed, {})
         return Region(module, sorted(weights), _Again(report))
     places = [node for node in module.graph.nodes if node.op == "placeholder"]
     constant = {node for place, node in enumerate(places) if place in weights}
     supported = {node for node in nodes if node not in reasons}
     regions = private.fused(module, supported) if supported else {}
+    by_name = {node.name: node for node in computed}
     for node in module.graph.nodes:
         if node.target not in regions:
             continue
         inside = regions[node.target]
         own = [own for own in inside.graph.nodes if own.op == "call_function"]
-        if all(_is_free(one) or _is_move(one) for one in own):
-            continue  # the submodule is PyTorch's
+        if _is_idle(own):  # the submodule is PyTorch's
+            reasons |= {by_name[one.name]: ONLY_MOVES for one in own if one.name in by_name}
+            continue
         frozen = [place for place, given in enumerate(node.args) if given in constant]
         setattr(module, str(node.target), Placed(Region(inside, frozen, _Again(report))))
     _tell(report, computed, reasons)
@@ -85,9 +89,10 @@ def _is_free(node: fx.Node) -> bool:
     return is_size(node) or node.target is operator.getitem
 
 
-def _is_move(node: fx.Node) -> bool:
-    name = getattr(node.target, "_schema", None)
-    return name is not None and name.name.partition("::")[2] in _MOVES
+def _is_idle(nodes: Sequence[fx.Node]) -> bool:
+    """Whether nodes compute nothing."""
+    schemas = (getattr(node.target, "_schema", None) for node in nodes if not _is_free(node))
+    return all(own is not None and own.name.partition("::")[2] in _MOVES for own in schemas)
 
 
 def _tell(report: Report | None, nodes: Sequence[fx.Node], reasons: Mapping[fx.Node, str]) -> None:
@@ -99,7 +104,8 @@ def _tell(report: Report | None, nodes: Sequence[fx.Node], reasons: Mapping[fx.N
     ]
     left = Counter((own.operator, own.reason) for own in decisions if own.where == "torch")
     for (name, reason), count in left.items():
-        _log.info("%s x %d: computed by PyTorch: %s", name, count, reason)
+        if reason != ONLY_MOVES:
+            _log.info("%s x %d: computed by PyTorch: %s", name, count, reason)
     if report is not None:
         report(decisions)
 

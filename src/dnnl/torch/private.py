@@ -61,10 +61,13 @@ def traced(
 
 
 def static_arguments() -> frozenset[int]:
-    """The arguments of the graph that is compiled now that are parameters or buffers."""
+    """The arguments of the graph that is compiled now that are parameters or buffers, without those
+    that it changes."""
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
-    return frozenset(() if metadata is None else metadata.static_input_indices)
+    if metadata is None:
+        return frozenset()
+    return frozenset(metadata.static_input_indices).difference(metadata.mutated_inp_runtime_indices)
 
 
 class _Supported(OperatorSupportBase):

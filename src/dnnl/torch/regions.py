@@ -25,8 +25,10 @@ from dnnl.torch.aten.writer import inverse
 from dnnl.torch.graphs import Imported, imported
 from dnnl.torch.tensors import array_of, tensor_of
 
+_WORTH = 8
+"""Calls for which weights are worth being packed."""
 _MOST_REPACKED = 3
-"""How often the weights of a region may change before they are arguments like others."""
+"""How often in a row weights may change before that; then those are arguments like others."""
 _MOST_PACKED = 64
 """The sets of weights of a region that are packed at a time."""
 
@@ -110,7 +112,7 @@ class _Packed:
         self._tensors = [ref(own, self._forget) for own in weights]
         self._memory = [own.untyped_storage() for own in weights]
         self._program: Program | None = program
-        self.state, self.changes = state_of(weights), 0
+        self.state, self.calls = state_of(weights), 0
 
     @property
     def program(self) -> Program:
@@ -140,8 +142,8 @@ class Region:
     """A part of a graph as one function of its arguments.
 
     The first call compiles it. ``weights`` are the arguments that are constants of the plan while
-    they stay as they are: a changed one is packed again, and from the fourth change on all are
-    read in each call. What is refused when it is compiled is computed by ``otherwise``.
+    they stay as they are: a changed one is packed again, unless it changes all the time. Where the
+    library refuses the region, ``otherwise`` says what computes it.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class Region:
         self._single = not isinstance(_results_of(module), list | tuple)
         self._latest: _Packed | None = None
         self._packed: list[_Packed] = []
+        self._hasty = 0
         self._unpacked: Program | None = None
         self._instead: Callable[..., Any] | None = None
         self._lock = forks.Lock()
@@ -178,28 +181,34 @@ class Region:
 
     def _program(self, arguments: Sequence[Any]) -> Program:
         """What computes the region with the weights as they are now."""
-        if self._unpacked is not None:
+        if not self._weights:
+            if self._unpacked is None:
+                self._unpacked = Program(imported(self.module, {}))
             return self._unpacked
         weights = [arguments[place] for place in self._weights]
-        if not weights or any(own.is_inference() for own in weights):
-            return self._as_arguments()
-        latest = self._latest
-        if latest is None or not latest.has(weights):
-            latest = self._latest = self._found(weights)
-        if latest.state != state_of(weights):
-            if latest.changes == _MOST_REPACKED:
-                self._packed, self._latest = [], None
-                return self._as_arguments()
-            changes = latest.changes + 1
-            self._packed.remove(latest)
-            latest = self._latest = self._pack(weights)
-            latest.changes = changes
-        return latest.program
+        if any(own.is_inference() for own in weights):  # whose changes are not counted
+            return self._without([own.is_inference() for own in weights], arguments)
+        packed = self._latest
+        if packed is None or not packed.has(weights):
+            packed = self._found(weights)
+        state = state_of(weights)
+        if packed.state != state:
+            self._packed.remove(packed)
+            self._hasty = self._hasty + 1 if packed.calls < _WORTH else 0
+            if self._hasty > _MOST_REPACKED:
+                pairs = zip(packed.state, state, strict=True)
+                return self._without([before != now for before, now in pairs], arguments)
+            packed = self._pack(weights)
+        self._latest = packed
+        packed.calls += 1
+        return packed.program
 
-    def _as_arguments(self) -> Program:
-        """The program that reads all weights in each call."""
-        self._unpacked = Program(imported(self.module, {}))
-        return self._unpacked
+    def _without(self, dropped: Sequence[bool], arguments: Sequence[Any]) -> Program:
+        """The program with some of the weights as arguments from now on."""
+        pairs = zip(self._weights, dropped, strict=True)
+        self._weights = tuple(place for place, is_dropped in pairs if not is_dropped)
+        self._packed, self._latest, self._hasty = [], None, 0
+        return self._program(arguments)
 
     def _found(self, weights: Sequence[torch.Tensor]) -> _Packed:
         for packed in self._packed:

@@ -1,0 +1,35 @@
+"""What all tests of the backend need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from dnnl.framework import compiler
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is compiled."""
+    found: list[Any] = []
+    original = compiler.compiled
+
+    def counted(*args: Any, **keywords: Any) -> Any:
+        found.append(args[0])
+        return original(*args, **keywords)
+
+    monkeypatch.setattr("dnnl.framework.compiler.compiled", counted)
+    monkeypatch.setattr("dnnl.torch.regions.compiled", counted)
+    return found
