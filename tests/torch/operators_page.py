@@ -148,9 +148,11 @@ def _general(reason: str) -> str:
     """A reason without the names and the numbers of one graph."""
     if "is not known" in reason:
         return "not known"
-    text = re.sub(r"(input|node) '[^']*'( \(\w+\))?:? ?", "", reason)
-    text = re.sub(r"-?\d+(\.\d+)?", "N", re.sub(r"[([][-\d, ]*[)\]]", "N", text))
-    return text.replace("fN", "f32").partition("; array.")[0].replace("|", "\\|")
+    if "torch.complex" in reason:
+        return "complex numbers"
+    text = re.sub(r"(input|node) '[^']*'( \(\w+\))?:? ?", "", reason.partition("; array.")[0])
+    text = re.sub(r"[([][-\d, ]*[)\]]", "N", text)
+    return re.sub(r"(?<!\w)-?\d+(\.\d+)?\b", "N", text).replace("|", "\\|")
 
 
 def _one(name: str) -> tuple[str, dict[str, list[Outcome]]]:
