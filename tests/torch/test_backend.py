@@ -148,7 +148,7 @@ def test_what_is_refused_when_it_is_compiled(
     def wrong(w: Writer, x: Value) -> str:
         return w.add("And", x, x)
 
-    monkeypatch.setitem(TRANSLATIONS, torch.ops.aten.cosh.default, wrong)  # type: ignore[arg-type]
+    monkeypatch.setitem(TRANSLATIONS, torch.ops.aten.cosh.default, wrong)
 
     def net(x: torch.Tensor) -> torch.Tensor:
         return (x @ x).cosh() @ x
@@ -160,6 +160,23 @@ def test_what_is_refused_when_it_is_compiled(
     torch._dynamo.reset()
     found = dnnl.explain_graph(net, torch.randn(3, 3))
     assert [own.where for own in found.decisions] == ["dnnl", "torch", "dnnl"]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_resampling(mode: str, plans: list[Any]) -> None:
+    net = nn.Upsample((7, 12), mode=mode)
+    check(net, torch.randn(2, 3, 5, 6))
+    (graph,) = plans
+    assert [node.op for node in graph.nodes] == ["Resize"]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_resampling_of_open_sizes(mode: str) -> None:
+    net = nn.Upsample(scale_factor=2, mode=mode)
+    function = compiled(lambda x: net(x) + 1, dynamic=True)
+    for size in (5, 8):
+        x = torch.randn(2, 3, size, size + 1)
+        compare(function(x), net(x) + 1)
 
 
 def test_tensors_that_a_graph_contains() -> None:

@@ -61,6 +61,26 @@ def test_sizes_that_stay_open() -> None:
         compare(model(x), attention(x))
 
 
+RESIZED = {
+    "nearest, sizes": {"size": (9, 14)},
+    "nearest, factors": {"scale_factor": 2},
+    "bilinear, sizes": {"size": (9, 14), "mode": "bilinear"},
+    "bilinear, factors": {"scale_factor": (2, 3), "mode": "bilinear"},
+    "bilinear, corners": {"size": (9, 14), "mode": "bilinear", "align_corners": True},
+    "bicubic, half": {"scale_factor": 0.5, "mode": "bicubic"},
+}
+
+
+@pytest.mark.parametrize("how", RESIZED)
+def test_resampling(how: str) -> None:
+    class Resized(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.interpolate(x, **RESIZED[how])  # type: ignore[arg-type]
+
+    x = torch.randn(2, 3, 6, 8)
+    compare(dnnl.from_torch(Resized(), x)(x), Resized()(x))
+
+
 def test_weights_are_on_the_memory_of_the_module() -> None:
     net = Net().eval()
     model = dnnl.from_torch(net, torch.randn(2, 3, 8, 8))

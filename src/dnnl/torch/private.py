@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from functorch.compile import make_boxed_func
 from torch import fx
+from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
@@ -56,8 +57,32 @@ def traced(
         inference_compiler=boxed(inference),
         decompositions=decompositions(known),
     )
-    compiled: Callable[..., Any] = backend(module, inputs)
+    # Resamplings have no type for open sizes but that of what they are written as.
+    is_open = any(isinstance(own, torch.SymInt) for own in inputs)
+    with _not_decomposed([own for own in known if "upsample" in own.name() and not is_open]):
+        compiled: Callable[..., Any] = backend(module, inputs)
     return compiled
+
+
+@contextmanager
+def _not_decomposed(operators: Sequence[Any]) -> Iterator[None]:
+    """While a graph is traced, operators are not written as others by what PyTorch has registered
+    for that in Python, which no table of decompositions switches off."""
+    keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+    taken = [
+        (own, key, own.py_kernels.pop(key))
+        for own in operators
+        for key in keys
+        if key in own.py_kernels
+    ]
+    for own in operators:
+        own._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for own, key, kernel in taken:
+            own.py_kernels[key] = kernel
+            own._dispatch_cache.clear()
 
 
 def static_arguments() -> frozenset[int]:

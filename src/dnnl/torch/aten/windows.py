@@ -144,6 +144,33 @@ def _interpolated(kind: str) -> Translate:
     return write
 
 
+def _nearest_by_either(exact: bool) -> Translate:
+    """By sizes, or by factors."""
+
+    def write(
+        w: Writer, x: Value, output_size: Sequence[Any] | None, scales: Sequence[float] | None
+    ) -> str:
+        return str(_nearest(exact)(w, x, w.result.shape[2:], *(scales or ())))
+
+    return write
+
+
+def _interpolated_by_either(kind: str) -> Translate:
+    """By sizes, or by factors."""
+
+    def write(
+        w: Writer,
+        x: Value,
+        output_size: Sequence[Any] | None,
+        align_corners: bool,
+        scales: Sequence[float] | None,
+    ) -> str:
+        sizes = w.result.shape[2:]
+        return str(_interpolated(kind)(w, x, sizes, align_corners, *(scales or ())))
+
+    return write
+
+
 def _resized(
     w: Writer,
     x: Value,
@@ -158,7 +185,11 @@ def _resized(
     if scales and all(scales):
         factors = [1.0, 1.0, *scales]
         shapes = zip(x.shape[2:], scales, output_size, strict=True)
-        if not all(isinstance(n, int) and int(n * (f or 1)) == m for n, f, m in shapes):
+        # Others than whole factors may round to another size than PyTorch's.
+        if not all(
+            float(f or 1).is_integer() or (isinstance(n, int) and int(n * (f or 1)) == m)
+            for n, f, m in shapes
+        ):
             raise Unimplemented(f"scales {tuple(scales)} of {x.shape} to {tuple(output_size)}")
         return w.add("Resize", x, "", w.constant(factors, torch.float32), **common)
     sizes = w.sizes([*x.shape[:2], *output_size])
@@ -191,6 +222,17 @@ TABLE: Mapping[str, Translate] = {
     **{f"adaptive_avg_pool{n}d": _adaptive(n) for n in (1, 2, 3)},
     **{f"upsample_nearest{n}d": _nearest(exact=False) for n in (1, 2, 3)},
     **{f"_upsample_nearest_exact{n}d": _nearest(exact=True) for n in (1, 2, 3)},
+    **{f"upsample_nearest{n}d.vec": _nearest_by_either(exact=False) for n in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{n}d.vec": _nearest_by_either(exact=True) for n in (1, 2, 3)},
+    **{
+        f"upsample_{name}.vec": _interpolated_by_either(kind)
+        for name, kind in (
+            ("linear1d", "linear"),
+            ("bilinear2d", "linear"),
+            ("trilinear3d", "linear"),
+            ("bicubic2d", "cubic"),
+        )
+    },
     "upsample_linear1d": _interpolated("linear"),
     "upsample_bilinear2d": _interpolated("linear"),
     "upsample_trilinear3d": _interpolated("linear"),
