@@ -364,6 +364,6 @@ def _check_tensor(tensor: Any) -> None:
     """Raise Unimplemented for a tensor that no array of NumPy has."""
     if not isinstance(tensor, torch.Tensor):
         raise Unimplemented(f"a value of type {type(tensor).__name__}")
-    if tensor.device.type not in ("cpu", "meta") or tensor.layout != torch.strided:
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise Unimplemented(f"a tensor of {tensor.device}, {tensor.layout}")
     numpy_type(tensor.dtype)
