@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from tests.torch.compiling import Net, attention, compare, compiled
@@ -59,4 +60,24 @@ def test_a_cache_that_grows(plans: list[Any]) -> None:
         x = torch.randn(2, 1, 16)
         (a, ours), (b, theirs) = function(x, ours), step(x, theirs)
         compare([a, ours], [b, theirs])
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_positions_behind_a_cache(plans: list[Any], dtype: torch.dtype) -> None:
+    class Positions(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(64, 16, dtype=dtype)
+
+        def forward(self, x: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+            first = keys.shape[1]
+            found: torch.Tensor = self.table(torch.arange(first, first + x.shape[1]))
+            return torch.cat([keys, x + found], 1) * 2
+
+    net = Positions()
+    function = compiled(net, dynamic=True)
+    for length in (3, 7, 11, 60):
+        x, keys = torch.randn(2, 4, 16, dtype=dtype), torch.randn(2, length, 16, dtype=dtype)
+        compare(function(x, keys), net(x, keys))
     assert len(plans) == 1

@@ -80,9 +80,8 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     if node.domain or not is_folded(node):
         return None
     if any(is_open(graph.constants[value]) for value in node.reads):
-        moves = node.op in OPEN_SOURCES and not is_open(graph.constants[node.inputs[0]])
-        if moves or node.op in ("ConstantOfShape", "Range"):
-            return None  # how many elements there are is not known
+        if _is_left_to_runs(node, graph):
+            return None
         found = computed(node, graph)
         if found is not None:
             return {node.output: found}
@@ -106,6 +105,17 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     if moved is not None:
         return {node.output: moved}
     return _evaluated(node, graph)
+
+
+def _is_left_to_runs(node: Node, graph: Graph) -> bool:
+    """Whether a run does what open sizes decide: how many elements there are, or which row of a
+    table is read, such as that of a position behind a cache."""
+    data = graph.constants[node.inputs[0]]
+    if node.op in ("ConstantOfShape", "Range"):
+        return True
+    if is_open(data):
+        return False
+    return node.op in OPEN_SOURCES or (node.op == "Gather" and not is_whole(data.dtype))
 
 
 def _evaluated(node: Node, graph: Graph) -> dict[str, Array] | None:
