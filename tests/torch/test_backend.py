@@ -122,9 +122,9 @@ def test_outputs_are_new_in_each_call() -> None:
     function = compiled(lambda x: (x.relu(), torch.ones(3) + 1))
     x = torch.randn(3)
     first = function(x)
-    kept = [own.clone() for own in first]
+    copies = [own.clone() for own in first]
     function(-x)
-    compare(list(first), kept)
+    compare(list(first), copies)
     first[1].zero_()
     assert function(x)[1].eq(2).all()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -13,7 +14,10 @@ from torch import nn
 import dnnl
 from tests.torch.compiling import Net, attention
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The tensor attributes .*_flat_weights:UserWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +83,30 @@ def test_resampling(how: str) -> None:
 
     x = torch.randn(2, 3, 6, 8)
     compare(dnnl.from_torch(Resized(), x)(x), Resized()(x))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_layers": 2, "bidirectional": True},
+        {"batch_first": True, "bias": False},
+    ],
+    ids=str,
+)
+def test_recurrent_layers(kind: type[nn.Module], options: dict[str, Any]) -> None:
+    net, x = kind(8, 16, **options).eval(), torch.randn(5, 3, 8)
+    found, (expected, states) = dnnl.from_torch(net, x)(x), net(x)
+    for ours, theirs in zip(
+        found.values(), (expected, *(states if kind is nn.LSTM else (states,))), strict=True
+    ):
+        compare(ours, theirs)
+
+
+def test_a_projected_state_is_refused() -> None:
+    with pytest.raises(dnnl.Unimplemented, match="a projection of the state"):
+        dnnl.from_torch(nn.LSTM(8, 16, proj_size=4).eval(), torch.randn(5, 3, 8))
 
 
 def test_weights_are_on_the_memory_of_the_module() -> None:

@@ -14,6 +14,7 @@ from dnnl.torch.aten import (
     indexing,
     normalization,
     products,
+    recurrent,
     reductions,
     views,
     windows,
@@ -31,6 +32,7 @@ _FAMILIES = (
     indexing,
     creation,
     attention,
+    recurrent,
 )
 
 
