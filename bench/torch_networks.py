@@ -4,8 +4,8 @@
 
 compiles networks of torchvision and transformers with random weights for inference and prints a
 row for each: operators that dnnl computes, graph breaks, the largest error relative to the largest
-result, processor seconds to compile with empty caches, and processor times of alternating calls. The
-extra ``export`` installs the networks; inductor needs a C++ compiler.
+result, processor seconds to compile with empty caches, and processor times of alternating calls.
+The extra ``export`` installs the networks; inductor needs a C++ compiler.
 """
 
 from __future__ import annotations
