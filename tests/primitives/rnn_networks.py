@@ -33,14 +33,17 @@ def network(
     lengths: bool = False,
     peephole: bool = False,
     projection: int = 0,
+    before: int = 0,
     activation: str = "eltwise_tanh",
 ) -> RnnDesc:
-    """A forward pass in training."""
+    """A forward pass in training; the states ``before`` a single step may have channels of their
+    own."""
     d, outputs = 1 + ("bidirectional" in direction), projection or channels
     source, gates = inputs or outputs, GATES.get(alg, 3)
     joined = outputs * (2 if direction == BOTH else 1)
     is_lstm = alg == "vanilla_lstm"
     state = md(layers, d, rows, outputs, kind=kind) if states else None
+    first = md(layers, d, rows, before or outputs, kind=kind) if states else None
     cells = md(layers, d, rows, channels) if states and is_lstm else None
     return RnnDesc.made(
         prop_kind="forward_training",
@@ -48,11 +51,11 @@ def network(
         activation=activation if alg == "vanilla_rnn" else None,
         direction=direction,
         src_layer_desc=md(steps, rows, source, kind=kind),
-        src_iter_desc=state,
+        src_iter_desc=first,
         src_iter_c_desc=cells,
         attention_desc=md(steps, rows, 1, kind=kind) if "augru" in alg else None,
         weights_layer_desc=md(layers, d, source, gates, channels, kind=kind, layout=tag),
-        weights_iter_desc=md(layers, d, outputs, gates, channels, kind=kind, layout=tag),
+        weights_iter_desc=md(layers, d, before or outputs, gates, channels, kind=kind, layout=tag),
         weights_peephole_desc=md(layers, d, 3, channels) if peephole else None,
         weights_projection_desc=md(layers, d, channels, projection) if projection else None,
         bias_desc=md(layers, d, gates + ("lbr" in alg), channels) if bias else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from dnnl import (
     MemoryDesc,
     Primitive,
     PrimitiveDesc,
+    PropKind,
     RnnDesc,
     Stream,
     Unimplemented,
@@ -34,6 +36,7 @@ from dnnl.reference.rule import compare
 from dnnl.types.dtype import DataType
 from tests.check import logical, memory_of
 from tests.primitives.harness import ENGINE, every_isa, execute_all
+from tests.primitives.rnn_networks import network
 from tests.work_items import assert_apart
 
 INFERENCE = "forward_inference"
@@ -58,15 +61,17 @@ def lstm(
     kind: str = "f32",
     lengths: bool = False,
     inputs: int = 0,
+    before: int = 0,
 ) -> RnnDesc:
-    """A network of LSTM cells."""
+    """A network of LSTM cells; the states ``before`` a step may have channels of their own."""
     d = 1 + ("bidirectional" in direction)
     joined = channels * (2 if direction == BOTH else 1)
     state = md(layers, d, rows, channels, kind=kind) if states else None
     weights = md(layers, d, inputs or channels, 4, channels, kind=kind, layout=tag)
     return LstmDesc.forward(
-        INFERENCE, direction, md(steps, rows, inputs or channels, kind=kind), state, state,
-        weights, md(layers, d, channels, 4, channels, kind=kind, layout=tag),
+        INFERENCE, direction, md(steps, rows, inputs or channels, kind=kind),
+        md(layers, d, rows, before or channels, kind=kind) if states else None, state,
+        weights, md(layers, d, before or channels, 4, channels, kind=kind, layout=tag),
         md(layers, d, 4, channels) if bias else None, md(steps, rows, joined, kind=kind), state,
         state, lengths_desc=md(rows, kind="s32") if lengths else None,
     )  # fmt: skip
@@ -122,6 +127,29 @@ def test_steps(steps: int) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_what_may_be_absent(states: bool, bias: bool) -> None:
     check(lstm(states=states, bias=bias))
+
+
+@every_isa
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("before", [1, 16, 53])
+def test_one_step_from_states_of_other_channels(before: int, kind: str, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        check(lstm(1, 5, 21, before=before, kind=kind, direction=BOTH))
+        check(lstm(1, 17, 21, before=before, kind=kind, layers=3, tag="abcde"))
+        check(lstm(1, 2, 21, before=before, kind=kind, states=False))
+
+
+@pytest.mark.parametrize("before", [9, 40])
+@pytest.mark.parametrize("alg", ["vanilla_rnn", "vanilla_lstm"])
+def test_training_from_states_of_other_channels(alg: str, before: int) -> None:
+    """The workspace has zeros behind the fewer channels."""
+    is_lstm = alg == "vanilla_lstm"
+    for layers, direction in ((1, ONE), (2, BOTH)):
+        check(network(alg, 1, before=before, layers=layers, direction=direction, peephole=is_lstm))
+    if is_lstm:
+        check(network(alg, 1, 6, 33, before=before, projection=18))
+        inference = network(alg, 1, 6, 18, before=before, projection=33)
+        check(replace(inference, prop_kind=PropKind.forward_inference))
 
 
 def test_no_rows_and_no_inputs() -> None:
@@ -212,6 +240,11 @@ def test_what_is_wrong_is_named() -> None:
     changed(r"src_layer_desc.*expected 3 dimensions, \(T, N, SLC\)", src_layer_desc=md(3, 5))
     changed(r"weights_layer_desc.*SLC", weights_layer_desc=md(1, 2, 9, 4, 21))
     changed(r"lengths_desc.*are s32", lengths_desc=md(5))
+    for steps in (0, 3, RUNTIME_DIM):
+        with pytest.raises(InvalidArguments, match=r"weights_iter_desc.*SIC = DIC = 21.*T = 1"):
+            lstm(steps, before=9)
+    with pytest.raises(InvalidArguments, match=r"SIC = DIC = 21.*lengths are absent"):
+        lstm(1, before=9, lengths=True)
     with pytest.raises(InvalidArguments, match="a layer reads what the one below gives"):
         lstm(layers=2, inputs=9)
     changed(r"bias_desc.*D = 2, that of bidirectional_concat", bias_desc=md(1, 1, 4, 21))
@@ -234,10 +267,6 @@ def test_what_is_refused_says_why() -> None:
 
     refused(lstm(tag="abdec"), "channels are contiguous, or abEcd")
     refused(lstm(kind="f64"), "unsupported data type: f64 of src_layer_desc")
-    narrow = {"weights_iter_desc": md(1, 1, 9, 4, 21), "src_iter_desc": md(1, 1, 5, 9)}
-    one = lstm(1)
-    own = {name: narrow.get(name, getattr(one, name)) for name in one.fields()}
-    refused(RnnDesc(**own), "states of other channels")
 
 
 @pytest.mark.parametrize("direction", [ONE, "bidirectional_sum"])

@@ -102,6 +102,30 @@ def test_peepholes_and_projections(direction: str, lengths: bool, layers: int) -
     )))  # fmt: skip
 
 
+@every_isa
+@pytest.mark.parametrize("before", [1, 16, 53])
+@pytest.mark.parametrize("alg", ["vanilla_rnn", "vanilla_lstm"])
+def test_one_step_from_states_of_other_channels(alg: str, before: int, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        check(gradient(network(alg, 1, before=before, direction=BOTH)))
+        check(gradient(network(alg, 1, 9, before=before, layers=2, tag="abcde", states=False)))
+
+
+@pytest.mark.parametrize(("before", "channels"), [(256, 34), (256, 128), (128, 256), (34, 256)])
+def test_pairs_of_blocks_of_states_of_other_channels(before: int, channels: int) -> None:
+    check(gradient(network("vanilla_lstm", 1, 3, channels, before=before, inputs=20)))
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+@pytest.mark.parametrize("before", [9, 40])
+def test_projections_from_states_of_other_channels(before: int, kind: str) -> None:
+    for channels, projection in ((33, 18), (18, 33)):
+        check(gradient(network(
+            steps=1, channels=channels, before=before, projection=projection, kind=kind,
+            peephole=True, direction=ADDED,
+        ), kind=kind))  # fmt: skip
+
+
 @pytest.mark.parametrize("activation", ["eltwise_relu", "eltwise_tanh", "eltwise_logistic"])
 @pytest.mark.parametrize("alpha", [0.0, 0.25])
 def test_activations(activation: str, alpha: float) -> None:

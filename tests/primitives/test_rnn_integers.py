@@ -61,6 +61,7 @@ def described(
     src: str = "u8",
     dst: str = "f32",
     states: str = "f32",
+    before: int = 0,
 ) -> RnnDesc:
     """A network of integers."""
     d, gates = 1 + ("bidirectional" in direction), {"lstm": 4, "rnn": 1}.get(alg, 3)
@@ -68,15 +69,16 @@ def described(
     joined = outputs * (2 if direction == BOTH else 1)
     data, out = md(steps, rows, inputs, kind=src), md(steps, rows, joined, kind=dst)
     state = md(layers, d, rows, outputs, kind=states)
+    start = md(layers, d, rows, before or outputs, kind=states)
     weights = (
         md(layers, d, inputs, gates, channels, kind="s8", layout=tag),
-        md(layers, d, outputs, gates, channels, kind="s8", layout=tag),
+        md(layers, d, before or outputs, gates, channels, kind="s8", layout=tag),
     )
     bias = md(layers, d, gates + (alg == "augru"), channels)
     ends: dict[str, Any] = {"lengths_desc": md(rows, kind="s32") if lengths else None}
     if alg == "rnn":
         return VanillaRnnDesc.forward(
-            INFERENCE, "eltwise_tanh", direction, data, state, *weights, bias, out, state, **ends
+            INFERENCE, "eltwise_tanh", direction, data, start, *weights, bias, out, state, **ends
         )
     if alg == "gru":
         return GruDesc.forward(
@@ -92,7 +94,7 @@ def described(
         layout = "any" if tag == "any" else None
         ends["weights_projection_desc"] = md(layers, d, channels, outputs, kind="s8", layout=layout)
     return LstmDesc.forward(
-        INFERENCE, direction, data, state, cells, *weights, bias, out, state, cells, **ends
+        INFERENCE, direction, data, start, cells, *weights, bias, out, state, cells, **ends
     )
 
 
@@ -188,6 +190,15 @@ def test_channels(channels: int, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(described("gru", 2, 9, channels, inputs=31, dst="u8", states="u8"))
         check(described("lstm", 2, 9, channels, inputs=65, src="s8", states="s8"), 3.0)
+
+
+@every_isa
+@pytest.mark.parametrize("before", [1, 63, 65, 200])
+@pytest.mark.parametrize("alg", ["lstm", "rnn"])
+def test_one_step_from_states_of_other_channels(alg: str, before: int, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        check(described(alg, 1, 9, 66, before=before, layers=3, states="u8"))
+        check(described(alg, 1, 19, 66, before=before, tag="abcde", src="s8", direction=BOTH), 3.0)
 
 
 @pytest.mark.parametrize("direction", [ONE, BOTH, ADDED, "unidirectional_right2left"])

@@ -54,6 +54,7 @@ def described(
     lengths: bool = False,
     dst: str = "f32",
     states: str = "f32",
+    before: int = 0,
 ) -> RnnDesc:
     """A network whose inputs and weights are bf16; results show the bits that its states lack."""
     d, gates = 1 + ("bidirectional" in direction), {"lstm": 4, "rnn": 1}.get(alg, 3)
@@ -61,15 +62,16 @@ def described(
     joined = outputs * (2 if direction == BOTH else 1)
     src, out = md(steps, rows, inputs), md(steps, rows, joined, kind=dst)
     state = md(layers, d, rows, outputs, kind=states)
+    start = md(layers, d, rows, before or outputs, kind=states)
     weights = (
         md(layers, d, inputs, gates, channels, layout=tag),
-        md(layers, d, outputs, gates, channels, layout=tag),
+        md(layers, d, before or outputs, gates, channels, layout=tag),
     )
     bias = md(layers, d, gates + (alg == "augru"), channels, kind="f32")
     ends: dict[str, Any] = {"lengths_desc": md(rows, kind="s32") if lengths else None}
     if alg == "rnn":
         return VanillaRnnDesc.forward(
-            INFERENCE, "eltwise_logistic", direction, src, state, *weights, bias, out, state, **ends
+            INFERENCE, "eltwise_logistic", direction, src, start, *weights, bias, out, state, **ends
         )
     if alg == "gru":
         return GruDesc.forward(INFERENCE, direction, src, state, *weights, bias, out, state, **ends)
@@ -83,7 +85,7 @@ def described(
     if projection:
         ends["weights_projection_desc"] = md(layers, d, channels, outputs, layout=layout)
     return LstmDesc.forward(
-        INFERENCE, direction, src, state, cells, *weights, bias, out, state, cells, **ends
+        INFERENCE, direction, src, start, cells, *weights, bias, out, state, cells, **ends
     )
 
 
@@ -155,6 +157,16 @@ def test_batches(alg: str, rows: int) -> None:
 def test_channels(channels: int, inputs: int) -> None:
     check(described("gru", 2, 9, channels, inputs=inputs, dst="bf16"), narrow=True)
     check(described("lstm", 2, 9, channels, inputs=inputs, states="bf16"), narrow=True)
+
+
+@pytest.mark.usefixtures("narrow_isa")
+@pytest.mark.parametrize("alg", ["lstm", "rnn"])
+@pytest.mark.parametrize("before", [1, 31, 33, 70, 200])
+def test_one_step_from_states_of_other_channels(before: int, alg: str) -> None:
+    """Rows of states are as wide as those before a step or behind it."""
+    for rows in (3, 70):
+        check(described(alg, 1, rows, 34, before=before, layers=3), narrow=True)
+    check(described(alg, 1, 19, 34, before=before, tag="abcde", direction=BOTH), narrow=True)
 
 
 @pytest.mark.usefixtures("narrow_isa")

@@ -53,7 +53,8 @@ class RnnDesc(Desc):
     with G gates, and GB = G but for cells that are linear before the reset, which have one more.
     D is 2 where the direction is bidirectional: both go through all layers; behind the last one
     their results are joined (DLC = 2 DIC) or added up. DIC is DHC without a projection; layers
-    above the first read what the one below gives (SLC = DIC), steps the states before (SIC = DIC).
+    above the first read what the one below gives (SLC = DIC), steps the states before: SIC = DIC
+    unless T is 1 and there are no lengths.
 
     First states that are absent are zeros, as is a bias; last ones may be absent too. A row has as
     many steps as the s32 ``lengths`` say: those behind leave its states as they are and give zeros.
@@ -152,8 +153,13 @@ class RnnDesc(Desc):
         if sizes.get("L", 1) > 1:
             rule = "a layer reads what the one below gives"
             self._check_equal(sizes, "SLC", "DIC", "weights_layer_desc", rule)
-        if sizes.get("SIC") != sizes["DIC"] and sizes.get("T", 1) > 1:
-            rule = "a step reads the states of the one before"
+        if sizes.get("SIC") != sizes["DIC"] and sizes.get("T") != 1:
+            rule = "a step reads the states of the one before, unless T = 1"
+            self._check_equal(sizes, "SIC", "DIC", "weights_iter_desc", rule)
+        if not self.lengths_desc.is_zero:
+            rule = (
+                "rows without steps give the states before as the last, unless lengths are absent"
+            )
             self._check_equal(sizes, "SIC", "DIC", "weights_iter_desc", rule)
         if self.alg_kind not in (Alg.vanilla_rnn, Alg.vanilla_lstm):
             rule = "a GRU mixes old states and new ones"

@@ -133,10 +133,12 @@ def workspace(desc: Any) -> MemoryDesc:
 def workspace_elements(desc: Any, sizes: Mapping[str, int]) -> int:
     """The elements of a workspace, of sizes by their names."""
     outputs = "DHC" if desc.weights_projection_desc.is_zero else "DIC"
-    wanted = [sizes.get(key, RUNTIME_DIM) for key in ("L", "D", "T", "N", "DHC", outputs)]
-    if RUNTIME_DIM in wanted:
+    names = ("L", "D", "T", "N", "DHC", "SIC", outputs)
+    *wanted, before, behind = (sizes.get(key, RUNTIME_DIM) for key in names)
+    if RUNTIME_DIM in (*wanted, before, behind):
         return RUNTIME_DIM
-    return sum(map(prod, workspace_shapes(WorkspaceSizes(desc.alg_kind, *wanted)).values()))
+    own = WorkspaceSizes(desc.alg_kind, *wanted, max(before, behind))
+    return sum(map(prod, workspace_shapes(own).values()))
 
 
 def completed(desc: Any, case: CaseValues) -> Any:

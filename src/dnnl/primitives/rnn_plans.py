@@ -103,8 +103,6 @@ def _refused(desc: Any, isa: Isa) -> Refusal | None:
     for name, own in given.items():
         if own.data_type not in _types_of(desc, name):
             return Refusal(Reason.DATA_TYPE, f"{own.data_type} of {name}")
-    if desc.weights_iter_desc.dims[2] != desc.outputs_of_cells:
-        return Refusal(Reason.SHAPE, "states of other channels behind a step than before")
     return None
 
 

@@ -71,6 +71,11 @@ class Weights:
     peephole: Array | None = None
     projection: Array | None = None
 
+    @property
+    def outputs(self) -> int:
+        """DIC: the channels of the states behind a step."""
+        return (self.layer if self.projection is None else self.projection).shape[-1]
+
 
 @dataclass
 class Gradients:
@@ -265,24 +270,25 @@ class Network:
         attention: Array | None = None,
         lengths: Array | None = None,
     ) -> Run:
-        """Run ``src`` [T, N, SLC] from the states ``h`` [L, D, N, DIC] and ``c`` [L, D, N, DHC].
+        """Run ``src`` [T, N, SLC] from the states ``h`` [L, D, N, SIC] and ``c`` [L, D, N, DHC].
 
         ``attention`` is [T, N, 1]. A row has ``lengths`` [N] steps: those behind leave its states
-        as they are and give zeros.
+        as they are and give zeros. A single step of all rows may have other SIC than DIC.
         """
         steps, rows = src.shape[:2]
         times = np.arange(steps)[:, None, None]
         last = np.full(rows, steps) if lengths is None else lengths
         alive = np.asarray(times < last[:, None], np.float64)
-        h, c = h.copy(), c.copy()
+        last_h, last_c = np.zeros((*h.shape[:3], weights[0][0].outputs)), np.zeros_like(c)
         outs, tapes = list[Array](), list[list[list[Step]]]()
         for d, backwards in enumerate(reversed_of(self.direction)):
             out, tape = src, list[list[Step]]()
             for layer, own in enumerate(weights):
                 x = self.cell.rounded(out) if layer else src
-                out, made = self._layer(
+                out, made, ends = self._layer(
                     own[d], x, h[layer, d], c[layer, d], attention, alive, backwards
                 )
+                last_h[layer, d], last_c[layer, d] = ends
                 tape.append(made)
             outs.append(out)
             tapes.append(tape)
@@ -290,7 +296,7 @@ class Network:
             joined = np.asarray(sum(map(self.cell.rounded, outs)))
         else:
             joined = np.concatenate(outs, -1)
-        return Run(joined, h, c, tapes, alive)
+        return Run(joined, last_h, last_c, tapes, alive)
 
     def _layer(
         self,
@@ -301,19 +307,19 @@ class Network:
         attention: Array | None,
         alive: Array,
         backwards: bool,
-    ) -> tuple[Array, list[Step]]:
-        """The results of all steps of a layer and direction; ``h`` and ``c`` become the last."""
-        out, made = np.zeros((*x.shape[:2], h.shape[-1])), list[Step]()
-        h[:] = self.cell.rounded(h)
+    ) -> tuple[Array, list[Step], State]:
+        """The results of all steps of a layer and direction, and its last states."""
+        out, made = np.zeros((*x.shape[:2], w.outputs)), list[Step]()
+        h = self.cell.rounded(h)
         for t in _order(len(x), backwards):
             a = None if attention is None else attention[t]
-            (new_h, new_c), step = self.cell.forward(w, x[t], h.copy(), c.copy(), a)
+            (new_h, new_c), step = self.cell.forward(w, x[t], h, c, a)
             on = alive[t] > 0
-            h[:] = np.where(on, self.cell.rounded(new_h), h)
-            c[:] = np.where(on, new_c, c)
+            h = _where(on, self.cell.rounded(new_h), h)
+            c = _where(on, new_c, c)
             out[t] = np.where(on, new_h, 0)
             made.append(step)
-        return out, made
+        return out, made, (h, c)
 
     def backward(
         self,
@@ -324,7 +330,8 @@ class Network:
         diff_c: Array,
     ) -> Differences:
         """The gradients for those of the results and of the last states."""
-        dh, dc = diff_h.copy(), diff_c.copy()
+        first_h = np.zeros((*diff_h.shape[:3], weights[0][0].iter.shape[0]))
+        first_c = np.zeros_like(diff_c)
         sums = [[Gradients.zero(w, self.cell.biases) for w in own] for own in weights]
         dattention = np.zeros((*diff_dst.shape[:2], 1))
         dsrc: Array | float = 0.0
@@ -335,18 +342,20 @@ class Network:
             for layer in reversed(range(len(weights))):
                 w, tape = weights[layer][d], run.tapes[d][layer]
                 dx = np.zeros((*dout.shape[:2], w.layer.shape[0]))
+                dh, dc = diff_h[layer, d], diff_c[layer, d]
                 order = list(_order(len(dout), backwards))
                 for t, step in zip(reversed(order), reversed(tape), strict=True):
-                    on, before = run.alive[t], (dh[layer, d], dc[layer, d])
-                    own = (before[0] + dout[t]) * on, before[1] * on
+                    on = run.alive[t]
+                    own = (dh + dout[t]) * on, dc * on
                     back = self.cell.backward(w, step, *own, sums[layer][d])
                     dx[t] = back[0]
-                    dh[layer, d] = before[0] * (1 - on) + back[1]
-                    dc[layer, d] = before[1] * (1 - on) + back[2]
+                    dh = back[1] + _where(on > 0, np.zeros_like(back[1]), dh)
+                    dc = back[2] + dc * (1 - on)
                     dattention[t] += back[3]
+                first_h[layer, d], first_c[layer, d] = dh, dc
                 dout = dx
             dsrc = dsrc + dout
-        return Differences(np.asarray(dsrc), dh, dc, sums, dattention)
+        return Differences(np.asarray(dsrc), first_h, first_c, sums, dattention)
 
 
 @dataclass(frozen=True)
@@ -371,6 +380,12 @@ class Differences:
     c: Array
     weights: list[list[Gradients]]
     attention: Array
+
+
+def _where(on: Array, behind: Array, before: Array) -> Array:
+    """States of the rows [N, 1] that a step is one of, and of others those before it; where it is
+    one of all rows, these may have other channels."""
+    return behind if on.all() else np.where(on, behind, before)
 
 
 def _order(steps: int, backwards: bool) -> range:

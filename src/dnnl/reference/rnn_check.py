@@ -163,12 +163,12 @@ def _network(desc: Description, rounded: Callable[[Array], Array] = unrounded) -
 def _forward(desc: Description, values: Values) -> tuple[Any, ...]:
     """The arguments of `Network.forward`."""
     layers, directions, _, _, channels = desc.weights_layer_desc.dims
-    rows, outputs = desc.src_layer_desc.dims[1], desc.outputs_of_cells
+    rows, before = desc.src_layer_desc.dims[1], desc.weights_iter_desc.dims[2]
     weights = [
         [_weights(values, layer, direction) for direction in range(directions)]
         for layer in range(layers)
     ]
-    h = values.get(Arg.SRC_ITER, np.zeros((layers, directions, rows, outputs)))
+    h = values.get(Arg.SRC_ITER, np.zeros((layers, directions, rows, before)))
     c = values.get(Arg.SRC_ITER_C, np.zeros((layers, directions, rows, channels)))
     attention, lengths = values.get(Arg.AUGRU_ATTENTION), values.get(Arg.SEQUENCE_LENGTHS)
     return values[Arg.SRC_LAYER], weights, h, c, attention, lengths
@@ -184,9 +184,13 @@ def _results(desc: Description, run: Run) -> dict[int, Array]:
 
 def _workspace(desc: Description, run: Run) -> Array:
     """The gates of all steps by layers and directions, and of an lbr cell its inner product, zeros
-    behind the end of a sequence; then the states before each step and the last ones; of an LSTM its
-    cells likewise."""
-    kind = desc.alg_kind.name
+    behind the end of a sequence; then the states before each step and the last ones, with zeros
+    behind the fewer channels where these differ; of an LSTM its cells likewise."""
+    kind, widest = desc.alg_kind.name, max(desc.weights_iter_desc.dims[2], desc.outputs_of_cells)
+
+    def widened(states: Array) -> Array:
+        return np.pad(states, ((0, 0), (0, widest - states.shape[-1])))
+
     gates, states, cells = list[Array](), list[Array](), list[Array]()
     for layer in range(len(run.h)):
         for d, tapes in enumerate(run.tapes):
@@ -197,7 +201,7 @@ def _workspace(desc: Description, run: Run) -> Array:
             alive = run.alive[::-1] if reversed_of(desc.direction)[d] else run.alive
             own = [gates * on[..., None] for gates, on in zip(own, alive, strict=True)]
             gates += own if kind != "vanilla_rnn" else []
-            states += [*(step.h for step in tape), run.h[layer, d]]
+            states += map(widened, [*(step.h for step in tape), run.h[layer, d]])
             cells += [*(step.c for step in tape), run.c[layer, d]] if kind == "vanilla_lstm" else []
     every = [array.ravel() for array in (*gates, *states, *cells)]
     return np.concatenate(every)

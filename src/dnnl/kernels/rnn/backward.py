@@ -125,14 +125,19 @@ class _Layer(WeightGradients):
 
         def write(place: Place) -> None:
             e = phase.e
-            tile = self._gathered(phase, place, i64(-1))
+            if conf.before == conf.outputs:
+                first = self._all_carried(phase, place)
+            else:  # of other states, and cells that pass states on have none
+                zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
+                first = [[zero] * conf.pair] * place.rows
+            tile = self._gathered(phase, place, i64(-1), first)
             for number, own in enumerate(self._blocks_of(e, place)):
                 unit = e.mul(own.block, self._lanes)
                 for r, values in enumerate(tile):
                     index = [i64(self._layer), i64(own.direction), e.add(own.row, i64(r)), unit]
                     self._store(phase, Arg.DIFF_SRC_ITER, index, values[number], own.mask)
 
-        return self._each_pair(phase, conf.outputs, write)
+        return self._each_pair(phase, conf.before, write)
 
     def _each_pair(
         self, phase: PhaseFunction, channels: int, write: Callable[[Place], None]
@@ -169,16 +174,11 @@ class _Layer(WeightGradients):
 
     # Steps.
 
-    def _gathered(self, phase: PhaseFunction, place: Place, step: Value) -> Tile:
-        """The gradients of the states behind a step, but for those by its results: what has been
-        gathered, and those by the gates of the step behind, unless it is the last."""
+    def _gathered(self, phase: PhaseFunction, place: Place, step: Value, first: Tile) -> Tile:
+        """The gradients of the states behind a step, but for those by its results: what is
+        ``first``, and those by the gates of the step behind, unless it is the last."""
         conf, e = self._conf, phase.e
         rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
-        first = [
-            [self._loaded(e, self._carried(phase, own, row), own.mask)
-             for own in self._blocks_of(e, place)]
-            for row in rows
-        ]  # fmt: skip
         blocks = conf.blocks(conf.channels)
         if not conf.steps:
             return first
@@ -194,6 +194,16 @@ class _Layer(WeightGradients):
         count = e.b.select(last, i64(0), i64(blocks))
         apart = conf.parts["gate_diffs"].strides[1], conf.parts["iter_back"].strides[2]
         return self._through(phase, first, sources, factor, len(slots) * self._lanes, count, apart)
+
+    def _all_carried(self, phase: PhaseFunction, place: Place) -> Tile:
+        """What has been gathered of the gradients of the states of a tile."""
+        e = phase.e
+        rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
+        return [
+            [self._loaded(e, self._carried(phase, own, row), own.mask)
+             for own in self._blocks_of(e, place)]
+            for row in rows
+        ]  # fmt: skip
 
     def _carried(self, phase: PhaseFunction, place: Place, row: Value) -> Value:
         """What has been gathered of the gradients of states."""
@@ -216,7 +226,9 @@ class _Layer(WeightGradients):
 
         def write(place: Place) -> None:
             e = phase.e
-            tile = self._gathered(phase, place, step)
+            tile = self._all_carried(phase, place)
+            if conf.before == conf.outputs:  # else it is the only step
+                tile = self._gathered(phase, place, step, tile)
             for r, values in enumerate(tile):
                 row = e.add(place.row, i64(r))
                 alive = self._alive_at(phase, place, step, row)

@@ -182,11 +182,13 @@ class _Layer(LayerTiles):
             d, row = e.divmod(number, conf.rows)
             place = [i64(self._layer), d, row]
             states = self._state(phase, d, i64(0), row)
-            self._fill(phase, "states", states, Arg.SRC_ITER, place, conf.outputs)
+            self._fill(phase, "states", states, Arg.SRC_ITER, place, conf.before)
             if conf.is_lstm:
                 own = self._cells(phase, d, i64(0), row)
                 self._fill(phase, "cells", own, Arg.SRC_ITER_C, place, conf.channels)
             self._clear_states(phase, d, row)
+            if self._trains:
+                self._fill_gaps(phase, d, row)
             first = e.b.icmp_signed("==", number, i64(0))
             at = self._part(phase, "step", [i64(0)])
             self._either(e, first, lambda: e.b.store(i64(0), at), lambda: None)
@@ -207,7 +209,7 @@ class _Layer(LayerTiles):
 
         gates = range(conf.gates)
         product = Product(
-            Arg.WEIGHTS_LAYER, gates, conf.inputs,
+            Arg.WEIGHTS_LAYER, gates, conf.inputs, "states" if self._layer else "inputs",
             lambda place, row: self._source(phase, place.direction, row),
             lambda place, _: self._biases(phase, place, gates), store,
         )  # fmt: skip
@@ -309,7 +311,8 @@ class _Layer(LayerTiles):
             return [self._started(phase, place, flat, gate) for gate in gates]
 
         product = Product(
-            Arg.WEIGHTS_ITER, gates, conf.outputs, source, first,
+            Arg.WEIGHTS_ITER, gates, conf.before, "between" if of_reset else "states",
+            source, first,
             lambda place, tile: cell(phase, place, tile, step),
         )  # fmt: skip
         return self._each_product(phase, conf.channels, conf.rows, product)
@@ -364,7 +367,7 @@ class _Layer(LayerTiles):
 
         zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
         product = Product(
-            Arg.WEIGHTS_PROJECTION, range(1), conf.channels,
+            Arg.WEIGHTS_PROJECTION, range(1), conf.channels, "between",
             lambda place, row: self._row(phase, "between", place.direction, row),
             lambda _place, _row: [zero], store,
         )  # fmt: skip

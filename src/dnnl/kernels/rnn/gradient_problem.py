@@ -98,7 +98,7 @@ class GradientConf(RnnConf):
     @property
     def pair(self) -> int:
         """The blocks of states, or of units, whose gradients a tile of a step has."""
-        blocks = {self.blocks(self.outputs), self.blocks(self.channels)}
+        blocks = set(map(self.blocks, (self.before, self.outputs, self.channels)))
         return 2 if all(own >= _FEW_BLOCKS and own % 2 == 0 for own in blocks) else 1
 
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], DataType]]:
@@ -112,6 +112,7 @@ class GradientConf(RnnConf):
         of the attention are added up of."""
         t, n, d, lanes = self.steps, self.rows, self.directions, self.lanes
         inputs, outputs, units = map(self.blocks, (self.inputs, self.outputs, self.channels))
+        before = self.blocks(self.before)
         pair = self.pair
         second = units * (self.is_gru or self.projection is not None)
         projected = outputs * (self.projection is not None)
@@ -121,10 +122,10 @@ class GradientConf(RnnConf):
             "gathered_cells": (d, n, units * lanes * self.is_lstm),
             "gate_diffs": (d, units, t, n, self.slots, lanes),
             "layer_back": (d, inputs // self.group, units, self.gates, lanes, self.group, lanes),
-            "iter_back": (d, outputs // pair, units, self.gates, lanes, pair, lanes),
+            "iter_back": (d, before // pair, units, self.gates, lanes, pair, lanes),
             "projection_back": (d, units // pair, projected, 1, lanes, pair, lanes),
             "inputs": (d, inputs, t, n, lanes),
-            "before": (d, outputs, t, n, lanes),
+            "before": (d, before, t, n, lanes),
             "second": (d, second, t, n, lanes),
             "projected": (d, projected, t, n, lanes),
             "below": (d, t, n, outputs * lanes * (self.layers > 1)),

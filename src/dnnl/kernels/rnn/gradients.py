@@ -98,7 +98,7 @@ class WeightGradients(BackwardMemory):
             return e.b.fmul(gate(3, at, mask), math.tanh(e, c))
 
         yield "inputs", conf.inputs, inputs
-        yield "before", conf.outputs, states
+        yield "before", conf.before, states
         if conf.is_gru:
             yield "second", conf.channels, reset
         if conf.projection is not None:

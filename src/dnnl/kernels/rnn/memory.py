@@ -51,12 +51,14 @@ class Place:
 @dataclass(frozen=True)
 class Product:
     """What a phase multiplies: ``weights`` of some ``gates`` by ``inputs`` operands of each row
-    from its ``source`` on. The sums are added to the vectors that are ``first``, one for each gate,
-    and ``finish`` is what becomes of them."""
+    from its ``source`` on; rows of operands are those of a ``part`` of the scratchpad. The sums are
+    added to the vectors that are ``first``, one for each gate, and ``finish`` is what becomes of
+    them."""
 
     weights: int
     gates: Sequence[int]
     inputs: int
+    part: str
     source: Callable[[Place, Value], Value]
     first: Callable[[Place, Value], list[Value]]
     finish: Callable[[Place, Tile], None]
@@ -338,12 +340,26 @@ class LayerMemory:
             between = self._part(phase, "between", [direction, row, i64(0)])
             self._clear(e, "between", between, conf.channels)
 
-        def clear(step: Value) -> None:
-            index = [i64(self._layer % 2), direction, step, row, i64(0)]
-            self._clear(e, "states", self._part(phase, "states", index), conf.outputs)
+        def clear(step: Value, channels: int = conf.outputs) -> None:
+            self._clear(e, "states", self._state(phase, direction, step, row), channels)
 
+        clear(i64(0), conf.before)
         if conf.pitch(conf.outputs) > self._lanes * conf.blocks(conf.outputs):
-            e.loop(i64(0), e.number(conf.steps + 1), clear, unroll=False, name="step")
+            e.loop(i64(1), e.number(conf.steps + 1), clear, unroll=False, name="step")
+
+    def _fill_gaps(self, phase: PhaseFunction, direction: Value, row: Value) -> None:
+        """Zeros behind the states of a row of the workspace, before a single step or behind it,
+        whichever are fewer: what a primitive writes does not depend on what memory held."""
+        conf, e = self._conf, phase.e
+        zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
+        step, channels = min(enumerate((conf.before, conf.outputs)), key=lambda pair: pair[1])
+        gap = e.element(self._state(phase, direction, i64(step), row), i64(channels), F32)
+
+        def fill(at: Value, mask: Mask) -> None:
+            self._put(e, "states", gap, at, zero, mask)
+
+        if conf.widest > channels:
+            self._each_vector(e, conf.widest - channels, fill)
 
     def _grouped(
         self, phase: PhaseFunction, argument: int, rows: Sequence[Sequence[Value]], mask: Mask

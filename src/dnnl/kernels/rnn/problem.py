@@ -226,6 +226,16 @@ class RnnConf:
         return self.channels if self.projection is None else self.projection.dims[3]
 
     @property
+    def before(self) -> int:
+        """The channels of the states before a step: those behind it, unless there is one step."""
+        return self.weights_iter.dims[2]
+
+    @property
+    def widest(self) -> int:
+        """The channels that the states of a row take in memory, before a step or behind it."""
+        return max(self.before, self.outputs)
+
+    @property
     def is_lstm(self) -> bool:
         """Whether cells have a state of their own."""
         return self.alg is Alg.vanilla_lstm
@@ -256,7 +266,7 @@ class RnnConf:
     def _sizes(self) -> WorkspaceSizes:
         return WorkspaceSizes(
             self.alg, self.layers, self.directions, self.steps, self.rows, self.channels,
-            self.outputs,
+            self.widest,
         )  # fmt: skip
 
     @property
@@ -291,7 +301,7 @@ class RnnConf:
         """
         t, n, d, operand = self.steps, self.rows, self.directions, self.operands.data
         wide, blocks = self.lanes * self.blocks(self.channels), self.blocks(self.channels)
-        of_inputs, of_cells, of_states = map(self.pitch, (self.inputs, self.channels, self.outputs))
+        of_inputs, of_cells, of_states = map(self.pitch, (self.inputs, self.channels, self.widest))
         parts: dict[str, tuple[tuple[int, ...], DataType]] = {
             "step": ((_LINE // 4,), DataType.f32),
             "inputs": ((t * n, of_inputs * self.converts), operand),
@@ -353,7 +363,7 @@ class WorkspaceSizes:
     steps: int
     rows: int
     channels: int
-    outputs: int
+    states: int
 
 
 def workspace_shapes(sizes: WorkspaceSizes) -> dict[str, tuple[int, ...]]:
@@ -361,13 +371,14 @@ def workspace_shapes(sizes: WorkspaceSizes) -> dict[str, tuple[int, ...]]:
     processor: the gates behind their functions [layer, direction, step, row, gate, channel], of an
     lbr cell also its inner product, of a vanilla one none; the states, and the cells of an LSTM,
     [layer, direction, step + 1, row, channel], the first ones at 0. Steps are those of a direction.
+    Where states before a step have other channels than those behind it, zeros follow the fewer.
     """
     held = {Alg.vanilla_rnn: 0, Alg.lbr_gru: 4, Alg.lbr_augru: 4}.get(sizes.alg, GATES[sizes.alg])
     axes, steps, rows = (sizes.layers, sizes.directions), sizes.steps, sizes.rows
     cells = sizes.channels if sizes.alg is Alg.vanilla_lstm else 0
     return {
         "gates": (*axes, steps, rows, held, sizes.channels),
-        "states": (*axes, steps + 1, rows, sizes.outputs),
+        "states": (*axes, steps + 1, rows, sizes.states),
         "cells": (*axes, steps + 1, rows, cells),
     }
 

@@ -64,7 +64,8 @@ class LayerTiles(LayerMemory):
         unit = UnitProduct(e, dot, len(gates), rows)
         add = e.b.add if dot.is_integer else e.b.fadd
         buffer = phase.scratch(unit.scratch)
-        blocks, pitch = conf.operands.k_blocks(product.inputs), conf.pitch(product.inputs)
+        blocks = conf.operands.k_blocks(product.inputs)
+        pitch = conf.parts[product.part].strides[-2]
 
         def some(place: Place, first: Value, end: Value) -> None:
             """A chunk, and what becomes of it."""
