@@ -7,6 +7,7 @@ import pytest
 
 from dnnl import (
     RUNTIME_DIM,
+    InvalidArguments,
     Memory,
     MemoryDesc,
     Primitive,
@@ -123,6 +124,42 @@ def test_one_of_both_is_known(sizes: str, tried: tuple[tuple[int, int], ...]) ->
         known = lstm(steps, rows, 21, direction=BOTH, lengths=True, tag="abcde")
         primitive = Primitive(PrimitiveDesc(open_rows(known, sizes=sizes), ENGINE))
         executed(primitive, known)
+
+
+@pytest.mark.parametrize("isa", ["avx2", "avx512_core_amx"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--alg=VANILLA_LSTM --cfg=f32,bf16,u8u8u8u8 --direction=concat",
+        "--cfg=f32,bf16 --activation=TANH --tag=abx",
+        "--prop=FWD_D,BWD_DW --alg=VANILLA_LSTM --direction=sum",
+    ],
+)
+def test_any_rows_of_a_step_from_states_of_other_channels(line: str, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        for channels in ("sic9slc24dhc40", "sic70slc24dhc40"):
+            for rows in (1, 5, 33, 97):
+                for made in trials(f"--rnn {line} t1mb{rows}{channels}"):
+                    assert isinstance(made.desc, RnnDesc)
+                    opened = open_rows(made.desc, sizes="N")
+                    judged(Primitive(PrimitiveDesc(opened, ENGINE, made.attr)), made)
+
+
+def test_open_channels_of_the_states_before_a_step() -> None:
+    """One primitive serves a step from states of any channels, and steps from their own."""
+    fields: dict[str, MemoryDesc] = {}
+    for name, own in lstm(1, 4, 20, tag="abcde").present():
+        sizes = zip(SHAPES[name], own.dims, strict=True)
+        dims = [R if key in ("T", "N", "SIC") else size for key, size in sizes]
+        fields[name] = MemoryDesc(dims, "f32", own.tag)
+    primitive = Primitive(PrimitiveDesc(lstm(1, 4, 20, tag="abcde").laid_out(**fields), ENGINE))
+    for steps, before in ((1, 9), (1, 30), (3, 20), (1, 20)):
+        executed(primitive, lstm(steps, 4, 20, tag="abcde", before=before))
+    other = lstm(1, 4, 20, tag="abcde", before=9)
+    three = lstm(3, 4, 20, tag="abcde")
+    states = {name: getattr(other, name) for name in ("src_iter_desc", "weights_iter_desc")}
+    with pytest.raises(InvalidArguments, match="SIC = DIC = 20"):
+        executed(primitive, three.laid_out(**states))
 
 
 @pytest.mark.parametrize("isa", ["generic", "sse41"])

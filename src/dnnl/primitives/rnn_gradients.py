@@ -134,10 +134,13 @@ def workspace_elements(desc: Any, sizes: Mapping[str, int]) -> int:
     """The elements of a workspace, of sizes by their names."""
     outputs = "DHC" if desc.weights_projection_desc.is_zero else "DIC"
     names = ("L", "D", "T", "N", "DHC", "SIC", outputs)
-    *wanted, before, behind = (sizes.get(key, RUNTIME_DIM) for key in names)
-    if RUNTIME_DIM in (*wanted, before, behind):
+    wanted = [sizes.get(key, RUNTIME_DIM) for key in names]
+    if RUNTIME_DIM in wanted:
         return RUNTIME_DIM
-    own = WorkspaceSizes(desc.alg_kind, *wanted, max(before, behind))
+    layers, directions, steps, rows, channels, before, behind = wanted
+    own = WorkspaceSizes(
+        desc.alg_kind, layers, directions, steps, rows, channels, max(before, behind)
+    )
     return sum(map(prod, workspace_shapes(own).values()))
 
 

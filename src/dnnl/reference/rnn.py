@@ -74,7 +74,8 @@ class Weights:
     @property
     def outputs(self) -> int:
         """DIC: the channels of the states behind a step."""
-        return (self.layer if self.projection is None else self.projection).shape[-1]
+        last = self.layer if self.projection is None else self.projection
+        return int(last.shape[-1])
 
 
 @dataclass
