@@ -243,7 +243,7 @@ def test_what_is_wrong_is_named() -> None:
     for steps in (0, 3, RUNTIME_DIM):
         with pytest.raises(InvalidArguments, match=r"weights_iter_desc.*SIC = DIC = 21.*T = 1"):
             lstm(steps, before=9)
-    with pytest.raises(InvalidArguments, match=r"SIC = DIC = 21.*lengths are absent"):
+    with pytest.raises(InvalidArguments, match=r"SIC = DIC = 21.*T = 1 needs no lengths"):
         lstm(1, before=9, lengths=True)
     with pytest.raises(InvalidArguments, match="a layer reads what the one below gives"):
         lstm(layers=2, inputs=9)

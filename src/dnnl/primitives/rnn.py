@@ -157,9 +157,7 @@ class RnnDesc(Desc):
             rule = "a step reads the states of the one before, unless T = 1"
             self._check_equal(sizes, "SIC", "DIC", "weights_iter_desc", rule)
         if not self.lengths_desc.is_zero:
-            rule = (
-                "rows without steps give the states before as the last, unless lengths are absent"
-            )
+            rule = "a row of length 0 gives its first states as the last; T = 1 needs no lengths"
             self._check_equal(sizes, "SIC", "DIC", "weights_iter_desc", rule)
         if self.alg_kind not in (Alg.vanilla_rnn, Alg.vanilla_lstm):
             rule = "a GRU mixes old states and new ones"
@@ -385,6 +383,8 @@ RnnDesc.operation = Operation(
         "--prop=BWD_DW --alg=VANILLA_LSTM --with-projection=true t2mb9sic9slc30dhc33dic9",
         "--prop=BWD_DW --alg=VANILLA_LSTM --with-peephole=true --with-lengths=true t2mb13sic33",
         "--prop=BWD_DW --cfg=bf16 --alg=VANILLA_GRU,LBR_GRU --direction=right2left t3mb9sic17slc37",
+        "--cfg=f32,bf16,u8u8u8u8 --alg=VANILLA_RNN,VANILLA_LSTM --direction=sum mb5sic70slc24dhc34",
+        "--prop=FWD_D,BWD_DW --alg=VANILLA_RNN,VANILLA_LSTM --direction=concat mb5sic9slc24dhc34",
     ),
     implementations=(Implementation("steps", plan, FORWARD | GRADIENTS, fixes=True),),
 )  # fmt: skip

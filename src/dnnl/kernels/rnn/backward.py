@@ -127,7 +127,7 @@ class _Layer(WeightGradients):
             e = phase.e
             if conf.before == conf.outputs:
                 first = self._all_carried(phase, place)
-            else:  # of other states, and cells that pass states on have none
+            else:  # what has been gathered is of other states, and passed on to none of these
                 zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
                 first = [[zero] * conf.pair] * place.rows
             tile = self._gathered(phase, place, i64(-1), first)
