@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from dnnl.torch.explain import Explanation
     from dnnl.types.arg import Arg as Arg
     from dnnl.types.attr import PrimitiveAttr as PrimitiveAttr
+    from dnnl.types.cell_functions import CellFunctions as CellFunctions
     from dnnl.types.compensation import Compensation as Compensation
     from dnnl.types.dtype import DataType as DataType
     from dnnl.types.kinds import RUNTIME_DIM as RUNTIME_DIM
@@ -142,6 +143,7 @@ _HOMES = {
     "set_num_threads": "runtime.threads",
     "Arg": "types.arg",
     "PrimitiveAttr": "types.attr",
+    "CellFunctions": "types.cell_functions",
     "Compensation": "types.compensation",
     "DataType": "types.dtype",
     "RUNTIME_DIM": "types.kinds",

@@ -57,6 +57,8 @@ GIVEN: dict[str, Arguments] = {
     "FormatTag": {"name": "'nChw16c'"},
     "FormatTag.of": {"order": "(0, 1)", "inner_blocks": "((1, 16),)"},
     "Taps": {"places": "((0, 0, 1), (0, 1, 1))", "weights": "((1, 0.5, 1), (0, 0.5, 0))"},
+    "CellFunctions": {"functions": "()", "clip": "3.0", "coupled": "False"},
+    "CellFunctions.of": {"*": "(abs,)", "clip": "3.0", "coupled": "False"},
     "Compensation": {"s8s8": "1", "zero_points": "0", "scale_adjust": "1.0"},
     "DataType": {"value": "'f32'"},
     "Alg": {"value": "'eltwise_relu'"},

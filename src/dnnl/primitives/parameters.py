@@ -11,6 +11,7 @@ from typing import Generic, SupportsIndex, TypeVar
 import numpy as np
 
 from dnnl.errors import InvalidArguments
+from dnnl.types.cell_functions import CellFunctions
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Function
 from dnnl.types.kinds import Alg, Kind, NormFlags, RnnFlags, coerce, float_text
@@ -85,6 +86,24 @@ class Traced(Domain[Function | None]):
             rule = f"expected a function of 1 value, not of {function.expression.parameters}"
             raise InvalidArguments("fn", str(function), rule)
         return function
+
+
+@dataclass(frozen=True)
+class Cells(Domain[tuple[CellFunctions, ...] | None]):
+    """The functions of recurrent cells, a record for each direction, or None for the usual ones."""
+
+    def read(self, name: str, value: object, ndims: int) -> tuple[CellFunctions, ...] | None:
+        if value is None:
+            return None
+        rule = "expected a dnnl.CellFunctions for each direction"
+        given = read_sequence(name, value, rule)
+        known = tuple(own for own in given if isinstance(own, CellFunctions))
+        if len(known) != len(given):
+            raise InvalidArguments(name, value, rule)
+        return known
+
+    def spell(self, value: tuple[CellFunctions, ...] | None) -> str:
+        return "+".join(map(str, value or ()))
 
 
 @dataclass(frozen=True)

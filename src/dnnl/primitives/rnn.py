@@ -12,7 +12,7 @@ from dnnl.primitives.checks import spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation
 from dnnl.primitives.operation import FORWARD, TRAINING, Operation, Parameter, Role
-from dnnl.primitives.parameters import Flags, Member, Real
+from dnnl.primitives.parameters import Cells, Flags, Member, Real
 from dnnl.primitives.rnn_cases import SHAPES, case_of, counts, invalid, quantize, row_major
 from dnnl.primitives.rnn_gradients import (
     GRADIENT_ROLES,
@@ -28,6 +28,7 @@ from dnnl.primitives.rnn_plans import plan
 from dnnl.reference.rnn_check import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.cell_functions import CellFunctions, places_of
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, Alg, Direction, PropKind, RnnFlags
 from dnnl.types.memory_desc import MemoryDesc
@@ -58,7 +59,8 @@ class RnnDesc(Desc):
 
     First states that are absent are zeros, as is a bias; last ones may be absent too. A row has as
     many steps as the s32 ``lengths`` say: those behind leave its states as they are and give zeros.
-    ``activation`` is that of vanilla cells, ``alpha`` the slope of its relu below 0.
+    ``activation`` is that of vanilla cells, ``alpha`` the slope of its relu below 0. In inference
+    cells may have ``functions`` of their own instead, a `CellFunctions` for each direction.
 
     Arguments SRC_LAYER, SRC_ITER, SRC_ITER_C, AUGRU_ATTENTION, SEQUENCE_LENGTHS, WEIGHTS_LAYER,
     WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C; in
@@ -101,6 +103,7 @@ class RnnDesc(Desc):
     lengths_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     alpha: float = 0.0
     flags: RnnFlags = RnnFlags.undef
+    functions: tuple[CellFunctions, ...] | None = None
     diff_src_layer_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     diff_src_iter_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     diff_src_iter_c_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
@@ -124,9 +127,11 @@ class RnnDesc(Desc):
 
     def check(self) -> None:
         """Sizes of one name are one size, and gates, directions and states fit the cells."""
-        if (self.activation is None) == (self.alg_kind is Alg.vanilla_rnn):
-            rule = "vanilla cells have an activation, and no others"
+        has_activation = self.alg_kind is Alg.vanilla_rnn and self.functions is None
+        if (self.activation is not None) != has_activation:
+            rule = "vanilla cells have an activation or functions, and no others an activation"
             raise InvalidArguments("activation", self.activation, rule)
+        self._check_functions()
         if self.lengths_desc.data_type not in (DataType.undef, DataType.s32):
             rule = "the lengths of sequences are s32"
             raise InvalidArguments("lengths_desc", str(self.lengths_desc), rule)
@@ -144,6 +149,24 @@ class RnnDesc(Desc):
                     rule = f"expected ({shape}) with {key} = {wanted}, {why}"
                     raise InvalidArguments(name, desc.dims, rule)
         self._check_relations({key: size for key, (size, _) in given.items()})
+
+    def _check_functions(self) -> None:
+        """Raise unless functions are as many as cells and directions have."""
+        if self.functions is None:
+            return
+        if self.propagation is not PropKind.forward_inference:
+            rule = "only forward_inference has functions of its own; gradients are those of others"
+            raise Unimplemented(f"functions in {self.propagation}: {rule}")
+        name, places = "functions", places_of(self.alg_kind)
+        given, spelled = self.functions, "+".join(map(str, self.functions))
+        if len(given) != self._counts["D"]:
+            rule = f"expected {self._counts['D']}, one for each direction of {self.direction}"
+            raise InvalidArguments(name, spelled, rule)
+        if any(len(own.functions) != places for own in given):
+            rule = f"{self.alg_kind} has {places}: {', '.join('fgh'[:places])}"
+            raise InvalidArguments(name, spelled, rule)
+        if any(own.coupled for own in given) and self.alg_kind is not Alg.vanilla_lstm:
+            raise InvalidArguments(name, spelled, "only gates of an LSTM are coupled")
 
     def _check_relations(self, sizes: dict[str, int]) -> None:
         """Raise unless results fit what reads them."""
@@ -363,6 +386,7 @@ RnnDesc.operation = Operation(
             lambda case: RnnFlags(len(case["flags"])), "flags", usual=RnnFlags.undef,
             passes=GRADIENTS,
         ),
+        Parameter("functions", Cells(), lambda _: None, "functions"),
     ),
     complete=completed,
     flops=_flops,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.checks import check_forward
 from dnnl.primitives.rnn import RnnDesc
+from dnnl.types.cell_functions import CellFunctions
 from dnnl.types.kinds import Alg, Direction, PropKind, RnnFlags, coerce
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -45,7 +48,7 @@ class VanillaRnnDesc:
     @staticmethod
     def forward(
         prop_kind: PropKind | str,
-        activation: Alg | str,
+        activation: Alg | str | None,
         direction: Direction | str,
         src_layer_desc: MemoryDesc,
         src_iter_desc: MemoryDesc | None,
@@ -56,10 +59,11 @@ class VanillaRnnDesc:
         dst_iter_desc: MemoryDesc | None,
         alpha: float = 0.0,
         lengths_desc: MemoryDesc | None = None,
+        functions: Sequence[CellFunctions] | None = None,
     ) -> RnnDesc:
         """Describe a network of vanilla cells with the ``activation`` eltwise_relu, which has the
-        slope ``alpha`` below 0, eltwise_tanh or eltwise_logistic; raises InvalidArguments where the
-        rules of `RnnDesc` are broken."""
+        slope ``alpha`` below 0, eltwise_tanh or eltwise_logistic, or None with ``functions``;
+        raises InvalidArguments where the rules of `RnnDesc` are broken."""
         return _made("vanilla_rnn", **locals())
 
     @staticmethod
@@ -113,6 +117,7 @@ class LstmDesc:
         weights_peephole_desc: MemoryDesc | None = None,
         weights_projection_desc: MemoryDesc | None = None,
         lengths_desc: MemoryDesc | None = None,
+        functions: Sequence[CellFunctions] | None = None,
     ) -> RnnDesc:
         """Describe a network of LSTM cells; raises InvalidArguments where the rules of `RnnDesc`
         are broken."""
@@ -170,6 +175,7 @@ class _OfGru:
         dst_layer_desc: MemoryDesc,
         dst_iter_desc: MemoryDesc | None,
         lengths_desc: MemoryDesc | None = None,
+        functions: Sequence[CellFunctions] | None = None,
     ) -> RnnDesc:
         """Describe a network of these cells; raises InvalidArguments where the rules of `RnnDesc`
         are broken."""
@@ -241,6 +247,7 @@ class _OfAugru:
         dst_layer_desc: MemoryDesc,
         dst_iter_desc: MemoryDesc | None,
         lengths_desc: MemoryDesc | None = None,
+        functions: Sequence[CellFunctions] | None = None,
     ) -> RnnDesc:
         """Describe a network of these cells; raises InvalidArguments where the rules of `RnnDesc`
         are broken."""

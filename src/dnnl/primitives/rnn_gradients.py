@@ -109,6 +109,8 @@ def gradient_conf(desc: Any, network: RnnConf) -> GradientConf:
 
     return GradientConf(
         **{own.name: getattr(network, own.name) for own in fields(network)},
+        activation=desc.activation or Alg.eltwise_tanh,
+        alpha=desc.alpha,
         overwrites=RnnFlags.diff_weights_overwrite in desc.flags,
         diff_src_layer=there(desc.diff_src_layer_desc),
         diff_src_iter=there(desc.diff_src_iter_desc),

@@ -122,6 +122,8 @@ def _said(name: str, default: str, names: dict[str, str]) -> Option:
     read = _named(names)
 
     def from_line(line: OperationLine) -> str | None:
+        if "functions" in line.aux:
+            raise BadValue(f"no case can be made of the functions {line.aux['functions']}")
         value = line.aux.get(name, "undef")
         return None if value == "undef" else str(read(value))
 

@@ -15,6 +15,7 @@ from dnnl.primitives.rnn_cases import SHAPES
 from dnnl.primitives.rnn_gradients import GRADIENTS, gradient_conf, workspace
 from dnnl.reference.rnn import reversed_of
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.cell_functions import usual
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, Direction, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -124,8 +125,9 @@ def _conf(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnCo
         return None if own.is_zero else own
 
     reverse, added = reversed_of(desc.direction), desc.direction is Direction.bidirectional_sum
+    own = usual(desc.alg_kind, desc.activation or Alg.eltwise_tanh, desc.alpha)
     return RnnConf(
-        desc.alg_kind, desc.activation or Alg.eltwise_tanh, desc.alpha, reverse, added, isa.lanes,
+        desc.alg_kind, desc.functions or (own,) * len(reverse), reverse, added, isa.lanes,
         desc.src_layer_desc, there(desc.src_iter_desc), there(desc.src_iter_c_desc),
         there(desc.attention_desc), desc.weights_layer_desc, desc.weights_iter_desc,
         there(desc.weights_peephole_desc), there(desc.weights_projection_desc),

@@ -15,11 +15,13 @@ directions meet behind the last layer. Weights are [layers, directions, inputs, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dnnl.reference.arrays import Array
+from dnnl.reference.expression import evaluate
+from dnnl.types.cell_functions import CellFunctions
 from dnnl.types.kinds import Direction
 
 CELLS: Mapping[str, int] = {
@@ -125,13 +127,15 @@ def unrounded(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Cell:
-    """A kind of cell; ``act`` is the activation of a vanilla one. ``rounded`` is done to what a
+    """A kind of cell; ``act`` is the activation of a vanilla one; forward passes have ``functions``
+    in place of the usual ones. ``rounded`` is done to what a
     product of a later step, or a second one of the same step, multiplies: states, r h' of a GRU,
     and what is projected. Results are not rounded by it, unless directions are added up."""
 
     kind: str
     act: Activation = field(default=_TANH)
     rounded: Callable[[Array], Array] = unrounded
+    functions: CellFunctions | None = None
 
     @property
     def gates(self) -> int:
@@ -150,31 +154,48 @@ class Cell:
         bias = np.zeros((self.biases, w.layer.shape[-1])) if w.bias is None else w.bias
         z = np.einsum("ns,sgc->ngc", x, w.layer) + bias[: self.gates]
         if self.kind == "vanilla_rnn":
-            y = self.act.function(z + np.einsum("ns,sgc->ngc", h, w.iter))
+            y = self._gate(0, z + np.einsum("ns,sgc->ngc", h, w.iter))
             return (y[:, 0], c), Step(x, h, c, a, y, c, y[:, 0])
         if self.kind == "vanilla_lstm":
             z = z + np.einsum("ns,sgc->ngc", h, w.iter)
             p = np.zeros((3, z.shape[-1])) if w.peephole is None else w.peephole
-            i, f = logistic(z[:, 0] + p[0] * c), logistic(z[:, 1] + p[1] * c)
-            g = np.tanh(z[:, 2])
+            i = self._gate(0, z[:, 0] + p[0] * c)
+            coupled = self.functions is not None and self.functions.coupled
+            f = 1 - i if coupled else self._gate(0, z[:, 1] + p[1] * c)
+            g = self._gate(1, z[:, 2])
             state = f * c + i * g
-            o = logistic(z[:, 3] + p[2] * state)
-            out = o * np.tanh(state)
+            o = self._gate(0, z[:, 3] + p[2] * state)
+            out = o * self._of_state(state)
             step = Step(x, h, c, a, np.stack([i, f, g, o], 1), state, out)
             if w.projection is not None:
                 out = self.rounded(out) @ w.projection
             return (out, state), step
         first = np.einsum("ns,sgc->ngc", h, w.iter[:, :2])
-        u, r = logistic(z[:, 0] + first[:, 0]), logistic(z[:, 1] + first[:, 1])
+        u, r = self._gate(0, z[:, 0] + first[:, 0]), self._gate(0, z[:, 1] + first[:, 1])
         if self.kind.startswith("lbr"):
             extra = h @ w.iter[:, 2] + bias[3]
-            o = np.tanh(z[:, 2] + r * extra)
+            o = self._gate(1, z[:, 2] + r * extra)
         else:
             extra = self.rounded(r * h)
-            o = np.tanh(z[:, 2] + extra @ w.iter[:, 2])
+            o = self._gate(1, z[:, 2] + extra @ w.iter[:, 2])
         scaled = u if a is None else (1 - a) * u
         new = scaled * h + (1 - scaled) * o
         return (new, c), Step(x, h, c, a, np.stack([u, r, o], 1), c, extra)
+
+    def _gate(self, place: int, z: Array) -> Array:
+        """A gate, by its sum: of the first function or the second one."""
+        if self.functions is None:
+            usual = self.act.function if self.kind == "vanilla_rnn" else logistic
+            return (usual, np.tanh)[place](z)
+        if self.functions.clip is not None:
+            z = np.clip(z, -self.functions.clip, self.functions.clip)
+        return evaluate(self.functions.functions[place].expression, [z])
+
+    def _of_state(self, c: Array) -> Array:
+        """What an output gate is multiplied by."""
+        if self.functions is None:
+            return np.asarray(np.tanh(c))
+        return evaluate(self.functions.of_state, [c])
 
     def backward(
         self, w: Weights, step: Step, dh: Array, dc: Array, sums: Gradients
@@ -257,10 +278,11 @@ def reversed_of(direction: Direction) -> tuple[bool, ...]:
 @dataclass(frozen=True)
 class Network:
     """Cells of a kind over time steps, in layers. ``direction`` says what is done with the results
-    of both directions where there are two."""
+    of both directions where there are two; each may have ``functions`` of its own."""
 
     cell: Cell
     direction: Direction = Direction.unidirectional_left2right
+    functions: Sequence[CellFunctions] | None = None
 
     def forward(
         self,
@@ -284,10 +306,13 @@ class Network:
         outs, tapes = list[Array](), list[list[list[Step]]]()
         for d, backwards in enumerate(reversed_of(self.direction)):
             out, tape = src, list[list[Step]]()
+            cell = replace(
+                self.cell, functions=None if self.functions is None else self.functions[d]
+            )
             for layer, own in enumerate(weights):
                 x = self.cell.rounded(out) if layer else src
                 out, made, ends = self._layer(
-                    own[d], x, h[layer, d], c[layer, d], attention, alive, backwards
+                    cell, own[d], x, h[layer, d], c[layer, d], attention, alive, backwards
                 )
                 last_h[layer, d], last_c[layer, d] = ends
                 tape.append(made)
@@ -301,6 +326,7 @@ class Network:
 
     def _layer(
         self,
+        cell: Cell,
         w: Weights,
         x: Array,
         h: Array,
@@ -314,7 +340,7 @@ class Network:
         h = self.cell.rounded(h)
         for t in _order(len(x), backwards):
             a = None if attention is None else attention[t]
-            (new_h, new_c), step = self.cell.forward(w, x[t], h, c, a)
+            (new_h, new_c), step = cell.forward(w, x[t], h, c, a)
             on = alive[t] > 0
             h = _where(on, self.cell.rounded(new_h), h)
             c = _where(on, new_c, c)

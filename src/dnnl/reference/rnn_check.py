@@ -122,7 +122,8 @@ class _Recurrent(Specification):
             return Rule(2 * bound, 100, absolute=2 * bound)
         if argument == Arg.WORKSPACE:
             return Rule(bound, 100, absolute=bound)
-        zeros = 100 if desc.activation is not None or not desc.lengths_desc.is_zero else 30
+        others = desc.activation is not None or desc.functions is not None
+        zeros = 100 if others or not desc.lengths_desc.is_zero else 30
         if kind in _BYTES:
             return Rule(0.0, 100, slack=_ROUNDINGS + 0.5)
         data = desc.src_layer_desc.data_type
@@ -157,7 +158,7 @@ def _filled(desc: Description, argument: int, tensor: MemoryDesc) -> Array:
 def _network(desc: Description, rounded: Callable[[Array], Array] = unrounded) -> Network:
     alpha = desc.alpha if desc.activation is not None else 0.0
     act = activation("eltwise_tanh" if desc.activation is None else desc.activation.name, alpha)
-    return Network(Cell(desc.alg_kind.name, act, rounded), desc.direction)
+    return Network(Cell(desc.alg_kind.name, act, rounded), desc.direction, desc.functions)
 
 
 def _forward(desc: Description, values: Values) -> tuple[Any, ...]:

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+from dnnl.codegen.functions.expression import emit
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Value
 from dnnl.codegen.math import f32 as math
-from dnnl.types.kinds import Alg
+from dnnl.types.cell_functions import CellFunctions
+from dnnl.types.expression import Expression
 
 
-def activated(e: Emitter, alg: Alg, alpha: float, x: Value) -> Value:
-    """The activation of a vanilla cell."""
-    if alg is Alg.eltwise_tanh:
-        return math.tanh(e, x)
-    if alg is Alg.eltwise_logistic:
-        return math.logistic(e, x)
-    zero = vector.splat_constant(x.type, 0)
-    below = e.b.fmul(x, math.constant(x, alpha)) if alpha else zero
-    return e.b.select(e.b.fcmp_ordered(">", x, zero), x, below)
+def applied(e: Emitter, function: Expression, x: Value) -> Value:
+    """A function of one number."""
+    return emit(e, function, [x])
 
 
 def lstm(
-    e: Emitter, gates: list[Value], c: Value, peephole: list[Value] | None
+    e: Emitter,
+    functions: CellFunctions,
+    gates: list[Value],
+    c: Value,
+    peephole: list[Value] | None,
 ) -> tuple[Value, Value, list[Value]]:
-    """o tanh(c), the new c, and the gates i, f, c~, o, of the sums of these."""
+    """o h(c), the new c, and the gates i, f, c~, o, of the sums of these."""
+    gate, state = functions.of_sum(0), functions.of_state
 
     def seen(total: Value, number: int, state: Value) -> Value:
         if peephole is None:
             return total
         return vector.multiply_add(e, peephole[number], state, total)
 
-    i = math.logistic(e, seen(gates[0], 0, c))
-    f = math.logistic(e, seen(gates[1], 1, c))
-    candidate = math.tanh(e, gates[2])
+    i = applied(e, gate, seen(gates[0], 0, c))
+    if functions.coupled:
+        f = e.b.fsub(_one(i), i)
+    else:
+        f = applied(e, gate, seen(gates[1], 1, c))
+    candidate = applied(e, functions.of_sum(1), gates[2])
     new = vector.multiply_add(e, f, c, e.b.fmul(i, candidate))
-    o = math.logistic(e, seen(gates[3], 2, new))
-    return e.b.fmul(o, math.tanh(e, new)), new, [i, f, candidate, o]
+    o = applied(e, gate, seen(gates[3], 2, new))
+    return e.b.fmul(o, applied(e, state, new)), new, [i, f, candidate, o]
 
 
 def mixed(e: Emitter, u: Value, h: Value, o: Value, attention: Value | None) -> Value:

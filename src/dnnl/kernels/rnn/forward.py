@@ -24,7 +24,6 @@ from dnnl.codegen.ir.builder import F32, I8, I64, Emitter, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn import cells
 from dnnl.kernels.rnn.memory import PACKED, SUMS, Place, Product
@@ -33,6 +32,7 @@ from dnnl.kernels.rnn.product import Tile
 from dnnl.kernels.rnn.tiles import LayerTiles
 from dnnl.runtime.image import Phase, Repeat
 from dnnl.types.arg import Arg
+from dnnl.types.cell_functions import CellFunctions
 from dnnl.types.kinds import Alg
 
 
@@ -325,10 +325,13 @@ class _Layer(LayerTiles):
         e = phase.e
         return self._get(e, "products", self._products(phase, place, row, gate), i64(0))
 
+    def _functions(self, place: Place) -> CellFunctions:
+        return self._conf.functions[place.direction]
+
     def _vanilla(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
-        conf = self._conf
+        function = self._functions(place).of_sum(0)
         for r, (total,) in enumerate(tile):
-            value = cells.activated(phase.e, conf.activation, conf.alpha, total)
+            value = cells.applied(phase.e, function, total)
             self._store_state(phase, place, step, r, value)
 
     def _lstm(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
@@ -344,7 +347,7 @@ class _Layer(LayerTiles):
                 for at in (step, e.add(step, i64(1)))
             )
             before = self._get(e, "cells", own, unit, place.mask)
-            out, c, active = cells.lstm(e, gates, before, peephole)
+            out, c, active = cells.lstm(e, self._functions(place), gates, before, peephole)
             self._store_gates(phase, place, step, r, active)
             alive = self._alive(phase, self._time(e, place.direction, step, layered=False), row)
             c = self._unless_past(e, alive, c, before)
@@ -375,23 +378,25 @@ class _Layer(LayerTiles):
 
     def _lbr_gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e, conf = phase.e, self._conf
+        functions = self._functions(place)
         time = e.mul(self._time(e, place.direction, step), conf.rows)
         for r, (up, down, inner) in enumerate(tile):
             row = e.add(place.row, i64(r))
             at = self._products(phase, place, e.add(time, row), 2)
             given = self._get(e, "products", at, i64(0))
-            u, reset = math.logistic(e, up), math.logistic(e, down)
-            o = math.tanh(e, vector.multiply_add(e, reset, inner, given))
+            u, reset = (cells.applied(e, functions.of_sum(0), own) for own in (up, down))
+            total = vector.multiply_add(e, reset, inner, given)
+            o = cells.applied(e, functions.of_sum(1), total)
             self._store_gates(phase, place, step, r, [u, reset, o, inner])
             self._mix(phase, place, step, r, u, o)
 
     def _gru_gates(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         """u, and r h."""
-        e = phase.e
+        e, function = phase.e, self._functions(place).of_sum(0)
         unit = e.mul(place.block, self._lanes)
         for r, (up, down) in enumerate(tile):
             row = e.add(place.row, i64(r))
-            u, reset = math.logistic(e, up), math.logistic(e, down)
+            u, reset = (cells.applied(e, function, own) for own in (up, down))
             self._store_gates(phase, place, step, r, [u, reset])
             h = self._states_of(phase, place, step, row)
             to = self._row(phase, "updates", place.direction, row)
@@ -400,12 +405,12 @@ class _Layer(LayerTiles):
             self._put(e, "between", to, unit, e.b.fmul(reset, h))
 
     def _gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
-        e = phase.e
+        e, function = phase.e, self._functions(place).of_sum(1)
         unit = e.mul(place.block, self._lanes)
         for r, (total,) in enumerate(tile):
             row = e.add(place.row, i64(r))
             u = self._get(e, "updates", self._row(phase, "updates", place.direction, row), unit)
-            o = math.tanh(e, total)
+            o = cells.applied(e, function, total)
             self._store_gates(phase, place, step, r, [o], first=2)
             self._mix(phase, place, step, r, u, o)
 

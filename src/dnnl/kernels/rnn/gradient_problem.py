@@ -29,8 +29,11 @@ often, and there are work items enough."""
 @dataclass(frozen=True, kw_only=True)
 class GradientConf(RnnConf):
     """The gradient of a forward pass in training. ``overwrites`` says that gradients of weights
-    replace what memory holds, rather than being added to it. Absent tensors are None."""
+    replace what memory holds, rather than being added to it. ``activation`` is that of vanilla
+    cells, ``alpha`` the slope of its relu below 0. Absent tensors are None."""
 
+    activation: Alg
+    alpha: float
     overwrites: bool
     diff_src_layer: MemoryDesc | None
     diff_src_iter: MemoryDesc | None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply, multiply
 from dnnl.types.arg import Arg
+from dnnl.types.cell_functions import CellFunctions
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -110,15 +111,15 @@ class Operands:
 
 @dataclass(frozen=True)
 class RnnConf:
-    """A forward pass. Absent tensors are None; ``reverse`` says of each direction whether it goes
-    from the last step to the first, ``added`` whether the results of both are added up rather than
-    one behind the other. ``lanes`` are the units of a block, ``operands`` what is multiplied,
-    ``qparams`` how numbers become integers. With a ``workspace`` it is a pass in training, which
-    leaves gates, states and cells of all steps there (`workspace_shapes`), all in f32."""
+    """A forward pass. Absent tensors are None; ``functions`` are those of each direction,
+    ``reverse`` says of each whether it goes from the last step to the first, ``added`` whether the
+    results of both are added up rather than one behind the other. ``lanes`` are the units of a
+    block, ``operands`` what is multiplied, ``qparams`` how numbers become integers. With a
+    ``workspace`` it is a pass in training, which leaves gates, states and cells of all steps there
+    (`workspace_shapes`), all in f32."""
 
     alg: Alg
-    activation: Alg
-    alpha: float
+    functions: tuple[CellFunctions, ...]
     reverse: tuple[bool, ...]
     added: bool
     lanes: int
