@@ -82,6 +82,16 @@ def test_it_is_an_lstm(kind: Any, columns: bool, direction: str) -> None:
         np.testing.assert_allclose(got[name], expected, atol=1e-5)
 
 
+def test_other_functions() -> None:
+    given = sources(1)
+    functions = ["HardSigmoid", "Softsign", "Elu"]
+    attrs = {"activations": functions, "activation_alpha": [0.3], "clip": 0.4, "input_forget": 1}
+    proto, feeds = layer(given, **attrs)
+    got, want = results(model_of(proto), feeds), run_peer(as_floats(given, feeds, **attrs), feeds)
+    for name, expected in want.items():
+        np.testing.assert_allclose(got[name], expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [np.int8, np.uint8])
 @pytest.mark.parametrize("absent", [(), ("lengths", "p"), ("h", "c", "lengths", "b", "p")])
 def test_it_is_near_what_onnx_runtime_quantizes(absent: tuple[str, ...], kind: Any) -> None:
@@ -100,7 +110,8 @@ def test_what_is_refused_says_why() -> None:
         with pytest.raises(error, match=rule):
             results(model_of(proto), feeds)
 
-    refused(Unimplemented, "clip = 3: gates are not clipped", layer(given, clip=3.0))
+    sine = ["Sigmoid", "Sine", "Tanh"]
+    refused(Unimplemented, "activation 'Sine'; known are", layer(given, activations=sine))
     refused(Unimplemented, "'layout' = 1 is not computed", layer(given, layout=1))
     refused(ModelError, "scales of both weights", layer(given, "rs"))
     narrow = {**given, "ws": np.ones((1, 3), np.float32)}

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN against ONNX Runtime, and what is refused of them."""
+"""LSTM, GRU and RNN against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dnnl.errors import Unimplemented
 from dnnl.graph.graph import ModelError
 from dnnl.lowering.graphs import LAYOUTS
 from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer
@@ -166,22 +165,6 @@ def test_only_last_states() -> None:
     last = node("GRU", ["x", "w", "r", "b"], "", "y_h", hidden_size=HIDDEN)
     proto = make_model([last], {"x": given["x"].shape}, ["y_h"], held)
     np.testing.assert_allclose(model_of(proto)(feeds), want["y_h"], atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    ("op", "attrs", "rule"),
-    [
-        ("LSTM", {"clip": 3.0}, "clip = 3: gates are not clipped"),
-        ("LSTM", {"input_forget": 1}, "input_forget = 1"),
-        ("LSTM", {"activations": ["Sigmoid", "Relu", "Tanh"]}, "LSTM cells have"),
-        ("GRU", {"activations": ["HardSigmoid", "Tanh"]}, "GRU cells have"),
-        ("RNN", {"activations": ["Elu"]}, "cells have one of Tanh, Sigmoid, Relu or LeakyRelu"),
-    ],
-)
-def test_what_is_refused(op: str, attrs: dict[str, Any], rule: str) -> None:
-    proto, feeds = layer(op, sources(op, "forward"), **attrs)
-    with pytest.raises(Unimplemented, match=rule):
-        model_of(proto)(feeds)
 
 
 @pytest.mark.parametrize(

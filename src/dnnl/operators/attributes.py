@@ -54,7 +54,16 @@ _ATTRIBUTES: dict[str, str] = {
     **dict.fromkeys(_NUMBERS, "numbers"),
     **dict.fromkeys(_DATA_TYPES, "a data type"),
 }
-"""What each attribute holds; a name means the same in every operator of the table."""
+"""What each attribute holds; a name means the same in every operator that has no row of its own."""
+_OF_LAYERS = {
+    **dict.fromkeys(("activation_alpha", "activation_beta"), "numbers"),
+    **dict.fromkeys(("hidden_size", "input_forget", "layout", "linear_before_reset"), "an integer"),
+    "activations": "texts",
+    "clip": "a number",
+}
+"""What recurrent layers have: parameters of several functions in one list."""
+_LAYERS = ("GRU", "LSTM", "RNN", "com.microsoft.DynamicQuantizeLSTM")
+_OF_OPERATOR = dict.fromkeys(_LAYERS, _ATTRIBUTES | _OF_LAYERS)
 
 
 def _are(values: object, kind: type) -> bool:
@@ -65,6 +74,7 @@ _FITS: dict[str, Callable[[object], bool]] = {
     "an integer": lambda value: isinstance(value, int),
     "a number": lambda value: isinstance(value, float),
     "a text": lambda value: isinstance(value, bytes),
+    "texts": lambda value: _are(value, bytes),
     "integers": lambda value: _are(value, int),
     "numbers": lambda value: _are(value, float),
     # The code of a type that ONNX does not define stays an integer.
@@ -72,9 +82,10 @@ _FITS: dict[str, Callable[[object], bool]] = {
 }
 
 
-def check_attributes(attrs: Attributes) -> None:
-    """Raise ModelError for an attribute of another type than operators of the table have it."""
+def check_attributes(operator: str, attrs: Attributes) -> None:
+    """Raise ModelError for an attribute of another type than the operator of a name has it."""
+    known = _OF_OPERATOR.get(operator, _ATTRIBUTES)
     for name, value in attrs.items():
-        what = _ATTRIBUTES.get(name)
+        what = known.get(name)
         if what is not None and not _FITS[what](value):
             raise ModelError(f"attribute {name!r} = {value!r} must be {what}")

@@ -17,7 +17,8 @@ from dnnl.graph.writer import Writer
 from dnnl.operators.microsoft import MICROSOFT, check_known, refuse
 from dnnl.operators.operator import Operator
 from dnnl.operators.quantization import BYTES
-from dnnl.operators.recurrent import check_supported, directions_of
+from dnnl.operators.recurrent import directions_of
+from dnnl.operators.recurrent_functions import chosen
 
 _X, _W, _R, _B, _LENGTHS, _H, _C, _P, _W_SCALE, _W_ZERO, _R_SCALE, _R_ZERO = range(12)
 _GATES, _BIASES = 4, 2
@@ -32,10 +33,10 @@ def _infer(scope: Scope) -> list[TensorType]:
     """Y [T, D, N, H] and the last states [D, N, H], of X [T, N, I], W [D, I, 4H] and R [D, H, 4H].
 
     Raises ModelError where sources have other shapes than these ask for, Unimplemented for weights
-    that are no constants, and for what an LSTM has no form of.
+    that are no constants, and for a function that is unknown.
     """
     check_known(scope, *_ATTRIBUTES)
-    check_supported(scope, "LSTM")
+    chosen(scope, "LSTM", directions_of(scope))
     if not (scope.node.input(_W_SCALE) and scope.node.input(_R_SCALE)):
         raise ModelError("inputs 8 and 10, the scales of both weights, must be given")
     x, recurrence = scope.shape(_X), scope.shape(_R)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dnnl.errors import Unimplemented
 from dnnl.graph.graph import Array, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import same_shape
@@ -16,6 +15,7 @@ from dnnl.graph.writer import Writer
 from dnnl.lowering.facts import Source, amount
 from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.operator import Operator, Role
+from dnnl.operators.recurrent_functions import chosen
 from dnnl.operators.writing import gathered
 from dnnl.primitives.rnn import RnnDesc
 from dnnl.types.arg import Arg
@@ -31,26 +31,19 @@ _X, _W, _R, _B, _LENGTHS, _H, _C, _P = range(8)
 
 @dataclass(frozen=True)
 class _Cell:
-    """An operator: the gates of the primitive by their places in a file, the functions that it has,
-    and how many states."""
+    """An operator: the gates of the primitive by their places in a file, and how many states."""
 
     alg: str
     order: tuple[int, ...]
-    activations: tuple[str, ...]
     states: int = 1
 
 
 _CELLS = {
-    "RNN": _Cell("vanilla_rnn", (0,), ("Tanh",)),
-    "GRU": _Cell("vanilla_gru", (0, 1, 2), ("Sigmoid", "Tanh")),
-    "LSTM": _Cell("vanilla_lstm", (0, 2, 3, 1), ("Sigmoid", "Tanh", "Tanh"), 2),
+    "RNN": _Cell("vanilla_rnn", (0,)),
+    "GRU": _Cell("vanilla_gru", (0, 1, 2)),
+    "LSTM": _Cell("vanilla_lstm", (0, 2, 3, 1), 2),
 }
 _PEEPHOLES = (0, 2, 1)  # i, f, o of i, o, f
-_ACTIVATIONS = {
-    "tanh": "eltwise_tanh", "sigmoid": "eltwise_logistic", "relu": "eltwise_relu",
-    "leakyrelu": "eltwise_relu",
-}  # fmt: skip
-_LEAK = 0.01
 _DIRECTIONS = {
     "forward": "unidirectional_left2right",
     "reverse": "unidirectional_right2left",
@@ -72,8 +65,8 @@ def _text(value: bytes | str) -> str:
 def _infer(scope: Scope) -> list[TensorType]:
     """Y [T, D, N, H] and the last states [D, N, H], with the batch first if ``layout`` is 1.
 
-    Raises ModelError where sources have other shapes than these ask for, Unimplemented for what the
-    primitive has no form of.
+    Raises ModelError where sources have other shapes than these ask for, Unimplemented for a
+    function that is unknown.
     """
     cell, x = _CELLS[scope.node.op], scope.shape()
     if len(x) != 3:
@@ -94,7 +87,7 @@ def _infer(scope: Scope) -> list[TensorType]:
     for index, shape in wanted.items():
         if scope.node.input(index) and scope.shape(index) != shape:
             raise ModelError(f"input {index} has shape {scope.shape(index)}, not {shape}")
-    check_supported(scope, scope.node.op)
+    chosen(scope, scope.node.op, directions)
     y = (rows, steps, directions, hidden) if first else (steps, directions, rows, hidden)
     kind = scope.type().dtype
     states = [TensorType(kind, _batched((directions, rows, hidden), first))] * cell.states
@@ -122,37 +115,6 @@ def directions_of(scope: Scope) -> int:
     return 1 + (_direction(scope) == "bidirectional")
 
 
-def check_supported(scope: Scope, op: str) -> None:
-    """Raise Unimplemented for what the primitive has no form of, of a layer of cells of ``op``."""
-    if "clip" in scope.node.attrs:
-        raise Unimplemented(f"clip = {scope.attr('clip'):g}: gates are not clipped")
-    if scope.attr("input_forget", 0):
-        raise Unimplemented("input_forget = 1: input and forget gates are not coupled")
-    _activation(scope, _CELLS[op])
-
-
-def _activation(scope: Scope, cell: _Cell) -> tuple[str | None, float]:
-    """The function of a vanilla cell and its slope below 0; the primitive has one for all
-    directions, and the usual ones of other cells."""
-    directions = directions_of(scope)
-    usual = cell.activations * directions
-    given = tuple(map(_text, scope.attr("activations", usual)))
-    if len(given) != len(usual):
-        raise ModelError(f"activations {given} are not {len(usual)} names")
-    names = {name.lower() for name in given}
-    alphas = set(scope.attr("activation_alpha", ()))
-    if cell.alg != "vanilla_rnn":
-        if [n.lower() for n in given] != [n.lower() for n in usual]:
-            raise Unimplemented(f"activations {given}: {scope.node.op} cells have {usual}")
-        return None, 0.0
-    if len(names) > 1 or len(alphas) > 1 or not names <= _ACTIVATIONS.keys():
-        known = "Tanh, Sigmoid, Relu or LeakyRelu"
-        raise Unimplemented(f"activations {given}: cells have one of {known} in all directions")
-    (name,) = names
-    alpha = next(iter(alphas), _LEAK) if name == "leakyrelu" else 0.0
-    return _ACTIVATIONS[name], alpha
-
-
 def _expand(writer: Writer) -> bool:
     """Sources as the primitive has them, and its results as the operator has them."""
     node, graph = writer.node, writer.graph
@@ -175,12 +137,13 @@ def _expand(writer: Writer) -> bool:
     if node.input(_P):
         shape = (directions, 3, hidden)
         peephole = _rearranged(writer, node.input(_P), shape, 1, _PEEPHOLES, (0, 1, 2))
-    activation, alpha = _activation(scope, cell)
+    functions = chosen(scope, node.op, directions)
     attrs = {
         "alg": "lbr_gru" if lbr else cell.alg,
         "direction": _DIRECTIONS[_direction(scope)],
-        "activation": activation,
-        "alpha": alpha,
+        "activation": functions.activation,
+        "alpha": functions.alpha,
+        "functions": functions.functions,
     }
     sources = (x, *states, _lengths(scope, steps), *weights, bias, peephole)
     y = writer.add(RECURRENT, sources, (steps, rows, directions * hidden), attrs)
@@ -316,6 +279,7 @@ def _lower(lowering: Lowering, node: Node) -> None:
         activation=node.attrs["activation"],
         direction=node.attrs["direction"],
         alpha=node.attrs["alpha"],
+        functions=node.attrs["functions"],
         src_layer_desc=_contiguous(x),
         src_iter_desc=_plain(h),
         src_iter_c_desc=_plain(c),

@@ -130,7 +130,7 @@ def check_form(node: Node) -> None:
     for name in operator.required:
         if name not in node.attrs:
             raise ModelError(f"attribute {name!r} is missing")
-    check_attributes(node.attrs)
+    check_attributes(row_name(node), node.attrs)
 
 
 def _check_inputs(inputs: tuple[str, ...], least: int, most: int | None) -> None:
