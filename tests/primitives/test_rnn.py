@@ -245,6 +245,8 @@ def test_what_is_wrong_is_named() -> None:
             lstm(steps, before=9)
     with pytest.raises(InvalidArguments, match=r"SIC = DIC = 21.*T = 1 needs no lengths"):
         lstm(1, before=9, lengths=True)
+    with pytest.raises(InvalidArguments, match="at least one layer"):
+        lstm(layers=0)
     with pytest.raises(InvalidArguments, match="a layer reads what the one below gives"):
         lstm(layers=2, inputs=9)
     changed(r"bias_desc.*D = 2, that of bidirectional_concat", bias_desc=md(1, 1, 4, 21))

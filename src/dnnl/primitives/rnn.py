@@ -148,6 +148,9 @@ class RnnDesc(Desc):
                     shape = ", ".join(SHAPES[name])
                     rule = f"expected ({shape}) with {key} = {wanted}, {why}"
                     raise InvalidArguments(name, desc.dims, rule)
+                if key == "L" and not size:
+                    rule = "expected at least one layer (L)"
+                    raise InvalidArguments(name, desc.dims, rule)
         self._check_relations({key: size for key, (size, _) in given.items()})
 
     def _check_functions(self) -> None:
