@@ -217,8 +217,8 @@ KNOBS: tuple[Knob, ...] = (
         ("DNNL_WINOGRAD",),
         lambda: True,
         _switch,
-        "0 computes the convolutions of models by the direct algorithm alone, which rounds less and "
-        "does not spread infinities and NaN over the 6x6 pixels of a tile",
+        "0 computes the convolutions of models by the direct algorithm alone, which rounds less "
+        "and does not spread infinities and NaN over the 6x6 pixels of a tile",
     ),
     Knob(
         "jit_dump",
