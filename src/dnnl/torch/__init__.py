@@ -1,10 +1,82 @@
-"""PyTorch: its graphs as models, and the backend ``dnnl`` of `torch.compile`.
+"""PyTorch: its graphs as models, the backend ``dnnl`` of `torch.compile`, and primitives as
+differentiable functions.
 
 The package is imported where PyTorch is in use: nothing else in the library imports it.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dnnl import lazy
 
 try:
     import torch as torch
 except ModuleNotFoundError as error:
     rule = "pip install 'dnnl[torch]' brings it"
     raise ModuleNotFoundError(f"this needs the package torch: {rule}", name=error.name) from None
+
+if TYPE_CHECKING:
+    from dnnl.torch.functions.elementwise import elu as elu
+    from dnnl.torch.functions.elementwise import gelu as gelu
+    from dnnl.torch.functions.elementwise import hardsigmoid as hardsigmoid
+    from dnnl.torch.functions.elementwise import hardswish as hardswish
+    from dnnl.torch.functions.elementwise import hardtanh as hardtanh
+    from dnnl.torch.functions.elementwise import leaky_relu as leaky_relu
+    from dnnl.torch.functions.elementwise import logsigmoid as logsigmoid
+    from dnnl.torch.functions.elementwise import mish as mish
+    from dnnl.torch.functions.elementwise import relu as relu
+    from dnnl.torch.functions.elementwise import relu6 as relu6
+    from dnnl.torch.functions.elementwise import sigmoid as sigmoid
+    from dnnl.torch.functions.elementwise import silu as silu
+    from dnnl.torch.functions.elementwise import softplus as softplus
+    from dnnl.torch.functions.elementwise import tanh as tanh
+    from dnnl.torch.functions.normalizing import batch_norm as batch_norm
+    from dnnl.torch.functions.normalizing import group_norm as group_norm
+    from dnnl.torch.functions.normalizing import layer_norm as layer_norm
+    from dnnl.torch.functions.pooling import avg_pool1d as avg_pool1d
+    from dnnl.torch.functions.pooling import avg_pool2d as avg_pool2d
+    from dnnl.torch.functions.pooling import avg_pool3d as avg_pool3d
+    from dnnl.torch.functions.pooling import max_pool1d as max_pool1d
+    from dnnl.torch.functions.pooling import max_pool2d as max_pool2d
+    from dnnl.torch.functions.pooling import max_pool3d as max_pool3d
+    from dnnl.torch.functions.products import conv1d as conv1d
+    from dnnl.torch.functions.products import conv2d as conv2d
+    from dnnl.torch.functions.products import conv3d as conv3d
+    from dnnl.torch.functions.products import linear as linear
+    from dnnl.torch.functions.softmax import log_softmax as log_softmax
+    from dnnl.torch.functions.softmax import softmax as softmax
+
+_HOMES = {
+    "elu": "functions.elementwise",
+    "gelu": "functions.elementwise",
+    "hardsigmoid": "functions.elementwise",
+    "hardswish": "functions.elementwise",
+    "hardtanh": "functions.elementwise",
+    "leaky_relu": "functions.elementwise",
+    "logsigmoid": "functions.elementwise",
+    "mish": "functions.elementwise",
+    "relu": "functions.elementwise",
+    "relu6": "functions.elementwise",
+    "sigmoid": "functions.elementwise",
+    "silu": "functions.elementwise",
+    "softplus": "functions.elementwise",
+    "tanh": "functions.elementwise",
+    "batch_norm": "functions.normalizing",
+    "group_norm": "functions.normalizing",
+    "layer_norm": "functions.normalizing",
+    "avg_pool1d": "functions.pooling",
+    "avg_pool2d": "functions.pooling",
+    "avg_pool3d": "functions.pooling",
+    "max_pool1d": "functions.pooling",
+    "max_pool2d": "functions.pooling",
+    "max_pool3d": "functions.pooling",
+    "conv1d": "functions.products",
+    "conv2d": "functions.products",
+    "conv3d": "functions.products",
+    "linear": "functions.products",
+    "log_softmax": "functions.softmax",
+    "softmax": "functions.softmax",
+}
+__all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
+__getattr__, __dir__ = lazy.names(__name__, _HOMES)

@@ -1,0 +1,1 @@
+"""Primitives as differentiable functions of PyTorch: custom operators with gradients."""
