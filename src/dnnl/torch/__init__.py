@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from dnnl.torch.functions.products import conv2d as conv2d
     from dnnl.torch.functions.products import conv3d as conv3d
     from dnnl.torch.functions.products import linear as linear
+    from dnnl.torch.functions.recurrent import gru as gru
+    from dnnl.torch.functions.recurrent import lstm as lstm
+    from dnnl.torch.functions.recurrent import rnn as rnn
     from dnnl.torch.functions.softmax import log_softmax as log_softmax
     from dnnl.torch.functions.softmax import softmax as softmax
 
@@ -75,6 +78,9 @@ _HOMES = {
     "conv2d": "functions.products",
     "conv3d": "functions.products",
     "linear": "functions.products",
+    "gru": "functions.recurrent",
+    "lstm": "functions.recurrent",
+    "rnn": "functions.recurrent",
     "log_softmax": "functions.softmax",
     "softmax": "functions.softmax",
 }
