@@ -49,6 +49,41 @@ if TYPE_CHECKING:
     from dnnl.torch.functions.recurrent import rnn as rnn
     from dnnl.torch.functions.softmax import log_softmax as log_softmax
     from dnnl.torch.functions.softmax import softmax as softmax
+    from dnnl.torch.modules import ELU as ELU
+    from dnnl.torch.modules import GELU as GELU
+    from dnnl.torch.modules import GRU as GRU
+    from dnnl.torch.modules import LSTM as LSTM
+    from dnnl.torch.modules import RNN as RNN
+    from dnnl.torch.modules import AvgPool1d as AvgPool1d
+    from dnnl.torch.modules import AvgPool2d as AvgPool2d
+    from dnnl.torch.modules import AvgPool3d as AvgPool3d
+    from dnnl.torch.modules import BatchNorm1d as BatchNorm1d
+    from dnnl.torch.modules import BatchNorm2d as BatchNorm2d
+    from dnnl.torch.modules import BatchNorm3d as BatchNorm3d
+    from dnnl.torch.modules import Conv1d as Conv1d
+    from dnnl.torch.modules import Conv2d as Conv2d
+    from dnnl.torch.modules import Conv3d as Conv3d
+    from dnnl.torch.modules import GroupNorm as GroupNorm
+    from dnnl.torch.modules import Hardsigmoid as Hardsigmoid
+    from dnnl.torch.modules import Hardswish as Hardswish
+    from dnnl.torch.modules import Hardtanh as Hardtanh
+    from dnnl.torch.modules import LayerNorm as LayerNorm
+    from dnnl.torch.modules import LeakyReLU as LeakyReLU
+    from dnnl.torch.modules import Linear as Linear
+    from dnnl.torch.modules import LogSigmoid as LogSigmoid
+    from dnnl.torch.modules import LogSoftmax as LogSoftmax
+    from dnnl.torch.modules import MaxPool1d as MaxPool1d
+    from dnnl.torch.modules import MaxPool2d as MaxPool2d
+    from dnnl.torch.modules import MaxPool3d as MaxPool3d
+    from dnnl.torch.modules import Mish as Mish
+    from dnnl.torch.modules import ReLU as ReLU
+    from dnnl.torch.modules import ReLU6 as ReLU6
+    from dnnl.torch.modules import Sigmoid as Sigmoid
+    from dnnl.torch.modules import SiLU as SiLU
+    from dnnl.torch.modules import Softmax as Softmax
+    from dnnl.torch.modules import Softplus as Softplus
+    from dnnl.torch.modules import Tanh as Tanh
+    from dnnl.torch.modules import replace as replace
 
 _HOMES = {
     "elu": "functions.elementwise",
@@ -83,6 +118,41 @@ _HOMES = {
     "rnn": "functions.recurrent",
     "log_softmax": "functions.softmax",
     "softmax": "functions.softmax",
+    "AvgPool1d": "modules",
+    "AvgPool2d": "modules",
+    "AvgPool3d": "modules",
+    "BatchNorm1d": "modules",
+    "BatchNorm2d": "modules",
+    "BatchNorm3d": "modules",
+    "Conv1d": "modules",
+    "Conv2d": "modules",
+    "Conv3d": "modules",
+    "ELU": "modules",
+    "GELU": "modules",
+    "GRU": "modules",
+    "GroupNorm": "modules",
+    "Hardsigmoid": "modules",
+    "Hardswish": "modules",
+    "Hardtanh": "modules",
+    "LSTM": "modules",
+    "LayerNorm": "modules",
+    "LeakyReLU": "modules",
+    "Linear": "modules",
+    "LogSigmoid": "modules",
+    "LogSoftmax": "modules",
+    "MaxPool1d": "modules",
+    "MaxPool2d": "modules",
+    "MaxPool3d": "modules",
+    "Mish": "modules",
+    "RNN": "modules",
+    "ReLU": "modules",
+    "ReLU6": "modules",
+    "SiLU": "modules",
+    "Sigmoid": "modules",
+    "Softmax": "modules",
+    "Softplus": "modules",
+    "Tanh": "modules",
+    "replace": "modules",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)

@@ -207,7 +207,9 @@ def _joined(
     bias = projection = None
     if has_biases:
         first, second = (torch.stack([gates(own[n].float()) for own in parts]) for n in (2, 3))
-        bias = first + second
+        # A product, so that the gradients of both are not on the same memory: PyTorch would add a
+        # later one to it twice.
+        bias = first + second * 1.0
         if kind.alg == "lbr_gru":  # of the last gate both are apart
             bias = torch.cat([bias[:, :2], first[:, 2:], second[:, 2:]], 1)
     if len(parts[0]) % 2:
