@@ -113,7 +113,7 @@ def losses(net: nn.Module, x: Any, labels: torch.Tensor, steps: int) -> list[flo
     for _ in range(steps):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(net(x), labels)
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         found.append(loss.item())
     return found

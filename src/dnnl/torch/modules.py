@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -83,7 +84,7 @@ class GroupNorm(nn.GroupNorm):
 
 
 def _normalized(own: nn.modules.batchnorm._BatchNorm, x: torch.Tensor) -> torch.Tensor:
-    own._check_input_dim(x)
+    own._check_input_dim(x)  # type: ignore[no-untyped-call]
     momentum = 0.0 if own.momentum is None else own.momentum
     if own.training and own.track_running_stats and own.num_batches_tracked is not None:
         own.num_batches_tracked.add_(1)
@@ -93,8 +94,8 @@ def _normalized(own: nn.modules.batchnorm._BatchNorm, x: torch.Tensor) -> torch.
     running = own.running_mean, own.running_var
     if own.training and not own.track_running_stats:
         running = None, None
-    given = own.weight, own.bias, training, momentum, own.eps
-    return normalizing.batch_norm(x, *running, *given)
+    affine = own.weight, own.bias
+    return normalizing.batch_norm(x, *running, *affine, training, momentum, own.eps)
 
 
 class BatchNorm1d(nn.BatchNorm1d):
@@ -221,11 +222,7 @@ class RNN(nn.RNN):
 
     def forward(self, x: Any, hx: Any = None) -> Any:
         """The output and h_n of a tensor or a PackedSequence."""
-
-        def function(*given: Any) -> Any:
-            return recurrent.rnn(*given, nonlinearity=self.nonlinearity)
-
-        return _recurrent(self, function, x, hx)
+        return _recurrent(self, partial(recurrent.rnn, nonlinearity=self.nonlinearity), x, hx)
 
 
 class ReLU(nn.ReLU):

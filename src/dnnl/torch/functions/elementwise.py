@@ -34,7 +34,7 @@ def _eltwise_backward(
 ) -> torch.Tensor:
     result = empty_like(data, data.shape)
     data, gradient = packed(data), gradient.contiguous(memory_format=format_of(data))
-    operands = {Arg.DIFF_DST: gradient, Arg.DIFF_SRC: result}
+    operands: dict[int, torch.Tensor] = {Arg.DIFF_DST: gradient, Arg.DIFF_SRC: result}
     place = Arg.DST if alg.endswith(_BY_RESULT) else Arg.SRC
     run(_backward, operands | {place: data}, alg, alpha, beta)
     return result
@@ -47,7 +47,7 @@ def _(
     return empty_like(data, data.shape)
 
 
-only_once(_eltwise_backward)
+only_once(_eltwise_backward, "activations")
 
 
 def _saved(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -75,7 +75,7 @@ def _backward(descs: Descs, alg: str, alpha: float, beta: float) -> EltwiseDesc:
 
 def _called(x: torch.Tensor, alg: str, alpha: float = 0.0, beta: float = 0.0) -> torch.Tensor:
     if check_source("x", x).dim() == 0:
-        return _eltwise(x[None], alg, alpha, beta)[0]
+        return _called(x[None], alg, alpha, beta)[0]
     result: torch.Tensor = _eltwise(x, alg, alpha, beta)
     return result
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch.library import CustomOpDef
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from dnnl.errors import Unimplemented
 
 
-def only_once(operator: CustomOpDef) -> CustomOpDef:
-    """Refuse the gradient of an operator that computes a gradient."""
+class Operator(Protocol):
+    """What `torch.library.custom_op` makes."""
+
+    def register_autograd(self, backward: Callable[..., Any], /) -> None:
+        """Say how gradients are computed."""
+
+
+def only_once(operator: Operator, name: str) -> None:
+    """Refuse the gradient of an operator that computes that of ``name``."""
 
     def backward(ctx: Any, *_gradients: Any) -> None:
-        name = str(operator._opoverload)
         raise Unimplemented(
-            f"the gradient of {name}: functions of dnnl.torch have first derivatives; "
+            f"the second derivative of {name}: functions of dnnl.torch have first derivatives; "
             "those of torch.nn.functional have second ones"
         )
 
     operator.register_autograd(backward)
-    return operator

@@ -72,8 +72,10 @@ def _(
 
 def _made(x: torch.Tensor, mean: torch.Tensor | None, groups: int) -> _Three:
     """New tensors for a result and its statistics, which are empty where they are given."""
-    shape = {_LAYERS: x.shape[:1], _BATCH: x.shape[1:2]}.get(groups, (x.shape[0], groups))
-    shape = shape if mean is None else (0,)
+    found: Sequence[int] = (x.shape[0], groups)
+    if groups in (_LAYERS, _BATCH):
+        found = x.shape[:1] if groups == _LAYERS else x.shape[1:2]
+    shape = found if mean is None else (0,)
     statistics = [torch.empty(shape, dtype=torch.float32, device=x.device) for _ in range(2)]
     return empty_like(x, x.shape), statistics[0], statistics[1]
 
@@ -133,7 +135,7 @@ def _gradients_made(
     return empty_like(x, x.shape), scales, shifts
 
 
-only_once(_normalization_backward)
+only_once(_normalization_backward, "normalizations")
 
 
 def _saved(ctx: Any, inputs: tuple[Any, ...], output: _Three) -> None:

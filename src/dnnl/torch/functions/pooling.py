@@ -108,7 +108,7 @@ def _(
     return empty_like(x, x.shape)
 
 
-only_once(_pooling_backward)
+only_once(_pooling_backward, "poolings")
 
 
 def _saved(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:

@@ -173,8 +173,10 @@ def _(
     return weights, x.new_empty((channels if bias else 0,))
 
 
-for _operator in (_linear_data, _linear_weights, _convolution_data, _convolution_weights):
-    only_once(_operator)
+for _operator in (_linear_data, _linear_weights):
+    only_once(_operator, "linear")
+for _operator in (_convolution_data, _convolution_weights):
+    only_once(_operator, "convolutions")
 
 _DATA = Arg.DIFF_DST, Arg.WEIGHTS, Arg.DIFF_SRC
 
@@ -356,7 +358,11 @@ def _matrix(weight: torch.Tensor) -> torch.Tensor:
 
 def _grouped(weight: torch.Tensor, groups: int) -> torch.Tensor:
     weight = packed(weight)
-    return weight if groups == 1 else weight.unflatten(0, (groups, -1))
+    if groups == 1:
+        return weight
+    shape, strides = weight.shape, weight.stride()
+    each = shape[0] // groups
+    return weight.as_strided((groups, each, *shape[1:]), (each * strides[0], *strides))
 
 
 def _formatted(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

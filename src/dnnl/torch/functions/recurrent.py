@@ -145,9 +145,9 @@ def _layers(
     )
     lasts: list[tuple[torch.Tensor, ...]] = []
     for layer in range(num_layers):
-        own = slice(layer * directions, (layer + 1) * directions)
-        h, c, *_ = *(each[own] for each in states), None, None
-        joined = _joined(kind, parts[own], has_biases)
+        place = slice(layer * directions, (layer + 1) * directions)
+        h, c, *_ = *(each[place] for each in states), None, None
+        joined = _joined(kind, parts[place], has_biases)
         source, *ends, _ = recurrent_layer(source, h, c, *joined, lengths, cell, trains)
         lasts.append(tuple(ends[: kind.states]))
         if dropout and layer < num_layers - 1:
@@ -200,7 +200,7 @@ def _joined(
     order = list(kind.order)
 
     def gates(own: torch.Tensor) -> torch.Tensor:
-        seen = own.unflatten(0, (len(order), -1))
+        seen = own.reshape(len(order), own.shape[0] // len(order), *own.shape[1:])
         return seen if order == sorted(order) else seen[order]
 
     inputs, states = (torch.stack([gates(own[n]) for own in parts]) for n in (0, 1))

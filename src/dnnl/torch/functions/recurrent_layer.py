@@ -203,7 +203,7 @@ def _gradients_made(x: torch.Tensor, *others: torch.Tensor | None) -> list[torch
     return [x.new_empty((0,)) if own is None else own.new_empty(own.shape) for own in (x, *others)]
 
 
-only_once(_backward)
+only_once(_backward, "recurrent networks")
 
 
 def _saved(ctx: Any, inputs: tuple[Any, ...], output: _Four) -> None:

@@ -31,7 +31,7 @@ def _softmax_backward(
     gradient: torch.Tensor, result: torch.Tensor, alg: str, axis: int
 ) -> torch.Tensor:
     made = empty_like(result, result.shape)
-    operands = {
+    operands: dict[int, torch.Tensor] = {
         Arg.DIFF_DST: gradient.contiguous(memory_format=format_of(result)),
         Arg.DST: packed(result),
         Arg.DIFF_SRC: made,
@@ -45,7 +45,7 @@ def _(gradient: torch.Tensor, result: torch.Tensor, alg: str, axis: int) -> torc
     return empty_like(result, result.shape)
 
 
-only_once(_softmax_backward)
+only_once(_softmax_backward, "softmax")
 
 
 def _saved(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
