@@ -19,7 +19,16 @@ COLUMNS = 100
 # that write a picture.
 WHOLE = re.compile(r"\|| +\d+ +\| |.*https?://|.*\]\(|    .* --svg ")
 # Pages whose programs run one after the other; those of others have tests of their own.
-PROGRAMS = ("engines", "execution", "frameworks", "from-onednn", "models", "numerics", "ops")
+PROGRAMS = (
+    "engines",
+    "execution",
+    "frameworks",
+    "from-onednn",
+    "models",
+    "numerics",
+    "ops",
+    "pytorch-training",
+)
 FILES = re.compile(r"`([\w-]+/[\w/-]+\.py)`")
 HOMES = (ROOT, ROOT / "src" / "dnnl")
 NAMED = re.compile(r"docs/[\w/-]+\.(?:md|svg|png)")

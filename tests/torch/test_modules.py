@@ -214,7 +214,11 @@ def test_a_network_compiles_and_is_exported() -> None:
     program = torch.export.export(own, (x,))
     assert any("dnnl.convolution" in str(node.target) for node in program.graph.nodes)
     torch.testing.assert_close(program.module()(x), expected(x), rtol=1e-4, atol=1e-4)
+    cells = dnnl.torch.replace(nn.GRU(8, 6, num_layers=2, bidirectional=True))
+    compiled = torch.compile(cells, fullgraph=True, backend="aot_eager")
+    plain = nn.GRU(8, 6, num_layers=2, bidirectional=True)
+    plain.load_state_dict(cells.state_dict())
+    check_gradients(lambda x: compiled(x)[0], lambda x: plain(x)[0], torch.randn(5, 3, 8))
     with torch.no_grad():
-        cells = dnnl.torch.replace(nn.GRU(8, 6).eval())
         program = torch.export.export(cells, (torch.randn(5, 3, 8),))
     assert any("dnnl.recurrent_layer" in str(node.target) for node in program.graph.nodes)

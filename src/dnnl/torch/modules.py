@@ -1,7 +1,7 @@
 """Modules of torch.nn that compute by the library, and their exchange in a network.
 
-Each is a subclass of PyTorch's module of its name: arguments, parameters and ``state_dict`` are the
-same.
+Arguments, parameters and ``state_dict`` are those of PyTorch's module of the same name, of which
+each is a subclass, but for the recurrent ones.
 """
 
 from __future__ import annotations
@@ -201,24 +201,49 @@ def _recurrent(own: nn.RNNBase, function: Callable[..., Any], x: Any, hx: Any) -
     )  # fmt: skip
 
 
-class LSTM(nn.LSTM):
-    """`torch.nn.LSTM` by `dnnl.torch.lstm`."""
+class LSTM(nn.RNNBase):
+    """`torch.nn.LSTM` by `dnnl.torch.lstm`. Not a subclass: torch.compile breaks graphs there."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        """Arguments are those of `torch.nn.LSTM`."""
+        super().__init__("LSTM", *args, **keywords)
 
     def forward(self, x: Any, hx: Any = None) -> Any:
         """The output and (h_n, c_n) of a tensor or a PackedSequence."""
         return _recurrent(self, recurrent.lstm, x, hx)
 
 
-class GRU(nn.GRU):
-    """`torch.nn.GRU` by `dnnl.torch.gru`."""
+class GRU(nn.RNNBase):
+    """`torch.nn.GRU` by `dnnl.torch.gru`. Not a subclass, as `LSTM`."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        """Arguments are those of `torch.nn.GRU`."""
+        super().__init__("GRU", *args, **keywords)
 
     def forward(self, x: Any, hx: Any = None) -> Any:
         """The output and h_n of a tensor or a PackedSequence."""
         return _recurrent(self, recurrent.gru, x, hx)
 
 
-class RNN(nn.RNN):
-    """`torch.nn.RNN` by `dnnl.torch.rnn`."""
+class RNN(nn.RNNBase):
+    """`torch.nn.RNN` by `dnnl.torch.rnn`. Not a subclass, as `LSTM`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        *args: Any,
+        **keywords: Any,
+    ) -> None:
+        """Arguments are those of `torch.nn.RNN`."""
+        modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
+        if nonlinearity not in modes:
+            raise InvalidArguments("nonlinearity", nonlinearity, 'expected "tanh" or "relu"')
+        sizes = input_size, hidden_size, num_layers
+        super().__init__(modes[nonlinearity], *sizes, *args, **keywords)
+        self.nonlinearity = nonlinearity
 
     def forward(self, x: Any, hx: Any = None) -> Any:
         """The output and h_n of a tensor or a PackedSequence."""
@@ -366,12 +391,12 @@ def _hangs(own: Any) -> bool:
 
 
 _OWN: Mapping[type[nn.Module], type[nn.Module]] = {
-    own.__mro__[1]: own
+    getattr(nn, own.__name__): own
     for own in (
-        Linear, Conv1d, Conv2d, Conv3d, LayerNorm, GroupNorm, BatchNorm1d, BatchNorm2d,
-        BatchNorm3d, MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, LSTM, GRU,
-        RNN, ReLU, LeakyReLU, GELU, Tanh, Sigmoid, SiLU, ELU, Mish, Hardswish, Hardsigmoid, ReLU6,
-        Hardtanh, Softplus, LogSigmoid, Softmax, LogSoftmax,
+        Linear, Conv1d, Conv2d, Conv3d, LayerNorm, GroupNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d,
+        MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, LSTM, GRU, RNN, ReLU,
+        LeakyReLU, GELU, Tanh, Sigmoid, SiLU, ELU, Mish, Hardswish, Hardsigmoid, ReLU6, Hardtanh,
+        Softplus, LogSigmoid, Softmax, LogSoftmax,
     )
 }  # fmt: skip
 _PLAIN = torch.float32, torch.bfloat16, torch.float16
