@@ -98,6 +98,7 @@ def test_linear(shape: tuple[int, ...]) -> None:
     x, weight, bias = torch.randn(shape), torch.randn(19, 33), torch.randn(19)
     check_gradients(*both("linear"), x, weight, bias)
     check_gradients(*both("linear"), x, torch.randn(33, 19).t())
+    check_gradients(*both("linear"), x[..., :0], weight[:, :0], bias)
     small = (x.bfloat16(), weight.bfloat16(), bias.bfloat16())
     check_gradients(*both("linear"), *small, tolerance=5e-2)
 
@@ -177,6 +178,7 @@ def test_softmax() -> None:
             check_gradients(*both(name, dim=dim), torch.randn(shape))
         last = torch.randn(3, 5, 6, 4).to(memory_format=LAST)
         check_gradients(*both(name, dim=1), last)
+        check_gradients(*both(name, dim=-1), torch.randn(()))
         assert gradcheck(partial(getattr(dnnl.torch, name), dim=1), doubles(3, 5))
 
 

@@ -81,7 +81,9 @@ def log_softmax(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def _called(x: torch.Tensor, alg: str, dim: int) -> torch.Tensor:
-    count = check_source("x", x).dim()
+    if check_source("x", x).dim() == 0:
+        return _called(x[None], alg, dim)[0]
+    count = x.dim()
     if not -count <= dim < count:
         raise InvalidArguments("dim", dim, f"expected one from {-count} to {count - 1}")
     result: torch.Tensor = _softmax(x, alg, dim % count)
