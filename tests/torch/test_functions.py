@@ -12,6 +12,7 @@ from torch.autograd import gradcheck
 from torch.nn import functional
 
 import dnnl.torch
+from dnnl import math
 from dnnl.errors import InvalidArguments, Unimplemented
 from tests.torch.differentiating import check_gradients, traces
 
@@ -78,6 +79,26 @@ def test_an_activation(name: str) -> None:
         check_gradients(*both(name), x)
     check_gradients(*both(name), torch.randn(5, 40).bfloat16(), tolerance=2e-2)
     assert gradcheck(getattr(dnnl.torch, name), doubles(3, 5))
+
+
+def test_an_activation_of_ones_own() -> None:
+    own = dnnl.torch.activation(lambda x: x * math.tanh(x) + 0.5)
+    again = dnnl.torch.activation(lambda y: y * math.tanh(y) + 0.5)
+    other = dnnl.torch.activation(lambda x: x * 3.0)
+
+    def expected(x: torch.Tensor) -> torch.Tensor:
+        return x * x.tanh() + 0.5
+
+    for x in (torch.randn(3, 19), torch.randn(2, 3, 5, 7).to(memory_format=LAST), torch.randn(())):
+        check_gradients(own, expected, x)
+        check_gradients(again, expected, x)
+        check_gradients(other, lambda x: x * 3.0, x)
+    assert gradcheck(own, doubles(3, 5))
+    traces(own, torch.randn(3, 19))
+    x = torch.randn(3, requires_grad=True)
+    torch.library.opcheck(torch.ops.dnnl.function.default, (x, 0))
+    with pytest.raises(InvalidArguments, match="fn"):
+        dnnl.torch.activation(lambda x, y: x + y)
 
 
 def test_parameters_of_activations() -> None:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from dnnl.torch.functions.recurrent import rnn as rnn
     from dnnl.torch.functions.softmax import log_softmax as log_softmax
     from dnnl.torch.functions.softmax import softmax as softmax
+    from dnnl.torch.functions.traced import activation as activation
     from dnnl.torch.modules import ELU as ELU
     from dnnl.torch.modules import GELU as GELU
     from dnnl.torch.modules import GRU as GRU
@@ -118,6 +119,7 @@ _HOMES = {
     "rnn": "functions.recurrent",
     "log_softmax": "functions.softmax",
     "softmax": "functions.softmax",
+    "activation": "functions.traced",
     "AvgPool1d": "modules",
     "AvgPool2d": "modules",
     "AvgPool3d": "modules",
