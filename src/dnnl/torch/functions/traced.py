@@ -70,13 +70,24 @@ _function.register_autograd(_gradient, setup_context=_saved)
 
 
 def _forward(descs: Descs, function: Function) -> EltwiseDesc:
-    src, dst = descs[Arg.SRC], descs[Arg.DST]
-    return EltwiseDesc.forward("forward_training", _ALG, src, dst, fn=function)
+    return EltwiseDesc.made(
+        prop_kind="forward_training",
+        alg_kind=_ALG,
+        src_desc=descs[Arg.SRC],
+        dst_desc=descs[Arg.DST],
+        function=function,
+    )
 
 
 def _backward(descs: Descs, function: Function) -> EltwiseDesc:
-    gradients = descs[Arg.DIFF_SRC], descs[Arg.DIFF_DST]
-    return EltwiseDesc.backward(_ALG, *gradients, descs[Arg.SRC], fn=function)
+    return EltwiseDesc.made(
+        prop_kind="backward_data",
+        alg_kind=_ALG,
+        diff_src_desc=descs[Arg.DIFF_SRC],
+        diff_dst_desc=descs[Arg.DIFF_DST],
+        src_desc=descs[Arg.SRC],
+        function=function,
+    )
 
 
 def _function_of(number: int) -> Function:
