@@ -130,8 +130,8 @@ REFUSED: tuple[tuple[str, Callable[[], Any]], ...] = (
     ),
     ("max pooling up to 32", lambda: ops.max_pool2d(ints(1, 4, 8, 8, dtype="i8"), 2)),
     (
-        "`interpolate` takes s8, u8, s32",
-        lambda: ops.interpolate(ints(1, 4, 8, 8, dtype="i2"), scale_factor=2),
+        "`interpolate` s8, u8 and s32",
+        lambda: ops.interpolate(ints(1, 4, 8, 8, dtype="i2"), scale_factor=2, mode="bilinear"),
     ),
 )
 

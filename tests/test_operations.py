@@ -19,7 +19,7 @@ POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
 DIRECTIONS = {"concat"}
 """Kinds whose names are those of directions as well, in cases of recurrent networks."""
-EXPORTS = ("__init__.py", "primitives/registry.py", "ops/")
+EXPORTS = ("__init__.py", "primitives/registry.py", "ops/", "torch/")
 PEERS = ("tools/bench/peers/", "onednn.py")
 ONNX = (
     "framework/",

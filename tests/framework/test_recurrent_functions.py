@@ -15,6 +15,7 @@ from dnnl.graph.graph import ModelError
 from dnnl.primitives.rnn import RnnDesc
 from tests.framework.models import Array, model_of, run_peer
 from tests.framework.test_recurrent import layer, sources
+from tests.pairs import every_pair
 from tests.primitives.harness import every_isa
 
 USUAL: dict[str, tuple[str, ...]] = {
@@ -101,15 +102,16 @@ def test_each_direction_has_its_own(op: str, clip: float | None) -> None:
     check(op, names, "bidirectional", **attrs)
 
 
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("clip", [0.1, 0.8])
-@pytest.mark.parametrize(
-    ("op", "attrs"),
-    [("RNN", {}), ("GRU", {}), ("GRU", {"linear_before_reset": 1}), ("LSTM", {}),
-     ("LSTM", {"input_forget": 1})],
+@every_pair(
+    direction=["forward", "reverse", "bidirectional"],
+    clip=[0.1, 0.8],
+    cell=[("RNN", ""), ("GRU", ""), ("GRU", "linear_before_reset"), ("LSTM", ""),
+          ("LSTM", "input_forget")],
 )  # fmt: skip
-def test_clip(op: str, attrs: dict[str, Any], clip: float, direction: str) -> None:
+def test_clip(direction: str, clip: float, cell: tuple[str, str]) -> None:
     """Sums of gates are clipped; the state of an LSTM, which tanh is of, is not."""
+    op, flag = cell
+    attrs = {flag: 1} if flag else {}
     names = ("b", "h", *(("c", "p") if op == "LSTM" else ()))
     check(op, names, direction, clip=clip, **attrs)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
-from dnnl import get_num_threads, ops, set_num_threads
+from dnnl import config, ops
 from tests.ops.test_ops import drawn, untyped
 from tests.ops.test_types import TENSORS, TYPES
 from tests.ops.test_types import agree as same
@@ -184,18 +184,14 @@ def test_softplus_that_ends_in_a_line(dtype: torch.dtype) -> None:
         agree(untyped.softplus(x, beta, threshold=threshold), want, 4)
 
 
-def test_numbers_of_threads() -> None:
-    x, before = drawn(96, 128), get_num_threads()
-    wanted = np.maximum(x, 0), x @ x.T, np.cumsum(x, 1)
-    try:
-        for count in (1, 2):
-            set_num_threads(count)
-            for _ in range(2):
-                np.testing.assert_array_equal(ops.relu(x), wanted[0])
-                np.testing.assert_allclose(ops.matmul(x, x.T), wanted[1], 1e-4, 1e-4)
-                np.testing.assert_allclose(ops.cumsum(x, 1), wanted[2], 1e-4, 1e-4)
-    finally:
-        set_num_threads(before)
+@pytest.mark.parametrize("count", [1, 2])
+def test_numbers_of_threads(count: int) -> None:
+    x = drawn(96, 128)
+    with config.override("num_threads", count):
+        for _ in range(2):
+            np.testing.assert_array_equal(ops.relu(x), np.maximum(x, 0))
+            np.testing.assert_allclose(ops.matmul(x, x.T), x @ x.T, 1e-4, 1e-4)
+            np.testing.assert_allclose(ops.cumsum(x, 1), np.cumsum(x, 1), 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -35,7 +35,8 @@ from dnnl.reference.rule import compare
 from dnnl.types.arg import GRADIENT
 from dnnl.types.dtype import DataType
 from tests.check import logical, memory_of
-from tests.primitives.harness import ENGINE, every_isa, execute_all
+from tests.pairs import every_pair
+from tests.primitives.harness import ENGINE, ISAS, every_isa, execute_all
 from tests.primitives.rnn_networks import ADDED, BOTH, ONE, gradient, md, network
 from tests.work_items import assert_apart
 
@@ -86,9 +87,7 @@ def test_types(isa: str, kind: str) -> None:
         check(gradient(network(kind=kind, layers=2), kind=kind))
 
 
-@pytest.mark.parametrize("direction", [ONE, "unidirectional_right2left", BOTH, ADDED])
-@pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize("alg", CELLS)
+@every_pair(direction=[ONE, "unidirectional_right2left", BOTH, ADDED], layers=[1, 3], alg=CELLS)
 def test_directions_and_lengths(alg: str, layers: int, direction: str) -> None:
     check(gradient(network(alg, 4, 6, 9, layers=layers, direction=direction, lengths=True)))
 
@@ -102,9 +101,7 @@ def test_peepholes_and_projections(direction: str, lengths: bool, layers: int) -
     )))  # fmt: skip
 
 
-@every_isa
-@pytest.mark.parametrize("before", [1, 16, 53])
-@pytest.mark.parametrize("alg", ["vanilla_rnn", "vanilla_lstm"])
+@every_pair(isa=ISAS, before=[1, 16, 53], alg=["vanilla_rnn", "vanilla_lstm"])
 def test_one_step_from_states_of_other_channels(alg: str, before: int, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(gradient(network(alg, 1, before=before, direction=BOTH)))
@@ -138,11 +135,14 @@ def test_batches_and_channels(rows: int, channels: int) -> None:
     check(gradient(network(steps=2, rows=rows, channels=channels, inputs=channels + 1)))
 
 
-@pytest.mark.parametrize("alg", ["vanilla_lstm", "vanilla_gru"])
-@pytest.mark.parametrize(("steps", "rows"), [(0, 3), (2, 0), (1, 4), (30, 1)])
-@pytest.mark.parametrize("flags", ["undef", "diff_weights_overwrite"])
-def test_steps(alg: str, steps: int, rows: int, flags: str) -> None:
+@every_pair(
+    alg=["vanilla_lstm", "vanilla_gru"],
+    sizes=[(0, 3), (2, 0), (1, 4), (30, 1)],
+    flags=["undef", "diff_weights_overwrite"],
+)
+def test_steps(alg: str, sizes: tuple[int, int], flags: str) -> None:
     """Without a step gradients of states pass through, and those of weights are zeros."""
+    steps, rows = sizes
     check(gradient(network(alg, steps, rows, 10, direction=BOTH), flags=flags))
 
 

@@ -31,6 +31,7 @@ from dnnl.reference.rnn_check import SPECIFICATION
 from dnnl.types.dtype import DataType
 from tests import processor
 from tests.check import logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, execute_all
 from tests.work_items import assert_apart
 
@@ -149,10 +150,13 @@ def check(desc: RnnDesc, shift: float = 128.0, *, per_column: bool = True) -> No
         assert exact.mean() > 0.98 if exact.size else True, tensor.name
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ["lstm", "gru"])
-@pytest.mark.parametrize(("src", "shift"), [("u8", 128.0), ("s8", 0.0), ("u8", 0.0), ("u8", 99.25)])
-def test_instruction_sets(isa: str, alg: str, src: str, shift: float) -> None:
+@every_pair(
+    isa=processor.ISAS,
+    alg=["lstm", "gru"],
+    data=[("u8", 128.0), ("s8", 0.0), ("u8", 0.0), ("u8", 99.25)],
+)
+def test_instruction_sets(isa: str, alg: str, data: tuple[str, float]) -> None:
+    src, shift = data
     with config.override("max_cpu_isa", isa):
         check(described(alg, src=src, dst=src), shift)
 
@@ -192,9 +196,7 @@ def test_channels(channels: int, isa: str) -> None:
         check(described("lstm", 2, 9, channels, inputs=65, src="s8", states="s8"), 3.0)
 
 
-@every_isa
-@pytest.mark.parametrize("before", [1, 63, 65, 200])
-@pytest.mark.parametrize("alg", ["lstm", "rnn"])
+@every_pair(isa=processor.ISAS, before=[1, 63, 65, 200], alg=["lstm", "rnn"])
 def test_one_step_from_states_of_other_channels(alg: str, before: int, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(described(alg, 1, 9, 66, before=before, layers=3, states="u8"))

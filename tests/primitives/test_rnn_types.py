@@ -152,7 +152,7 @@ def test_batches(alg: str, rows: int) -> None:
 
 
 @pytest.mark.usefixtures("narrow_isa")
-@pytest.mark.parametrize("channels", [1, 2, 15, 16, 17, 32, 33, 64, 80])
+@pytest.mark.parametrize("channels", [1, 15, 16, 33, 80])
 @pytest.mark.parametrize("inputs", [1, 31, 96])
 def test_channels(channels: int, inputs: int) -> None:
     check(described("gru", 2, 9, channels, inputs=inputs, dst="bf16"), narrow=True)
