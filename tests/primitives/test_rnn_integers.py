@@ -183,20 +183,20 @@ def test_largest_numbers_do_not_saturate(isa: str) -> None:
 
 
 @pytest.mark.parametrize("alg", ["lstm", "rnn", "gru", "augru"])
-@pytest.mark.parametrize("rows", [1, 3, 16, 17, 33, 70])
+@pytest.mark.parametrize("rows", [1, 17, 70])
 def test_batches(alg: str, rows: int) -> None:
     check(described(alg, 3, rows, 18, layers=2, states="u8"), per_column=rows % 2 == 0)
 
 
 @pytest.mark.parametrize("isa", [processor.ISAS[-1], "avx2"])
-@pytest.mark.parametrize("channels", [1, 3, 16, 17, 33, 64, 80])
+@pytest.mark.parametrize("channels", [1, 17, 64])
 def test_channels(channels: int, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(described("gru", 2, 9, channels, inputs=31, dst="u8", states="u8"))
         check(described("lstm", 2, 9, channels, inputs=65, src="s8", states="s8"), 3.0)
 
 
-@every_pair(isa=processor.ISAS, before=[1, 63, 65, 200], alg=["lstm", "rnn"])
+@every_pair(isa=processor.ISAS, before=[1, 65], alg=["lstm", "rnn"])
 def test_one_step_from_states_of_other_channels(alg: str, before: int, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(described(alg, 1, 9, 66, before=before, layers=3, states="u8"))

@@ -146,13 +146,13 @@ def narrow_isa(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("narrow_isa")
 @pytest.mark.parametrize("alg", ["lstm", "rnn", "gru", "augru"])
-@pytest.mark.parametrize("rows", [1, 3, 16, 17, 33, 70])
+@pytest.mark.parametrize("rows", [1, 17, 70])
 def test_batches(alg: str, rows: int) -> None:
     check(described(alg, 3, rows, 18, layers=2), narrow=True)
 
 
 @pytest.mark.usefixtures("narrow_isa")
-@pytest.mark.parametrize("channels", [1, 15, 16, 33, 80])
+@pytest.mark.parametrize("channels", [1, 16, 33])
 @pytest.mark.parametrize("inputs", [1, 31, 96])
 def test_channels(channels: int, inputs: int) -> None:
     check(described("gru", 2, 9, channels, inputs=inputs, dst="bf16"), narrow=True)
@@ -161,7 +161,7 @@ def test_channels(channels: int, inputs: int) -> None:
 
 @pytest.mark.usefixtures("narrow_isa")
 @pytest.mark.parametrize("alg", ["lstm", "rnn"])
-@pytest.mark.parametrize("before", [1, 31, 33, 70, 200])
+@pytest.mark.parametrize("before", [1, 33, 200])
 def test_one_step_from_states_of_other_channels(before: int, alg: str) -> None:
     """Rows of states are as wide as those before a step or behind it."""
     for rows in (3, 70):
