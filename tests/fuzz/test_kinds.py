@@ -17,7 +17,7 @@ from tests.fuzz.report import regressions, repro
 from tests.fuzz.worker import Worker
 
 ROUNDS = {
-    "primitive": 25, "open": 15, "large": 4, "call": 60, "graph": 8, "special": 20, "model": 60,
+    "primitive": 18, "open": 15, "large": 4, "call": 60, "graph": 8, "special": 20, "model": 60,
     "cache": 3, "threads": 4, "fork": 2,
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from dnnl.primitives.choice import CHOICES
 from dnnl.primitives.rnn_cases import SHAPES
 from dnnl.reference.rnn_check import SPECIFICATION
 from tests.check import logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives import late
 from tests.primitives.harness import ENGINE
 from tests.primitives.runtime_sizes import judged, opened, trials
@@ -76,11 +77,10 @@ def primitive_of(
     return Primitive(PrimitiveDesc(open_rows(desc, strides=strides), ENGINE, attr))
 
 
-@pytest.mark.parametrize("isa", ["avx512_core_vnni", "avx512_core_bf16", "avx512_core_amx"])
-@pytest.mark.parametrize("tag", ["any", "abx"])
-@pytest.mark.parametrize(
-    "line",
-    [
+@every_pair(
+    isa=["avx512_core_vnni", "avx512_core_bf16", "avx512_core_amx"],
+    tag=["any", "abx"],
+    line=[
         "--alg=VANILLA_LSTM --cfg=bf16 --direction=concat l2sic20",
         "--alg=VANILLA_GRU --cfg=bf16 --with-lengths=true sic33",
         "--alg=VANILLA_LSTM --cfg=u8u8u8u8 --scaling=per_oc --with-projection=true sic9dhc20dic9",
