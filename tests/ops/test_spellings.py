@@ -84,7 +84,8 @@ def test_choices_of_torch(dtype: torch.dtype) -> None:
     for a, b in ((x, x[0]), (x, 1), (2.5, x), (x, True), (x, torch.ones(4)), (x[0, 0, 0], 7)):
         agree(untyped.where(condition, a, b), torch.where(condition, a, b))
     agree(untyped.where(condition[0, 0], x, 0), torch.where(condition[0, 0], x, 0))
-    agree(untyped.where(condition, 1.0, 2.0), torch.where(condition, 1.0, 2.0))
+    for a, b in ((1.0, 2.0), (1, 2), (2.5, 1), (True, False), (x[0, 0, 0], x[0, 0, 1])):
+        agree(untyped.where(condition, a, b), torch.where(condition, a, b))
     agree(untyped.where(condition[:0], x[:0], 0), torch.where(condition[:0], x[:0], 0))
 
 
@@ -94,6 +95,8 @@ def test_choices_of_numpy(dtype: np.dtype[Any]) -> None:
     for condition in (x > 0, np.arange(7) % 2 == 0, x):
         for a, b in ((x, other), (x, 1), (2.5, x)):
             same(ops.where(condition, a, b), np.where(condition, a, b))
+        for c, d in ((1, 2), (2.5, 1), (300, 1), (True, False), (np.int8(1), np.float32(2))):
+            same(ops.where(condition, c, d), np.where(condition, c, d))
     same(ops.where(x.T > 0, x.T, 0), np.where(x.T > 0, x.T, 0))
 
 
@@ -230,5 +233,10 @@ def test_an_array_among_numbers_and_lists_says_the_kind() -> None:
     assert untyped.add(np.float64(2), x).dtype is (x + np.float64(2)).dtype
     assert untyped.add(np.int8(2), x).dtype is torch.int64
     assert isinstance(untyped.where(x > 1, 0.0, 1.0), torch.Tensor)
+    # Kind and type come from the arrays that are chosen from, whatever has the condition.
+    whole, real, condition = np.array([1, 2], np.int32), np.ones(2, np.float32), np.ones(2, bool)
+    assert untyped.where(torch.from_numpy(condition), whole, real).dtype == np.float64
+    tensors = torch.from_numpy(whole), torch.from_numpy(real)
+    assert untyped.where(condition, *tensors).dtype is torch.float32
     assert isinstance(untyped.concatenate([[1.0], x.float()]), torch.Tensor)
     assert ops.add(np.float64(2), np.ones(2, np.float32)).dtype == np.float64

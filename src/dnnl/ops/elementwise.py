@@ -18,6 +18,7 @@ from dnnl.ops.promotion import (
     Rules,
     as_real,
     as_type,
+    is_number,
     of_floats,
     rules_of,
     target,
@@ -378,6 +379,11 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, out: Out = None) -> 
     >>> where(np.array([True, False]), np.zeros(2, np.float32), 7.0)
     array([0., 7.], dtype=float32)
     """
+    if is_number(x) and is_number(y) and type_of(condition, "condition").kind != "b":
+        # Beside truth values numbers have types of their own.
+        place, (given,) = taken((condition,), ("condition",), out)
+        truths = place.converted(given, np.dtype(np.bool_))
+        condition = place.returned(truths, (condition,), None)
     # x and y come first: a number has the type of the other one, not that of the condition.
     return call(_selected, (x, y, condition), (rules_of(x, y, condition),), out, _SELECTED)
 
