@@ -20,8 +20,9 @@ from dnnl.ops import quick
 from tests.ops.test_ops import drawn, untyped
 
 Function = Callable[..., Any]
-TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64,
-    torch.uint8]  # fmt: skip
+FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
+TYPES = [*FLOATS, *INTEGERS]
 
 
 @pytest.fixture
@@ -51,11 +52,7 @@ def test_other_values_of_one_look(dtype: torch.dtype, short: Callable[[Function]
     ):
         assert torch.equal(fn(first), same(first))
         earlier = fn(first)
-        number = dtype in (torch.float32, torch.float64, torch.int32, torch.int64)
-        if number or fn is ops.relu:
-            got = short(lambda fn=fn: fn(second))
-        else:
-            got = fn(second)
+        got = short(lambda fn=fn: fn(second))
         assert torch.equal(got, same(second))
         assert (got.dtype, got.is_contiguous()) == (dtype, True)
         assert torch.equal(earlier, same(first))  # not the memory of the later result
@@ -106,6 +103,49 @@ def test_numbers_change(kind: Function, short: Callable[[Function], Any]) -> Non
         ops.multiply(2**24 + 1, x)
     with pytest.raises(InvalidArguments, match=r"y = .*no array of numbers"):
         ops.add(whole, 2**70)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_numbers_round_as_on_the_long_path(
+    dtype: torch.dtype, short: Callable[[Function], Any]
+) -> None:
+    x = torch.tensor([1.0, -3.0]).to(dtype)
+    ops.multiply(x, 0.5), ops.multiply(x, 2)
+    for number in (1 / 3, -1e-7, 2.0**-24, 65504.0, float("nan"), float("inf"), 1e39, 255, -256):
+        wide = torch.tensor(number, dtype=torch.float64).to(dtype)
+        assert torch.equal(ops.multiply(x, number).nan_to_num(), (x * wide).nan_to_num())
+    third = torch.tensor(1 / 3, dtype=torch.float64).to(dtype)
+    assert torch.equal(short(lambda: ops.multiply(x, 1 / 3)), x * third)
+    exact = {torch.float16: 2**11, torch.bfloat16: 2**8, torch.float32: 2**24, torch.float64: 2**53}
+    short(lambda: ops.multiply(x, exact[dtype]))
+    with pytest.raises(InvalidArguments, match="does not hold these integers"):
+        ops.multiply(x, -exact[dtype] - 1)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_at_their_limits(dtype: torch.dtype, short: Callable[[Function], Any]) -> None:
+    x, limits = torch.tensor([0, 1]).to(dtype), torch.iinfo(dtype)
+    ops.add(x, 1)
+    for number in (limits.min, limits.max):
+        assert short(lambda: ops.add(x, number)).tolist() == (x + number).tolist()  # noqa: B023
+    for number in (limits.min - 1, limits.max + 1):
+        with pytest.raises(InvalidArguments, match=r"y = .*no array of numbers"):
+            ops.add(x, number)
+
+
+def test_parameters_take_the_short_path(short: Callable[[Function], Any]) -> None:
+    layer, rows = torch.nn.Linear(5, 3), torch.from_numpy(drawn(4, 5))
+    with torch.no_grad():
+        for _ in range(2):
+            ops.linear(rows, layer.weight, layer.bias)
+        layer.weight.mul_(2)
+        got = short(lambda: untyped.linear(rows, layer.weight, layer.bias))
+        torch.testing.assert_close(got, layer(rows))
+        ops.relu(layer.weight)
+        like = short(lambda: untyped.relu(layer.weight))
+        assert (type(like), like.requires_grad, got.requires_grad) == (torch.Tensor, False, False)
+    with pytest.raises(InvalidArguments, match="require grad"):
+        ops.linear(rows, layer.weight, layer.bias)
 
 
 @pytest.mark.filterwarnings("ignore:.*jit:DeprecationWarning")

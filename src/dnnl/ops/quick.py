@@ -23,15 +23,35 @@ from dnnl.types.dtype import DataType
 _CAPACITY = 1024  # slots: functions with their parameters and looks
 _NUMBERS = (float, int, bool)
 
-#: How a Python number is passed, by its type and that of the array that it becomes, and up to which
-#: magnitude: of integers the array holds no others exactly.
-_PASSED: dict[tuple[type, DataType], tuple[Callable[[Any], Any], int | None]] = {
+Limits = tuple[float, float]
+
+
+def _half(kind: DataType) -> Callable[[Any], Any]:
+    """What makes of a number the bits of a float of 16 bits, which ctypes does not have."""
+    dtype = kind.numpy
+
+    def form(number: float) -> Any:
+        return ctypes.c_uint16(int(np.asarray(number, dtype).view(np.uint16)))
+
+    return form
+
+
+#: How a Python number is passed, by its type and that of the array that it becomes, and within
+#: which limits: others may be no exact integers there, or no finite numbers, as the long path says.
+_PASSED: dict[tuple[type, DataType], tuple[Callable[[Any], Any], Limits | None]] = {
     (float, DataType.f32): (ctypes.c_float, None),
     (float, DataType.f64): (ctypes.c_double, None),
-    (int, DataType.f32): (ctypes.c_float, 2**24),
-    (int, DataType.f64): (ctypes.c_double, 2**53),
-    (int, DataType.s32): (ctypes.c_int32, 2**31 - 1),
-    (int, DataType.s64): (ctypes.c_int64, 2**63 - 1),
+    (float, DataType.f16): (_half(DataType.f16), (-65504.0, 65504.0)),
+    (float, DataType.bf16): (_half(DataType.bf16), (-3e38, 3e38)),
+    (int, DataType.f32): (ctypes.c_float, (-(2**24), 2**24)),
+    (int, DataType.f64): (ctypes.c_double, (-(2**53), 2**53)),
+    (int, DataType.f16): (_half(DataType.f16), (-(2**11), 2**11)),
+    (int, DataType.bf16): (_half(DataType.bf16), (-(2**8), 2**8)),
+    (int, DataType.s8): (ctypes.c_int8, (-(2**7), 2**7 - 1)),
+    (int, DataType.u8): (ctypes.c_uint8, (0, 2**8 - 1)),
+    (int, DataType.s16): (ctypes.c_int16, (-(2**15), 2**15 - 1)),
+    (int, DataType.s32): (ctypes.c_int32, (-(2**31), 2**31 - 1)),
+    (int, DataType.s64): (ctypes.c_int64, (-(2**63), 2**63 - 1)),
 }
 
 Again: TypeAlias = Callable[[Sequence[Any]], Result]
@@ -59,7 +79,9 @@ def slot_of(
             looks += array.shape, array.strides, array.dtype
         elif kind in _NUMBERS:
             looks.append(kind)
-        elif is_tensor(kind) and array.is_cpu and not (array.requires_grad or array.is_neg()):
+        elif is_tensor(kind) and array.is_cpu and not array.is_neg():
+            if array.requires_grad and sys.modules["torch"].is_grad_enabled():
+                return None
             tensors = True
             try:
                 looks += array.shape, array.stride(), array.dtype
@@ -84,7 +106,7 @@ def learn(
     if made.primitive is None or made.casts or made.held is not None or 0 in made.shape:
         return
     readers: list[Callable[[Any], int]] = []
-    numbers: list[tuple[int, Callable[[Any], Any], int | None]] = []
+    numbers: list[tuple[int, Callable[[Any], Any], Limits | None]] = []
     for place, (array, own) in enumerate(zip(arrays, given, strict=True)):
         if type(array) in _NUMBERS:
             passed = _PASSED.get((type(array), DataType.from_numpy(own.dtype)))
@@ -106,7 +128,7 @@ def learn(
 def _repeated(
     made: Call,
     readers: Sequence[Callable[[Any], int]],
-    numbers: Sequence[tuple[int, Callable[[Any], Any], int | None]],
+    numbers: Sequence[tuple[int, Callable[[Any], Any], Limits | None]],
     arrays: Sequence[Any],
     result: Result,
 ) -> Again:
@@ -119,9 +141,9 @@ def _repeated(
     def again(arrays: Sequence[Any]) -> Result:
         if numbers:
             arrays = list(arrays)
-            for place, form, most in numbers:
+            for place, form, limits in numbers:
                 number = arrays[place]
-                if most is not None and not -most <= number <= most:
+                if limits is not None and not limits[0] <= number <= limits[1]:
                     return None
                 arrays[place] = form(number)
         try:
