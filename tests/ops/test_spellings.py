@@ -84,7 +84,8 @@ def test_choices_of_torch(dtype: torch.dtype) -> None:
     for a, b in ((x, x[0]), (x, 1), (2.5, x), (x, True), (x, torch.ones(4)), (x[0, 0, 0], 7)):
         agree(untyped.where(condition, a, b), torch.where(condition, a, b))
     agree(untyped.where(condition[0, 0], x, 0), torch.where(condition[0, 0], x, 0))
-    for a, b in ((1.0, 2.0), (1, 2), (2.5, 1), (True, False), (x[0, 0, 0], x[0, 0, 1])):
+    pairs: Any = ((1.0, 2.0), (1, 2), (2.5, 1), (True, False), (x[0, 0, 0], x[0, 0, 1]))
+    for a, b in pairs:
         agree(untyped.where(condition, a, b), torch.where(condition, a, b))
     agree(untyped.where(condition[:0], x[:0], 0), torch.where(condition[:0], x[:0], 0))
 
@@ -157,6 +158,23 @@ def test_sizes_by_the_elements_to_the_left() -> None:
         if x.is_floating_point():
             want = F.interpolate(x.double(), mode="area", **named).to(x.dtype)
             agree(untyped.interpolate(x, mode="area", **named), want)
+
+
+def test_sizes_by_the_middles_of_elements() -> None:
+    """With sizes, and with factors whose sizes lose a fraction: steps are those of the factors."""
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        rank = int(rng.integers(1, 4))
+        x = torch.from_numpy(drawn(2, 3, *rng.integers(2, 9, rank)))
+        x = x.to([torch.float32, torch.bfloat16, torch.float64][rng.integers(3)])
+        named: dict[str, Any] = {"size": rng.integers(1, 13, rank).tolist()}
+        if rng.random() < 0.6:
+            named = {"scale_factor": rng.choice([0.5, 0.7, 0.9, 1.3, 1.7, 2.0], rank).tolist()}
+        agree(untyped.interpolate(x, mode="nearest-exact", **named),
+            F.interpolate(x, mode="nearest-exact", **named))  # fmt: skip
+        linear: Any = ("linear", "bilinear", "trilinear")[rank - 1]
+        want = F.interpolate(x.double(), mode=linear, **named).to(x.dtype)
+        agree(untyped.interpolate(x, mode=linear, **named), want, 16)
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])

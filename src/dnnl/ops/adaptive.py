@@ -9,19 +9,16 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Array, Out, Result, Shape
-from dnnl.ops.call import Problem, call
+from dnnl.ops.call import call
 from dnnl.ops.device import taken
-from dnnl.ops.gathering import check_elements, chosen
+from dnnl.ops.gathering import check_elements, chosen, copied
 from dnnl.ops.joining import concatenate
 from dnnl.ops.place import Place, Placed
 from dnnl.ops.pooling import pooled
-from dnnl.primitives.exact import ExactDesc
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike
-from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_int, read_sequence
-from dnnl.types.memory_desc import MemoryDesc
 
 Targets = int | Sequence[int | None]
 _TOO_FAR = 2**31
@@ -87,7 +84,7 @@ def _adaptive(count: int, alg: Alg, x: ArrayLike, output_size: Targets, out: Out
     windows = [_windows(n, m) for n, m in zip(spatial, sizes, strict=True)]
     result = _by_windows(place, alg, image, windows, ())
     if out is not None:
-        call(_copied, (result,), (), out)
+        call(copied, (result,), (), out)
     return place.returned(result, (x,), out)
 
 
@@ -111,11 +108,6 @@ def _by_windows(
         return parts[0]
     places = np.concatenate([own.places for own in windows[len(kernel)]])
     return chosen(place, concatenate(parts, axis), np.argsort(places), axis)
-
-
-def _copied(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
-    (src,) = descs
-    return Problem(ExactDesc("cast", [src], dst or src), (Arg.MULTIPLE_SRC,), src.dims)
 
 
 def adaptive_avg_pool1d(x: ArrayLike, output_size: Targets, out: Out = None) -> Result:

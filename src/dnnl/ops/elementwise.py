@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Out, Result
+from dnnl.ops.arrays import Out, Result, data_type_of
 from dnnl.ops.call import Problem, call, dense, expanded, type_of
 from dnnl.ops.device import taken
 from dnnl.ops.promotion import (
@@ -139,8 +139,8 @@ def _of_two(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, rules
     return Problem(exact, (Arg.multiple_src(0), Arg.multiple_src(1)), shape)
 
 
-def _binary(x: ArrayLike, y: ArrayLike, alg: Alg, out: Out) -> Result:
-    return call(_of_two, (x, y), (alg, rules_of(x, y)), out, ("x", "y"))
+def _binary(x: ArrayLike, y: ArrayLike, alg: Alg, out: Out, name: str = "y") -> Result:
+    return call(_of_two, (x, y), (alg, rules_of(x, y)), out, ("x", name))
 
 
 def relu(x: ArrayLike, out: Out = None) -> Result:
@@ -339,11 +339,13 @@ def clip(
         raise InvalidArguments("a_min", None, "expected a_min, a_max or both")
     if type_of(x, "x").kind not in "biu":
         return _function(x, Alg.eltwise_clip, out, low, high)
-    raised = x if a_min is None else maximum(x, a_min, out if a_max is None else None)
-    return raised if a_max is None else minimum(raised, a_max, out)
+    raised = x
+    if a_min is not None:
+        raised = _binary(x, a_min, Alg.binary_max, out if a_max is None else None, names[0])
+    return raised if a_max is None else _binary(raised, a_max, Alg.binary_min, out, names[1])
 
 
-def hardtanh(x: ArrayLike, min_val: float = -1.0, max_val: float = 1.0, out: Out = None) -> Result:
+def hardtanh(x: ArrayLike, min_val: float = -1, max_val: float = 1, out: Out = None) -> Result:
     """x, held between min_val and max_val, as PyTorch calls `clip` with defaults.
 
     >>> hardtanh(np.array([-4.0, 0.5, 4.0], np.float32))
@@ -379,13 +381,17 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, out: Out = None) -> 
     >>> where(np.array([True, False]), np.zeros(2, np.float32), 7.0)
     array([0., 7.], dtype=float32)
     """
-    if is_number(x) and is_number(y) and type_of(condition, "condition").kind != "b":
+    if is_number(x) and is_number(y) and not _has_truths(condition):
         # Beside truth values numbers have types of their own.
         place, (given,) = taken((condition,), ("condition",), out)
         truths = place.converted(given, np.dtype(np.bool_))
         condition = place.returned(truths, (condition,), None)
     # x and y come first: a number has the type of the other one, not that of the condition.
     return call(_selected, (x, y, condition), (rules_of(x, y, condition),), out, _SELECTED)
+
+
+def _has_truths(condition: ArrayLike) -> bool:
+    return data_type_of(type_of(condition, "condition"), "condition") is DataType.boolean
 
 
 def _selected(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, rules: Rules) -> Problem:

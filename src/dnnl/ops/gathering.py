@@ -13,6 +13,7 @@ from dnnl.ops.call import Problem, call
 from dnnl.ops.device import taken
 from dnnl.ops.place import HOST, Place, Placed
 from dnnl.ops.promotion import target
+from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.gather import GatherDesc
 from dnnl.runtime.storage import allocating, check_capacity
 from dnnl.runtime.wrap import ArrayLike
@@ -39,7 +40,7 @@ def embedding(
            [2.],
            [1.]], dtype=float32)
     """
-    given = np.asarray(x) if isinstance(x, list | tuple) and x else x
+    given = _listed(x) if isinstance(x, list | tuple) and x else x
     place, (table, numbers) = taken((weight, given), _TABLE, out)
     if len(table.shape) != 2:
         raise InvalidArguments("weight", table.shape, "expected a matrix: rows, features")
@@ -58,6 +59,13 @@ def embedding(
         numbers = place.converted(numbers, np.dtype(np.int64))
     result = call(_rows, (table, numbers), (), out, _TABLE)
     return place.returned(result, (weight, x), out)
+
+
+def _listed(x: Sequence[object]) -> Array:
+    try:
+        return np.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise InvalidArguments("x", x, f"no array of numbers: {error}") from None
 
 
 def _is_index(numbers: Placed) -> bool:
@@ -83,6 +91,14 @@ def check_elements(shape: Sequence[int], dtype: np.dtype) -> None:
     """Raise `OutOfMemory` where neither a result of this shape nor the numbers of what it takes
     along each axis fit, before these are written down."""
     check_capacity(max(prod(shape) * dtype.itemsize, sum(shape) * _NUMBERS))
+
+
+def copied(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+    """The elements as they are, for the result of steps."""
+    (src,) = descs
+    kind = src.data_type
+    desc = ExactDesc("cast", [src], target(dst, src.dims, kind))
+    return Problem(desc, (Arg.MULTIPLE_SRC,), src.dims, result=kind)
 
 
 def chosen(

@@ -8,19 +8,15 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Array, Out, Result
-from dnnl.ops.call import Problem, call
+from dnnl.ops.call import call
 from dnnl.ops.device import taken
-from dnnl.ops.gathering import check_elements, chosen
+from dnnl.ops.gathering import check_elements, chosen, copied
 from dnnl.ops.joining import concatenate
 from dnnl.ops.place import Place, Placed
-from dnnl.ops.promotion import target
-from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.parameters import Name
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike
-from dnnl.types.arg import Arg
 from dnnl.types.layout_input import read_float, read_integers
-from dnnl.types.memory_desc import MemoryDesc
 
 _TOO_FAR = 2**31
 _CONSTANT = "constant"
@@ -75,7 +71,7 @@ def pad(
             array = _extended(place, array, axis, before, behind, fill)
         elif before or behind:
             array = chosen(place, array, _elements(known, size, before, behind), axis)
-    result = call(_copied, (array,), (), out)
+    result = call(copied, (array,), (), out)
     return place.returned(result, (x,), out)
 
 
@@ -122,10 +118,3 @@ def _extended(
             place.fill(constant, fill)
             parts.append(constant)
     return parts[0] if len(parts) == 1 else concatenate(parts, axis)
-
-
-def _copied(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
-    (src,) = descs
-    kind = src.data_type
-    desc = ExactDesc("cast", [src], target(dst, src.dims, kind))
-    return Problem(desc, (Arg.MULTIPLE_SRC,), src.dims, result=kind)

@@ -21,6 +21,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_bool, read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.taps import Taps
 
 _TOO_FAR = 2**31
 _MODES = {
@@ -46,10 +47,10 @@ def interpolate(
 ) -> Result:
     """x [N, C, spatial...] in another size, of which ``size`` or ``scale_factor`` is given.
 
-    Corners are not aligned: element i of n is at (i + 1/2) / n, as torch has it for a ``size``
-    and with ``recompute_scale_factor`` for a factor. ``mode`` is "nearest-exact"; "linear",
-    "bilinear" or "trilinear", which are one; "area", the means of `adaptive_avg_pool2d`; or
-    "nearest", where element i of n is at i / n, rounded down. ``align_corners`` is None or False.
+    Corners are not aligned: the middle of element i is at (i + 1/2) / scale, where the scale is the
+    factor, or the quotient of the sizes. ``mode`` is "nearest-exact"; "linear", "bilinear" or
+    "trilinear", which are one; "area", the means of `adaptive_avg_pool2d`; or "nearest", where
+    element i is at i / scale, rounded down. ``align_corners`` is None or False.
 
     >>> interpolate(np.array([[[0.0, 1.0]]], np.float32), 4, mode="linear")
     array([[[0.  , 0.25, 0.75, 1.  ]]], dtype=float32)
@@ -113,6 +114,26 @@ def _problem(
     given: tuple[float, ...],
 ) -> Problem:
     (src,) = descs
-    shape = (*src.dims[:2], *_sizes(src.dims, name, given))
-    desc = ResamplingDesc.forward("forward_inference", alg, src, dst or dense(shape, src))
+    sizes = _sizes(src.dims, name, given)
+    shape = (*src.dims[:2], *sizes)
+    taps: tuple[Taps, ...] = ()
+    if name == "scale_factor":
+        axes = list(zip(spread(name, given, len(sizes)), src.dims[2:], sizes, strict=True))
+        if any(factor * extent != count for factor, extent, count in axes):
+            taps = tuple(_taps(alg, *axis) for axis in axes)
+    left = dst or dense(shape, src)
+    desc = ResamplingDesc.forward("forward_inference", alg, src, left, taps=taps)
     return Problem(desc, (Arg.SRC,), shape)
+
+
+def _taps(alg: Alg, factor: float, extent: int, count: int) -> Taps:
+    """What elements are made of along an axis whose size is not what the factor says."""
+    middles = np.arange(count) + 0.5
+    if alg is Alg.resampling_nearest:  # of a step in f32, as torch has it
+        places = np.minimum((middles * np.float32(1 / factor)).astype(np.int64), extent - 1)
+        return Taps(places[np.newaxis], np.ones((1, count)))
+    scale = 1.0 if count == extent else factor  # torch leaves such an axis as it is
+    positions = np.clip(middles / scale - 0.5, 0, extent - 1)
+    before = positions.astype(np.int64)
+    part = positions - before
+    return Taps([before, np.minimum(before + 1, extent - 1)], [1 - part, part])
