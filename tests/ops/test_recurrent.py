@@ -104,6 +104,28 @@ def test_no_kernel_for_new_sizes(kind: str, first: bool, monkeypatch: pytest.Mon
         agree(kind, net, x, None, True, 1, False, first)
 
 
+@pytest.mark.parametrize("both", [False, True], ids=["one", "both"])
+def test_no_channels(both: bool) -> None:
+    """PyTorch refuses to make such a module."""
+    x, count = np.zeros((STEPS, ROWS, 0), np.float32), 1 + both
+    params = [np.ones((12, 0)), np.ones((12, 4)), np.ones(12), np.zeros(12)] * count
+    output, last = ops.gru(x, None, params, bidirectional=both)
+    want = np.zeros((STEPS, ROWS, 4))
+    state = np.zeros((ROWS, 4))
+    for step in range(STEPS):
+        sums = state.sum(1, keepdims=True)
+        gate = 1 / (1 + np.exp(-1 - sums))
+        want[step] = state = (1 - gate) * np.tanh(1 + gate * sums) + gate * state
+    np.testing.assert_allclose(output[..., :4], want, atol=1e-6)
+    np.testing.assert_allclose(output[..., 4:], want[::-1] if both else want[..., 4:], atol=1e-6)
+    np.testing.assert_allclose(last[0], want[-1], atol=1e-6)
+    none = [np.ones((0, INPUTS)), np.ones((0, 0)), np.ones(0), np.ones(0)] * count
+    given = np.zeros((STEPS, ROWS, INPUTS), np.float32)
+    output, last = ops.gru(given, None, none, bidirectional=both)
+    assert output.shape == (STEPS, ROWS, 0)
+    assert last.shape == (count, ROWS, 0)
+
+
 def test_arrays_of_numpy_give_such() -> None:
     net = module("GRU")
     weights = [w.detach().numpy() for w in net._flat_weights]
@@ -138,6 +160,8 @@ def test_what_is_wrong_is_named() -> None:
         ops.lstm(x[0, 0], None, weights, has_biases=False)
     with pytest.raises(InvalidArguments, match="cells compute floats"):
         ops.lstm(x.astype(np.int32), None, weights, has_biases=False)
+    with pytest.raises(InvalidArguments, match=r"params\[1\] = 'complex64'"):
+        ops.lstm(x, None, [weights[0], weights[1].astype(np.complex64)], has_biases=False)
     with pytest.raises(InvalidArguments, match="expected one of tanh, relu"):
         ops.rnn(x, None, [], nonlinearity="sin")
     with pytest.raises(Unimplemented, match="unsupported data type: f64"):

@@ -188,6 +188,8 @@ def _run(
         raise Unimplemented("recurrent networks are computed on the processor: devices repeat no "
                             "phases")  # fmt: skip
     source, flat = _batched(source, first=first)
+    for name, array in zip(names[1:], others, strict=True):
+        data_type_of(array.dtype, name)  # complex numbers would lose a part
     others = [np.ascontiguousarray(np.asarray(array, source.dtype)) for array in others]
     held, weights = others[: len(states)], others[len(states) :]
     if flat:
@@ -328,7 +330,8 @@ def _execute(launch: Launch, held: dict[int, Array]) -> None:
 def _gates(order: Sequence[int], own: Sequence[Array]) -> Array:
     """Weights [directions, gates, outputs, inputs] with our gates; without a copy where they are
     those of one direction in that order."""
-    seen = [array.reshape(len(order), -1, array.shape[1]) for array in own]
+    gates = len(order)
+    seen = [array.reshape(gates, len(array) // gates, array.shape[1]) for array in own]
     if list(order) != sorted(order):
         seen = [array[list(order)] for array in seen]
     return seen[0] if len(seen) == 1 else np.stack(seen)
