@@ -292,6 +292,8 @@ def test_what_is_wrong_is_named() -> None:
     for rule, call in calls.items():
         with pytest.raises(InvalidArguments, match=rule):
             call()
+    attr.set_rnn_weights_qparams(0, np.float32(0.5))  # a number of NumPy is one
+    assert attr.rnn_qparams.weights.values == (0.5,)
     attr.set_rnn_weights_qparams(24, [1.0] * 83)
     with pytest.raises(InvalidArguments, match=r"83 scales.*expected 84 scales"):
         PrimitiveDesc(described("lstm", 1, 1, 21), ENGINE, attr)

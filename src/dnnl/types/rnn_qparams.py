@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.layout_input import read_float, read_int, read_sequence
@@ -34,7 +35,7 @@ class WeightsScales:
             rule = f"expected 0, for one scale, or {columns}, for one of each column"
             raise InvalidArguments("mask", bits, rule)
         rule = "expected positive numbers"
-        given = [scales] if isinstance(scales, int | float) else scales
+        given = [scales] if isinstance(scales, Real) else scales
         values = tuple(_positive("scales", scale) for scale in read_sequence("scales", given, rule))
         if bits == 0 and len(values) != 1:
             raise InvalidArguments("scales", len(values), "expected one scale with a mask of 0")
