@@ -102,6 +102,36 @@ def test_it_is_near_what_onnx_runtime_quantizes(absent: tuple[str, ...], kind: A
         np.testing.assert_allclose(got[name], expected, atol=0.03)
 
 
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+@pytest.mark.parametrize("columns", [False, True])
+def test_bytes_between_conversions(op: str, columns: bool) -> None:
+    """Weights become floats when a model is loaded, and nothing moves or converts them in a run."""
+    gates = 4 if op == "LSTM" else 3
+    rng, width = np.random.default_rng(0), gates * HIDDEN
+    held: dict[str, Array] = {
+        "s": np.float32(1 / 127), "z": np.uint8(128), "bs": np.float32(2**-20),
+        "ws": rng.uniform(0.001, 0.003, width if columns else ()).astype(np.float32),
+        "w": rng.integers(-128, 128, (1, width, INPUTS), np.int8),
+        "r": rng.integers(-128, 128, (1, width, HIDDEN), np.int8),
+        "b": rng.integers(-(2**20), 2**20, (1, 2 * width), np.int32),
+    }  # fmt: skip
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], "x8"),
+        node("DequantizeLinear", ["x8", "s", "z"], "x32"),
+        node("DequantizeLinear", ["w", "ws"], "w32", axis=1),
+        node("DequantizeLinear", ["r", "ws"], "r32", axis=1),
+        node("DequantizeLinear", ["b", "bs"], "b32"),
+        node(op, ["x32", "w32", "r32", "b32"], "y", "y_h", hidden_size=HIDDEN),
+    ]
+    proto = make_model(nodes, {"x": (STEPS, ROWS, INPUTS)}, ["y", "y_h"], held)
+    feeds = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
+    model = model_of(proto)
+    got, want = results(model, feeds), run_peer(proto, feeds)
+    for name, expected in want.items():
+        np.testing.assert_allclose(got[name], expected, atol=1e-5)
+    assert [own.primitive for own in model.compile().layers] == ["eltwise", "rnn"]
+
+
 def test_what_is_refused_says_why() -> None:
     given = sources(1)
 

@@ -84,6 +84,14 @@ def aligned_shape(shape: tuple[int, ...], rank: int, axis: int) -> tuple[int, ..
     return (*(1,) * place, *shape, *(1,) * (rank - 1 - place))
 
 
+def dequantized(node: Node, graph: Graph) -> Array | None:
+    """The result of a DequantizeLinear of constants; None for other nodes."""
+    if node.op != DEQUANTIZE:
+        return None
+    array, known = graph.constants.get(node.inputs[0]), parameters(node, graph)
+    return None if array is None or known is None else known.dequantized(array)
+
+
 def converted(node: Node, graph: Graph, dtype: np.dtype) -> dict[str, Array] | None:
     """The result, of type ``dtype``, of a QuantizeLinear or DequantizeLinear of constants. None for
     other nodes, and for int8 and uint8 weights, which int8 products read."""

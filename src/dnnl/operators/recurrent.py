@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dnnl.graph.graph import Array, ModelError, Node, Shape, TensorType
+from dnnl.graph.graph import Array, Graph, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
 from dnnl.lowering.facts import Source, amount
 from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.operator import Operator, Role
+from dnnl.operators.quantization import dequantized
 from dnnl.operators.recurrent_functions import chosen
 from dnnl.operators.writing import gathered
 from dnnl.primitives.rnn import RnnDesc
@@ -198,6 +199,15 @@ def _lengths(scope: Scope, steps: int) -> str:
     return value
 
 
+def _known(graph: Graph, value: str) -> Array | None:
+    """A constant, or what a DequantizeLinear makes of one: it was left for products of bytes, and
+    these cells have those of floats."""
+    if value in graph.constants:
+        return graph.constants[value]
+    made = next((node for node in graph.nodes if value in node.outputs), None)
+    return None if made is None else dequantized(made, graph)
+
+
 def _rearranged(
     writer: Writer,
     value: str,
@@ -208,7 +218,7 @@ def _rearranged(
 ) -> str:
     """The value seen as ``shape``, with the slices along an axis in another order, and the axes
     permuted; a constant of a constant."""
-    known = writer.graph.constants.get(value)
+    known = _known(writer.graph, value)
     if known is not None:
         return writer.constant(known.reshape(shape).take(order, axis).transpose(perm))
     value = writer.reshape(value, shape)

@@ -16,7 +16,7 @@ import numpy as np
 from dnnl.graph.graph import JOINT, Graph, Node, blamed_on
 from dnnl.graph.sizes import same_shape
 from dnnl.operators.algorithms import ELTWISE
-from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, aligned_shape, parameters
+from dnnl.operators.quantization import DEQUANTIZE, QUANTIZE, aligned_shape, dequantized
 from dnnl.passes.functions.regions import MOST_NODES, function_of, is_traceable
 from dnnl.passes.quantized.conversions import is_quantized
 from dnnl.types.post_ops import MAX_OPERANDS
@@ -56,9 +56,9 @@ def _with_constants(graph: Graph) -> Graph:
         if node.op not in _CONVERSIONS:
             nodes.append(node)
             continue
-        known, array = parameters(node, graph), graph.constants.get(node.inputs[0])
-        if node.op == DEQUANTIZE and known is not None and array is not None:
-            constants[node.output] = known.dequantized(array)
+        whole = dequantized(node, graph)
+        if whole is not None:
+            constants[node.output] = whole
             continue
         inputs, rank = [node.inputs[0]], len(graph.shape_of(node.inputs[0]))
         for value in filter(None, node.inputs[1:]):
