@@ -1,16 +1,18 @@
-"""Networks of recurrent cells in training, and their gradients, for tests."""
+"""Networks of recurrent cells, in training and in inference, and their gradients, for tests."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from dnnl import MemoryDesc, RnnDesc
+from dnnl import MemoryDesc, PropKind, RnnDesc
 
 ONE, BOTH = "unidirectional_left2right", "bidirectional_concat"
 ADDED = "bidirectional_sum"
 GATES = {"vanilla_rnn": 1, "vanilla_lstm": 4}
 """Those of cells that have not three."""
+SHORT = {"lstm": "vanilla_lstm", "rnn": "vanilla_rnn", "gru": "vanilla_gru", "augru": "lbr_augru"}
+"""A cell of each kind."""
 
 
 def md(*dims: int, kind: str = "f32", layout: Any = None) -> MemoryDesc:
@@ -64,6 +66,36 @@ def network(
         dst_iter_c_desc=cells,
         lengths_desc=md(rows, kind="s32") if lengths else None,
     )
+
+
+def inference(
+    alg: str,
+    *sizes: int,
+    src: str,
+    weights: str,
+    dst: str = "f32",
+    states: str = "f32",
+    tag: str = "any",
+    **options: Any,
+) -> RnnDesc:
+    """A forward pass in inference, of a type for each kind of tensor."""
+    desc = network(SHORT[alg], *sizes, tag=tag, **options)
+    of_projection = "any" if tag == "any" else None
+    forms = {
+        "src_layer_desc": (src, None),
+        "weights_layer_desc": (weights, tag),
+        "weights_iter_desc": (weights, tag),
+        "weights_projection_desc": (weights, of_projection),
+        "dst_layer_desc": (dst, None),
+        "src_iter_desc": (states, None),
+        "dst_iter_desc": (states, None),
+    }
+    given: dict[str, Any] = {
+        name: md(*own.dims, kind=kind, layout=layout)
+        for name, (kind, layout) in forms.items()
+        if not (own := getattr(desc, name)).is_zero
+    }
+    return replace(desc, prop_kind=PropKind.forward_inference, **given)
 
 
 def gradient(forward: RnnDesc, kind: str = "f32", flags: str = "undef", **others: Any) -> RnnDesc:

@@ -36,7 +36,7 @@ LINES = [
     "--alg=VANILLA_LSTM --direction=concat --tag=abx l2sic20",
     "--alg=VANILLA_LSTM --with-peephole=true --with-projection=true sic9slc30dhc33dic9",
     "--alg=VANILLA_LSTM --cfg=bf16 --with-lengths=true --direction=right2left sic17",
-    "--alg=VANILLA_GRU --direction=sum l2sic18",
+    "--alg=VANILLA_GRU --direction=sum sic18",
     "--alg=LBR_GRU --cfg=f16 --tag=abx sic18",
     "--alg=LBR_AUGRU slc24dhc17sic17",
     "--alg=VANILLA_LSTM --tag=bax l2sic9",
@@ -44,7 +44,7 @@ LINES = [
     "--prop=BWD_DW --alg=VANILLA_LSTM --direction=concat l2sic20",
     "--prop=BWD_DW --alg=VANILLA_LSTM --with-projection=true sic9slc30dhc33dic9",
     "--prop=BWD_DW --alg=VANILLA_LSTM --with-peephole=true --cfg=bf16 sic17",
-    "--prop=BWD_DW --alg=VANILLA_GRU --direction=sum l2sic18",
+    "--prop=BWD_DW --alg=VANILLA_GRU --direction=sum sic18",
     "--prop=BWD_DW --alg=LBR_AUGRU --with-lengths=true --tag=bax slc24dhc17sic17",
     "--prop=BWD_DW --activation=RELU --flags=O sic19",
 ]
@@ -127,23 +127,24 @@ def test_one_of_both_is_known(sizes: str, tried: tuple[tuple[int, int], ...]) ->
         executed(primitive, known)
 
 
-@pytest.mark.parametrize("isa", ["avx2", "avx512_core_amx"])
-@pytest.mark.parametrize(
-    "line",
-    [
+@every_pair(
+    isa=["avx2", "avx512_core_amx"],
+    channels=["sic9slc24dhc40", "sic70slc24dhc40"],
+    line=[
         "--alg=VANILLA_LSTM --cfg=f32,bf16,u8u8u8u8 --direction=concat",
         "--cfg=f32,bf16 --activation=TANH --tag=abx",
         "--prop=FWD_D,BWD_DW --alg=VANILLA_LSTM --direction=sum",
     ],
 )
-def test_any_rows_of_a_step_from_states_of_other_channels(line: str, isa: str) -> None:
+def test_any_rows_of_a_step_from_states_of_other_channels(
+    line: str, channels: str, isa: str
+) -> None:
     with config.override("max_cpu_isa", isa):
-        for channels in ("sic9slc24dhc40", "sic70slc24dhc40"):
-            for rows in (1, 5, 33, 97):
-                for made in trials(f"--rnn {line} t1mb{rows}{channels}"):
-                    assert isinstance(made.desc, RnnDesc)
-                    opened = open_rows(made.desc, sizes="N")
-                    judged(Primitive(PrimitiveDesc(opened, ENGINE, made.attr)), made)
+        for rows in (1, 5, 33, 97):
+            for made in trials(f"--rnn {line} t1mb{rows}{channels}"):
+                assert isinstance(made.desc, RnnDesc)
+                opened = open_rows(made.desc, sizes="N")
+                judged(Primitive(PrimitiveDesc(opened, ENGINE, made.attr)), made)
 
 
 def test_open_channels_of_the_states_before_a_step() -> None:

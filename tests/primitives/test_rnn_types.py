@@ -10,15 +10,10 @@ import pytest
 
 from dnnl import (
     Arg,
-    GruDesc,
-    LbrAugruDesc,
-    LstmDesc,
     Memory,
-    MemoryDesc,
     Primitive,
     PrimitiveDesc,
     RnnDesc,
-    VanillaRnnDesc,
     config,
 )
 from dnnl.reference.arrays import Array
@@ -28,65 +23,16 @@ from dnnl.types.dtype import DataType
 from tests import processor
 from tests.check import logical, memory_of
 from tests.primitives.harness import ENGINE, every_rounding_isa, execute_all
+from tests.primitives.rnn_networks import BOTH, ONE, inference
 from tests.work_items import assert_apart
 
-INFERENCE = "forward_inference"
-BOTH = "bidirectional_concat"
-ONE = "unidirectional_left2right"
 BF16 = DataType.bf16
 
 
-def md(*dims: int, kind: str = "bf16", layout: Any = None) -> MemoryDesc:
-    return MemoryDesc(dims, kind, layout)
-
-
-def described(
-    alg: str = "lstm",
-    steps: int = 3,
-    rows: int = 5,
-    channels: int = 21,
-    *,
-    inputs: int = 0,
-    layers: int = 1,
-    direction: str = ONE,
-    tag: str = "any",
-    projection: int = 0,
-    lengths: bool = False,
-    dst: str = "f32",
-    states: str = "f32",
-    before: int = 0,
-) -> RnnDesc:
+def described(alg: str = "lstm", *sizes: int, **options: Any) -> RnnDesc:
     """A network whose inputs and weights are bf16; results show the bits that its states lack."""
-    d, gates = 1 + ("bidirectional" in direction), {"lstm": 4, "rnn": 1}.get(alg, 3)
-    outputs, inputs = projection or channels, inputs or projection or channels
-    joined = outputs * (2 if direction == BOTH else 1)
-    src, out = md(steps, rows, inputs), md(steps, rows, joined, kind=dst)
-    state = md(layers, d, rows, outputs, kind=states)
-    start = md(layers, d, rows, before or outputs, kind=states)
-    weights = (
-        md(layers, d, inputs, gates, channels, layout=tag),
-        md(layers, d, before or outputs, gates, channels, layout=tag),
-    )
-    bias = md(layers, d, gates + (alg == "augru"), channels, kind="f32")
-    ends: dict[str, Any] = {"lengths_desc": md(rows, kind="s32") if lengths else None}
-    if alg == "rnn":
-        return VanillaRnnDesc.forward(
-            INFERENCE, "eltwise_logistic", direction, src, start, *weights, bias, out, state, **ends
-        )
-    if alg == "gru":
-        return GruDesc.forward(INFERENCE, direction, src, state, *weights, bias, out, state, **ends)
-    if alg == "augru":
-        attention = md(steps, rows, 1, kind="f32")
-        return LbrAugruDesc.forward(
-            INFERENCE, direction, src, state, attention, *weights, bias, out, state, **ends
-        )
-    cells = md(layers, d, rows, channels, kind="f32")
-    layout = "any" if tag == "any" else None
-    if projection:
-        ends["weights_projection_desc"] = md(layers, d, channels, outputs, layout=layout)
-    return LstmDesc.forward(
-        INFERENCE, direction, src, start, cells, *weights, bias, out, state, cells, **ends
-    )
+    kinds = {"src": "bf16", "weights": "bf16"}
+    return inference(alg, *sizes, **kinds, activation="eltwise_logistic", **options)
 
 
 def values_of(desc: RnnDesc) -> dict[int, Array]:
