@@ -11,7 +11,7 @@ from dnnl.operators.exact import COMPARISONS
 
 _MOVING = frozenset(
     {"Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze"}
-    | {"Tile", "Transpose", "Unsqueeze"}
+    | {"Tile", "Transpose", "Unsqueeze", "Where"}
 )
 """Operators whose results are the numbers of their sources."""
 _GATHERS = frozenset({"Gather", "GatherElements"})

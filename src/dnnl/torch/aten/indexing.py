@@ -12,7 +12,14 @@ from dnnl.torch.aten.writer import REAL, Translate, Value, Writer
 
 
 def _embedded(w: Writer, weight: Value, indices: Value, *_: Any) -> str:
-    return w.add("Gather", weight, indices, axis=0)
+    return w.add("Gather", weight, _not_negative(w, indices), axis=0)
+
+
+def _not_negative(w: Writer, index: Value) -> str:
+    """``index`` with numbers beyond every axis for negative ones: these operators of PyTorch refuse
+    them as they do numbers beyond the end, those of ONNX count them from the end."""
+    negative = w.add("Less", index, w.scalar(0, index.dtype))
+    return w.add("Where", negative, w.scalar(torch.iinfo(index.dtype).max, index.dtype), index)
 
 
 def _selected(w: Writer, x: Value, dim: int, index: Value) -> str:
@@ -20,7 +27,7 @@ def _selected(w: Writer, x: Value, dim: int, index: Value) -> str:
         raise Unimplemented("an index into a scalar")
     if index.rank == 0:
         index = Value(w.reshape(index, [1]), index.dtype, (1,))
-    return w.add("Gather", x, index, axis=x.axis(dim))
+    return w.add("Gather", x, _not_negative(w, index), axis=x.axis(dim))
 
 
 def _gathered(w: Writer, x: Value, dim: int, index: Value, *_: Any) -> str:
@@ -32,7 +39,7 @@ def _gathered(w: Writer, x: Value, dim: int, index: Value, *_: Any) -> str:
     for place, (whole, part) in enumerate(zip(x.shape, index.shape, strict=True)):
         if place != axis and not _same(whole, part):
             value = w.slice(value, place, 0, part)
-    return w.add("GatherElements", value, index, axis=axis)
+    return w.add("GatherElements", value, _not_negative(w, index), axis=axis)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -123,8 +130,8 @@ def _scattered(
                 updates = w.slice(updates, place, 0, part)
     else:
         updates = w.expand(w.scalar(source, x.dtype), index.shape)
-    how = reduction.encode()
-    return w.add("ScatterElements", x, index, updates, axis=axis, reduction=how)
+    places, how = _not_negative(w, index), reduction.encode()
+    return w.add("ScatterElements", x, places, updates, axis=axis, reduction=how)
 
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
