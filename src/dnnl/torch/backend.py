@@ -32,6 +32,6 @@ def compiled(
 
 
 def _training(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-    """The forward or the backward graph of a computation with gradients, which is PyTorch's."""
+    """The forward graph of a computation with gradients, which is PyTorch's."""
     _log.info("a graph with gradients is computed by PyTorch; torch.no_grad() makes it dnnl's")
     return graph

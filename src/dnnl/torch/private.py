@@ -44,18 +44,24 @@ def traced(
 ) -> Callable[..., Any]:
     """A graph of torch.compile as operators of ATen without side effects, compiled.
 
-    ``inference`` compiles graphs that nothing asks gradients of, ``training`` the forward and the
-    backward graphs of others. Mutations and aliases of arguments are PyTorch's.
+    ``inference`` compiles graphs that nothing asks gradients of, ``training`` the forward graphs of
+    others, whose backward graphs are PyTorch's. Those have eager's own operators: what they may be
+    written as gives other gradients in the last bits. Mutations and aliases of arguments are
+    PyTorch's.
     """
 
     def boxed(compiler: Compiler) -> Compiler:
         return lambda graph, given: make_boxed_func(compiler(graph, given))
 
+    differentiated = torch.is_grad_enabled() and any(
+        isinstance(own, torch.Tensor) and own.requires_grad
+        for own in (*inputs, *module.parameters())
+    )
     backend = aot_autograd(
         fw_compiler=boxed(training),
-        bw_compiler=boxed(training),
+        bw_compiler=boxed(lambda graph, _: graph),
         inference_compiler=boxed(inference),
-        decompositions=decompositions(known),
+        decompositions={} if differentiated else decompositions(known),
     )
     # Resamplings have no type for open sizes but that of what they are written as.
     is_open = any(isinstance(own, torch.SymInt) for own in inputs)
