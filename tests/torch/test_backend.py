@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -219,17 +221,71 @@ def test_errors_of_users_are_eagers() -> None:
     compare(function(torch.tensor([0, 3]), weight), weight[[0, 3]] * 2)
 
 
-def test_gradients_are_pytorchs(caplog: pytest.LogCaptureFixture) -> None:
-    net, x = Net(), torch.randn(2, 3, 8, 8)
+INDEXED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "embedding": lambda x, index: torch.nn.functional.embedding(index[:, 0], x),
+    "index_select": lambda x, index: x.index_select(0, index[:, 0]),
+    "gather": lambda x, index: x.gather(0, index),
+    "index_add": lambda x, index: x.t().index_add(1, index[:, 0], x.t()[:, 1:], alpha=0.5),
+    "index_copy": lambda x, index: x.index_copy(0, index[:, 0], x[1:] * 2),
+    "scatter": lambda x, index: x.scatter(0, index, 1.0),
+    "scatter_add": lambda x, index: x.scatter_add(0, index, x),
+    "scatter_reduce": lambda x, index: x.scatter_reduce(0, index, x, "amax"),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_negative_indices_are_refused_where_eager_refuses_them(name: str) -> None:
+    function = compiled(INDEXED[name])
+    x, index = torch.randn(4, 3), torch.tensor([[1], [3], [0]])
+    compare(function(x, index), INDEXED[name](x, index))
+    for number in (-1, 4, -(2**63)):
+        wrong = torch.tensor([[1], [number], [0]])
+        with pytest.raises((IndexError, RuntimeError)) as expected:
+            INDEXED[name](x, wrong)
+        with pytest.raises(expected.type, match=re.escape(str(expected.value))):
+            function(x, wrong)
+
+
+def test_slices_of_another_shape_are_refused_as_eager_does() -> None:
+    def net(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return x.index_add(0, index, torch.ones(2, 1))
+
+    with pytest.raises(RuntimeError, match="source tensor shape must match self"):
+        compiled(net)(torch.randn(4, 3), torch.tensor([0, 1]))
+
+
+def test_negative_indices_count_from_the_end_where_eager_has_them_do_so() -> None:
+    check(lambda x, index: x[index] * 2, torch.randn(4, 3), torch.tensor([-1, 2]))
+    check(lambda x, a, b: x[a, b] * 2, torch.randn(4, 3), torch.tensor([-4]), torch.tensor([-1]))
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_training_is_eagers(
+    optimizer: type[torch.optim.Optimizer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """To the last bit, with calls for inference between the steps."""
+    ours, theirs = (nn.Sequential(nn.Upsample(scale_factor=2), Net()) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    function = compiled(ours)
+    steps = [optimizer(net.parameters(), lr=0.02) for net in (ours, theirs)]
     with torch.enable_grad(), caplog.at_level(logging.INFO, "dnnl.torch"):
-        compiled(net)(x)[0, 0].backward()
-    found = [own.grad for own in net.parameters()]
-    assert all(own is not None and own.any() for own in found)
-    net.zero_grad(set_to_none=True)
-    with torch.enable_grad():
-        net(x)[0, 0].backward()
-    compare(found, [own.grad for own in net.parameters()])
-    assert any("with gradients" in record.getMessage() for record in caplog.records)
+        for _ in range(20):
+            x, pairs = torch.randn(4, 3, 5, 7), ((function, ours), (theirs, theirs))
+            for (call, net), step in zip(pairs, steps, strict=True):
+                net.train()
+                step.zero_grad()
+                call(x).square().sum().backward()
+                step.step()
+            grads = [[own.grad for own in net.parameters()] for net in (ours, theirs)]
+            torch.testing.assert_close(*grads, rtol=0, atol=0)
+            torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), rtol=0, atol=0)
+            ours.eval()
+            theirs.eval()
+            with torch.no_grad():
+                for _ in range(2):
+                    compare(function(x), theirs(x))
+    lines = [own.getMessage() for own in caplog.records if "gradients" in own.getMessage()]
+    assert len(lines) == 1
 
 
 MASKS = {

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dnnl.errors import Unimplemented
-from dnnl.torch.aten.writer import REAL, Translate, Value, Writer
+from dnnl.torch.aten.writer import REAL, Translate, Value, Writer, inverse
 
 
 def _embedded(w: Writer, weight: Value, indices: Value, *_: Any) -> str:
@@ -25,9 +25,13 @@ def _not_negative(w: Writer, index: Value) -> str:
 def _selected(w: Writer, x: Value, dim: int, index: Value) -> str:
     if not x.rank:
         raise Unimplemented("an index into a scalar")
-    if index.rank == 0:
-        index = Value(w.reshape(index, [1]), index.dtype, (1,))
+    index = _with_an_axis(w, index)
     return w.add("Gather", x, _not_negative(w, index), axis=x.axis(dim))
+
+
+def _with_an_axis(w: Writer, x: Value) -> Value:
+    """``x``, with an axis of one element if it is a scalar."""
+    return x if x.rank else Value(w.reshape(x, [1]), x.dtype, (1,))
 
 
 def _gathered(w: Writer, x: Value, dim: int, index: Value, *_: Any) -> str:
@@ -150,6 +154,29 @@ def _added(w: Writer, x: Value, dim: int, index: Value, source: Value) -> str:
     return _scattered(w, x, dim, index, source, "add")
 
 
+def _added_along(w: Writer, x: Value, dim: int, index: Value, source: Value, alpha: Any) -> str:
+    if x.dtype == torch.bool:
+        raise Unimplemented("truth values that are added")
+    values = source.name
+    if alpha != 1:
+        values = w.add("Mul", source, w.scalar(alpha, source.dtype))
+    return _put_along(w, x, dim, index, Value(values, source.dtype, source.shape), b"add")
+
+
+def _put_along(
+    w: Writer, x: Value, dim: int, index: Value, source: Value, reduction: bytes = b"none"
+) -> str:
+    """Slices along one axis replaced by those of ``source``, or joined to them."""
+    axis = x.axis(dim)
+    order = [axis, *(own for own in range(x.rank) if own != axis)] if x.rank else [0]
+    places = w.unsqueeze(_not_negative(w, _with_an_axis(w, index)), [1])
+    target, updates = (w.transpose(_with_an_axis(w, own), order) for own in (x, source))
+    found = w.transpose(
+        w.add("ScatterND", target, places, updates, reduction=reduction), inverse(order)
+    )
+    return found if x.rank else w.reshape(found, ())
+
+
 TABLE: Mapping[str, Translate] = {
     "embedding": _embedded,
     "index_select": _selected,
@@ -158,5 +185,7 @@ TABLE: Mapping[str, Translate] = {
     **dict.fromkeys(("index_put", "_unsafe_index_put"), _put),
     **{f"scatter.{kind}": _scattered for kind in ("src", "value")},
     "scatter_add": _added,
+    "index_add": _added_along,
+    "index_copy": _put_along,
     "scatter_reduce.two": _reduced,
 }
