@@ -19,7 +19,14 @@ POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
 DIRECTIONS = {"concat"}
 """Kinds whose names are those of directions as well, in cases of recurrent networks."""
-EXPORTS = ("__init__.py", "primitives/registry.py", "ops/", "torch/")
+EXPORTS = (
+    "__init__.py",
+    "primitives/registry.py",
+    "ops/",
+    "torch/__init__.py",
+    "torch/functions/",
+    "torch/modules.py",
+)
 PEERS = ("tools/bench/peers/", "onednn.py")
 ONNX = (
     "framework/",
@@ -28,6 +35,7 @@ ONNX = (
     "operators/",
     "passes/",
     "tools/quantcheck/products.py",
+    "torch/aten/",
 )
 CASES = ("language/", "tools/bench/", "tools/explain/")
 
