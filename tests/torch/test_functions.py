@@ -11,7 +11,7 @@ import torch
 from torch.autograd import gradcheck
 from torch.nn import functional
 
-import dnnl.torch
+import dnnl.torch.modules  # which defines all operators
 from dnnl import math
 from dnnl.errors import InvalidArguments, Unimplemented
 from tests.torch.differentiating import check_gradients, traces
@@ -256,6 +256,27 @@ def test_functions_trace() -> None:
     traces(net, torch.randn(3, 3, 8, 8), torch.randn(8, 3, 3, 3), torch.randn(5, 128))
 
 
+def test_windows_of_open_sizes_are_exported() -> None:
+    class Mean(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            own: torch.Tensor = dnnl.torch.avg_pool1d(x, x.shape[-1])
+            return own
+
+    sizes = {"x": {2: torch.export.Dim("width", min=2, max=300)}}
+    program = torch.export.export(Mean(), (torch.randn(2, 3, 8),), dynamic_shapes=sizes)
+    for width in (8, 2, 300):
+        x = torch.randn(2, 3, width)
+        torch.testing.assert_close(program.module()(x), x.mean(-1, keepdim=True))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_forward_derivatives_are_refused() -> None:
+    x, weight = torch.randn(2, 3), torch.randn(4, 3)
+    for function, given in ((dnnl.torch.tanh, x), (partial(dnnl.torch.linear, x), weight)):
+        with pytest.raises(Unimplemented, match="dual tensor"):
+            torch.func.jvp(function, (given,), (given,))
+
+
 def test_second_derivatives_are_refused() -> None:
     x = torch.randn(3, requires_grad=True)
     (gradient,) = torch.autograd.grad(dnnl.torch.tanh(x).sum(), x, create_graph=True)
@@ -284,12 +305,21 @@ def test_bad_arguments_are_refused() -> None:
         (lambda: own.conv2d(x, kernel, padding="full"), "padding"),
         (lambda: own.conv2d(x, kernel, stride=2, padding="same"), "padding"),
         (lambda: own.conv2d(x, kernel, stride=0), "stride"),
+        (lambda: own.conv2d(x, kernel, stride=None), "stride"),
+        (lambda: own.conv2d(x, kernel, stride=(1.0, 1.0)), "stride"),
         (lambda: own.conv2d(x, kernel, dilation=3), "weight"),
+        (lambda: own.conv2d(x, kernel, padding=1.0), "padding"),
+        (lambda: own.conv2d(x, kernel, groups=1.0), "groups"),
+        (lambda: own.conv2d(x[:, :, :0], kernel, padding=2), "x"),
         (lambda: own.layer_norm(x, 5), "normalized_shape"),
+        (lambda: own.layer_norm(x, None), "normalized_shape"),
         (lambda: own.group_norm(x, 3), "num_groups"),
+        (lambda: own.group_norm(x, 2.0), "num_groups"),
         (lambda: own.batch_norm(x, None, None), "running_mean"),
         (lambda: own.batch_norm(x[:1, :, :1, :1], None, None, training=True), "x"),
         (lambda: own.softmax(x, 4), "dim"),
+        (lambda: own.softmax(x, None), "dim"),
+        (lambda: own.max_pool2d(x, "2"), "kernel_size"),
         (lambda: own.max_pool2d(x, 3, padding=2), "padding"),
         (lambda: own.max_pool2d(x, 7), "kernel_size"),
     ]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
 
-import dnnl.torch
+import dnnl.torch.modules  # which defines all operators
 from dnnl.errors import InvalidArguments, Unimplemented
 from tests.torch.differentiating import traces
 
@@ -152,12 +152,22 @@ def test_bad_arguments_are_refused() -> None:
     own: Any = dnnl.torch
     params = list(net.parameters())
     state = torch.randn(1, 3, 19)
+    gates = [torch.randn(57, 7), torch.randn(57, 19), torch.randn(57), torch.randn(57)]
+    rows = pack_sequence([torch.randn(n, 7) for n in (2, 5)], enforce_sorted=False)
+    numbers = pack_sequence([torch.randn(5), torch.randn(2)])
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: own.lstm(x[None], None, params), "x"),
         (lambda: own.lstm(x[:0], None, params), "x"),
         (lambda: own.lstm(x.double(), None, params), "x"),
         (lambda: own.lstm(x, (state,), params), "hx"),
+        (lambda: own.lstm(x, state, params), "hx"),
         (lambda: own.lstm(x, (state, state[:, :2]), params), "hx[1]"),
+        (lambda: own.lstm(x[:, 0], (None, state[:, 0]), params), "hx[0]"),
+        (lambda: own.lstm(numbers, None, params), "x"),
+        (lambda: own.lstm(rows.to(torch.float64), None, params), "x"),
+        (lambda: own.gru(rows, (state[:, :2],), gates), "hx[0]"),
+        (lambda: own.gru(rows, state[:, :1], gates), "hx[0]"),
+        (lambda: own.gru(rows, state, gates), "hx[0]"),
         (lambda: own.lstm(x, None, params[:3]), "params"),
         (lambda: own.lstm(x, None, params, num_layers=0), "params"),
         (lambda: own.lstm(x, None, [params[0].T, *params[1:]]), "params"),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch.autograd.forward_ad import unpack_dual
 
 from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.types.layout_input import read_int
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 Sizes = int | Sequence[int]
 
 
 def check_source(name: str, x: object, types: Sequence[torch.dtype] = FLOATS) -> torch.Tensor:
-    """A tensor on the processor, of one of the types; raises InvalidArguments otherwise."""
+    """A tensor on the processor, of one of the types; raises InvalidArguments otherwise, and
+    Unimplemented for one with a forward-mode derivative, which PyTorch would take for zero."""
     if not isinstance(x, torch.Tensor):
         raise InvalidArguments(name, type(x).__name__, "expected a torch.Tensor")
     if x.device.type not in ("cpu", "meta") or x.layout is not torch.strided:
@@ -22,6 +26,8 @@ def check_source(name: str, x: object, types: Sequence[torch.dtype] = FLOATS) ->
     if x.dtype not in types:
         expected = ", ".join(map(str, types))
         raise InvalidArguments(name, str(x.dtype), f"expected elements of {expected}")
+    if not torch.compiler.is_compiling() and unpack_dual(x).tangent is not None:
+        raise refuse(name, "a dual tensor", "functions of dnnl.torch have backward derivatives")
     return x
 
 
@@ -42,13 +48,19 @@ def check_shape(name: str, own: torch.Tensor, shape: Sequence[int]) -> None:
 
 def read_sizes(name: str, value: Sizes, count: int, least: int) -> list[int]:
     """One number for each spatial dimension; one number is that of all."""
-    numbers = [value] * count if isinstance(value, int) else list(value)
+    given = value if isinstance(value, list | tuple) else [value]
+    numbers = [read_integer(name, own) for own in given]
     if len(numbers) == 1:
         numbers *= count
     if len(numbers) != count or any(number < least for number in numbers):
         rule = f"expected one integer or {count}, from {least} on"
         raise InvalidArguments(name, value, rule)
     return numbers
+
+
+def read_integer(name: str, value: Any) -> int:
+    """An integer of any kind; PyTorch's symbols of open sizes stay symbols."""
+    return value if isinstance(value, int | torch.SymInt) else read_int(name, value)
 
 
 def packed(x: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ from dnnl.torch.functions.checks import (
     empty_like,
     format_of,
     packed,
+    read_integer,
 )
 from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
@@ -58,16 +59,8 @@ def _normalization(
 
 
 @_normalization.register_fake
-def _(
-    x: torch.Tensor,
-    scale: torch.Tensor | None,
-    shift: torch.Tensor | None,
-    mean: torch.Tensor | None,
-    variance: torch.Tensor | None,
-    groups: int,
-    epsilon: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _made(x, mean, groups)
+def _(x: torch.Tensor, _scale: Any, _shift: Any, mean: Any, _variance: Any, *params: Any) -> _Three:
+    return _made(x, mean, params[0])
 
 
 def _made(x: torch.Tensor, mean: torch.Tensor | None, groups: int) -> _Three:
@@ -110,18 +103,8 @@ def _normalization_backward(
 
 
 @_normalization_backward.register_fake
-def _(
-    gradient: torch.Tensor,
-    x: torch.Tensor,
-    scale: torch.Tensor | None,
-    shifted: bool,
-    mean: torch.Tensor,
-    variance: torch.Tensor,
-    groups: int,
-    epsilon: float,
-    given: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _gradients_made(x, scale, shifted, groups)
+def _(_gradient: Any, x: torch.Tensor, scale: Any, shifted: bool, *others: Any) -> _Three:
+    return _gradients_made(x, scale, shifted, others[2])
 
 
 def _gradients_made(
@@ -210,7 +193,8 @@ def layer_norm(
     ``x`` is f32, bf16 or f16. Raises InvalidArguments where sizes do not agree.
     """
     check_source("x", x, _TYPES)
-    shape = [normalized_shape] if isinstance(normalized_shape, int) else [*normalized_shape]
+    given = normalized_shape if isinstance(normalized_shape, list | tuple) else [normalized_shape]
+    shape = [read_integer("normalized_shape", own) for own in given]
     if not shape or list(x.shape[-len(shape) :]) != shape:
         rule = f"must be the last sizes of x, whose shape is {tuple(x.shape)}"
         raise InvalidArguments("normalized_shape", normalized_shape, rule)
@@ -235,7 +219,7 @@ def group_norm(
     if not 2 <= check_source("x", x, _TYPES).dim() <= 5:
         rule = "expected [N, C] and up to three spatial dimensions"
         raise InvalidArguments("x", tuple(x.shape), rule)
-    channels = x.shape[1]
+    channels, num_groups = x.shape[1], read_integer("num_groups", num_groups)
     if num_groups < 1 or channels % num_groups:
         rule = f"must be positive and divide the {channels} channels of x"
         raise InvalidArguments("num_groups", num_groups, rule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -49,25 +50,19 @@ def _pooling(
 
 @_pooling.register_fake
 def _(
-    x: torch.Tensor,
-    alg: str,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    spatial: list[int],
+    x: torch.Tensor, alg: str, kernel: list[int], *window: list[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _made(x, alg, kernel, spatial)
+    return _made(x, alg, kernel, window[-1])
 
 
 def _made(
     x: torch.Tensor, alg: str, kernel: list[int], spatial: list[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result = empty_like(x, (*x.shape[:2], *spatial))
-    dtype = torch.uint8 if torch.Size(kernel).numel() <= _MARKED else torch.int32
-    if alg == _MAX:
-        return result, torch.empty_like(result, dtype=dtype)
-    return result, torch.empty((0,), dtype=dtype, device=x.device)
+    if alg != _MAX:
+        return result, torch.empty((0,), dtype=torch.uint8, device=x.device)
+    dtype = torch.uint8 if prod(kernel) <= _MARKED else torch.int32
+    return result, torch.empty_like(result, dtype=dtype)
 
 
 @torch.library.custom_op("dnnl::pooling_backward", mutates_args=())
@@ -94,17 +89,7 @@ def _pooling_backward(
 
 
 @_pooling_backward.register_fake
-def _(
-    gradient: torch.Tensor,
-    places: torch.Tensor,
-    x: torch.Tensor,
-    alg: str,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    spatial: list[int],
-) -> torch.Tensor:
+def _(_gradient: Any, _places: Any, x: torch.Tensor, *_params: Any) -> torch.Tensor:
     return empty_like(x, x.shape)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
 
@@ -16,6 +17,7 @@ from dnnl.torch.functions.checks import (
     empty_like,
     format_of,
     packed,
+    read_integer,
     read_sizes,
 )
 from dnnl.torch.functions.execution import Descs, run, undecided
@@ -24,6 +26,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 _TRAINING, _DIRECT = "forward_training", "convolution_direct"
+_Two: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 
 @torch.library.custom_op("dnnl::linear", mutates_args=())
@@ -56,8 +59,7 @@ def _(gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 def _linear_weights(
     x: torch.Tensor, gradient: torch.Tensor, bias: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    weights = x.new_empty((gradient.shape[1], x.shape[1]))
-    biases = x.new_empty((gradient.shape[1] if bias else 0,))
+    weights, biases = made = _weights_made(x, gradient, (), 1, bias)
     operands: dict[int, torch.Tensor | None] = {
         Arg.SRC: x.contiguous(),
         Arg.DIFF_DST: gradient.contiguous(),
@@ -65,13 +67,12 @@ def _linear_weights(
         Arg.DIFF_BIAS: biases if bias else None,
     }
     run(_linear_backward_weights, operands)
-    return weights, biases
+    return made
 
 
 @_linear_weights.register_fake
 def _(x: torch.Tensor, gradient: torch.Tensor, bias: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    channels = gradient.shape[1]
-    return x.new_empty((channels, x.shape[1])), x.new_empty((channels if bias else 0,))
+    return _weights_made(x, gradient, (), 1, bias)
 
 
 @torch.library.custom_op("dnnl::convolution", mutates_args=())
@@ -91,16 +92,8 @@ def _convolution(
 
 
 @_convolution.register_fake
-def _(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-) -> torch.Tensor:
-    return empty_like(x, _spatial(x, weight, stride, padding, dilation))
+def _(x: torch.Tensor, weight: torch.Tensor, _bias: Any, *window: Any) -> torch.Tensor:
+    return empty_like(x, _spatial(x, weight, *window[:-1]))
 
 
 @torch.library.custom_op("dnnl::convolution_backward_data", mutates_args=())
@@ -121,15 +114,7 @@ def _convolution_data(
 
 
 @_convolution_data.register_fake
-def _(
-    gradient: torch.Tensor,
-    weight: torch.Tensor,
-    x: torch.Tensor,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-) -> torch.Tensor:
+def _(_gradient: Any, _weight: Any, x: torch.Tensor, *_params: Any) -> torch.Tensor:
     return empty_like(x, x.shape)
 
 
@@ -144,9 +129,7 @@ def _convolution_weights(
     groups: int,
     bias: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    channels = gradient.shape[1]
-    weights = x.new_empty((channels, x.shape[1] // groups, *kernel))
-    biases = x.new_empty((channels if bias else 0,))
+    weights, biases = made = _weights_made(x, gradient, kernel, groups, bias)
     operands: dict[int, torch.Tensor | None] = {
         Arg.SRC: packed(x),
         Arg.DIFF_DST: _formatted(gradient, x),
@@ -154,20 +137,18 @@ def _convolution_weights(
         Arg.DIFF_BIAS: biases if bias else None,
     }
     run(_backward_weights, operands, *_window(stride, padding, dilation))
-    return weights, biases
+    return made
 
 
 @_convolution_weights.register_fake
-def _(
-    x: torch.Tensor,
-    gradient: torch.Tensor,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    bias: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _(x: torch.Tensor, gradient: torch.Tensor, kernel: list[int], *params: Any) -> _Two:
+    return _weights_made(x, gradient, kernel, *params[-2:])
+
+
+def _weights_made(
+    x: torch.Tensor, gradient: torch.Tensor, kernel: Sequence[int], groups: int, bias: bool
+) -> _Two:
+    """New tensors for the gradients of weights and biases, which are empty where there are none."""
     channels = gradient.shape[1]
     weights = x.new_empty((channels, x.shape[1] // groups, *kernel))
     return weights, x.new_empty((channels if bias else 0,))
@@ -296,12 +277,15 @@ def _convolved(
         given = x[None], weight, bias, stride, padding, dilation, groups
         return _convolved(count, *given)[0]
     outputs, inputs, *kernel = weight.shape
+    groups = read_integer("groups", groups)
     if groups < 1 or outputs % groups:
         rule = f"must be positive and divide the {outputs} channels of weight"
         raise InvalidArguments("groups", groups, rule)
     if x.shape[1] != inputs * groups:
         rule = f"expected {inputs * groups} channels, as weight and groups have"
         raise InvalidArguments("x", tuple(x.shape), rule)
+    if min(x.shape[2:]) < 1:
+        raise InvalidArguments("x", tuple(x.shape), "expected elements in each spatial dimension")
     if bias is not None:
         check_like("bias", bias, x, (outputs,))
     strides = read_sizes("stride", stride, count, 1)

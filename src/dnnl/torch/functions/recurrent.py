@@ -38,8 +38,9 @@ def lstm(
     and the output have P channels. ``dropout`` is the share of results between layers that become
     zero in ``training``. Raises InvalidArguments where sizes or types do not agree.
     """
-    if hx is not None and len(hx) != 2:
-        raise InvalidArguments("hx", f"{len(hx)} states", "expected a pair, (h_0, c_0)")
+    if hx is not None and not (isinstance(hx, list | tuple) and len(hx) == 2):
+        found = f"{len(hx)} states" if isinstance(hx, list | tuple) else type(hx).__name__
+        raise InvalidArguments("hx", found, "expected a pair, (h_0, c_0)")
     given = params, has_biases, num_layers, dropout, training, bidirectional, batch_first
     output, (h, c) = _run("lstm", x, [] if hx is None else hx, *given)
     return output, (h, c)
@@ -97,12 +98,15 @@ def _run(
     batch_first: bool,
 ) -> tuple[_Source, list[torch.Tensor]]:
     given = params, has_biases, num_layers, dropout if training else 0.0, 1 + bidirectional
+    for number, own in enumerate(states):
+        check_source(f"hx[{number}]", own)
     if isinstance(x, PackedSequence):
+        if check_source("x", x.data, _TYPES).dim() != 2:
+            raise InvalidArguments("x", tuple(x.data.shape), "expected packed rows of [T, I]")
         # Rows in the order of their lengths, the longest one first.
         padded, lengths = pad_packed_sequence(PackedSequence(x.data, x.batch_sizes))
-        if x.sorted_indices is not None:
-            states = [own.index_select(1, x.sorted_indices) for own in states]
-        result, lasts = _layers(cell, padded, states, lengths.to(torch.int32), *given)
+        order = lengths.to(torch.int32), x.sorted_indices
+        result, lasts = _layers(cell, padded, states, *order, *given)
         data, sizes, *_ = pack_padded_sequence(result, lengths)
         if x.unsorted_indices is not None:
             lasts = [own.index_select(1, x.unsorted_indices) for own in lasts]
@@ -112,10 +116,10 @@ def _run(
         raise InvalidArguments("x", tuple(x.shape), rule)
     if x.dim() == 2:
         states = [own[:, None] if own.dim() == 2 else own for own in states]
-        result, lasts = _layers(cell, x[:, None], states, None, *given)
+        result, lasts = _layers(cell, x[:, None], states, None, None, *given)
         return result[:, 0], [own[:, 0] for own in lasts]
     source = x.transpose(0, 1) if batch_first else x
-    result, lasts = _layers(cell, source, states, None, *given)
+    result, lasts = _layers(cell, source, states, None, None, *given)
     return result.transpose(0, 1) if batch_first else result, lasts
 
 
@@ -124,13 +128,15 @@ def _layers(
     source: torch.Tensor,
     states: Sequence[torch.Tensor],
     lengths: torch.Tensor | None,
+    order: torch.Tensor | None,
     params: _Weights,
     has_biases: bool,
     num_layers: int,
     dropout: float,
     directions: int,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """The results [T, N, channels] of all layers and their last states."""
+    """The results [T, N, channels] of all layers and their last states; ``order`` is that of the
+    source among the rows of ``states``."""
     kind = CELLS[cell]
     parts = _divided(kind, source, params, has_biases, num_layers, directions)
     steps, rows, _ = source.shape
@@ -140,6 +146,8 @@ def _layers(
     shapes = [(num_layers * directions, rows, n) for n in (params[1].shape[1], hidden)]
     for number, (own, shape) in enumerate(zip(states, shapes, strict=False)):
         check_like(f"hx[{number}]", own, source, shape)
+    if order is not None:
+        states = [own.index_select(1, order) for own in states]
     trains = torch.is_grad_enabled() and any(
         own.requires_grad for own in (source, *states, *params)
     )

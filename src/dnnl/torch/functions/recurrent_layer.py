@@ -64,19 +64,8 @@ def recurrent_layer(
 
 
 @recurrent_layer.register_fake
-def _(
-    x: torch.Tensor,
-    h: torch.Tensor | None,
-    c: torch.Tensor | None,
-    inputs: torch.Tensor,
-    states: torch.Tensor,
-    bias: torch.Tensor | None,
-    projection: torch.Tensor | None,
-    lengths: torch.Tensor | None,
-    cell: str,
-    training: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _made(x, inputs, states, cell, training)
+def _(x: torch.Tensor, _h: Any, _c: Any, inputs: Any, states: Any, *others: Any) -> _Four:
+    return _made(x, inputs, states, *others[-2:])
 
 
 def _made(
@@ -178,25 +167,8 @@ def _backward(
 
 
 @_backward.register_fake
-def _(
-    gradient: torch.Tensor,
-    h_gradient: torch.Tensor | None,
-    c_gradient: torch.Tensor | None,
-    result: torch.Tensor,
-    h_n: torch.Tensor,
-    c_n: torch.Tensor,
-    workspace: torch.Tensor,
-    x: torch.Tensor,
-    h: torch.Tensor | None,
-    c: torch.Tensor | None,
-    inputs: torch.Tensor,
-    states: torch.Tensor,
-    bias: torch.Tensor | None,
-    projection: torch.Tensor | None,
-    lengths: torch.Tensor | None,
-    cell: str,
-) -> list[torch.Tensor]:
-    return _gradients_made(x, h, c, inputs, states, bias, projection)
+def _(*given: Any) -> list[torch.Tensor]:
+    return _gradients_made(*given[7:14])
 
 
 def _gradients_made(x: torch.Tensor, *others: torch.Tensor | None) -> list[torch.Tensor]:

@@ -8,7 +8,13 @@ import torch
 
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.softmax import SoftmaxDesc
-from dnnl.torch.functions.checks import check_source, empty_like, format_of, packed
+from dnnl.torch.functions.checks import (
+    check_source,
+    empty_like,
+    format_of,
+    packed,
+    read_integer,
+)
 from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
 from dnnl.types.arg import Arg
@@ -83,7 +89,7 @@ def log_softmax(x: torch.Tensor, dim: int) -> torch.Tensor:
 def _called(x: torch.Tensor, alg: str, dim: int) -> torch.Tensor:
     if check_source("x", x).dim() == 0:
         return _called(x[None], alg, dim)[0]
-    count = x.dim()
+    count, dim = x.dim(), read_integer("dim", dim)
     if not -count <= dim < count:
         raise InvalidArguments("dim", dim, f"expected one from {-count} to {count - 1}")
     result: torch.Tensor = _softmax(x, alg, dim % count)
