@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.runtime.engine import first_cpu
+from dnnl.runtime.storage import ALIGNMENT, address_of, allocate
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -35,6 +40,31 @@ layout that it leaves ``any`` is the implementation's, and the tensor is reorder
 _Look: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
+class _Scratch(threading.local):
+    """Memory of a thread for what is reordered: as much as its largest call has needed. New memory
+    at each call would cost as much as the reorders, in page faults."""
+
+    def __init__(self) -> None:
+        self._idle: list[NDArray[np.uint8]] = []
+
+    @contextmanager
+    def lent(self, sizes: Mapping[int, int]) -> Iterator[dict[int, int]]:
+        """The addresses of so many bytes for each argument, until the context ends."""
+        begins, end = {}, 0
+        for argument, nbytes in sizes.items():
+            begins[argument] = end
+            end += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        memory = self._idle.pop() if self._idle else None
+        if memory is None or memory.nbytes < end:
+            memory = allocate(end)
+        first = address_of(memory)
+        yield {argument: first + own for argument, own in begins.items()}
+        self._idle[:] = [memory]
+
+
+_scratch = _Scratch()
+
+
 class _Plan:
     """A primitive, and the reorders around it."""
 
@@ -46,13 +76,14 @@ class _Plan:
         outputs = {int(own.argument) for own in pd.desc.outputs}
         own = {argument: pd.arg_desc(argument) for argument in given}
         different = [argument for argument in given if own[argument] != given[argument]]
+        self._sizes = {argument: own[argument].size for argument in different}
         self._before = {
-            argument: _reorder(given[argument], own[argument], own[argument])
+            argument: _reorder(given[argument], own[argument])
             for argument in different
             if argument not in outputs
         }
         self._after = {
-            argument: _reorder(own[argument], given[argument], own[argument])
+            argument: _reorder(own[argument], given[argument])
             for argument in different
             if argument in outputs
         }
@@ -60,20 +91,12 @@ class _Plan:
     def run(self, stream: Stream, operands: Mapping[int, torch.Tensor]) -> None:
         """Execute once; results are complete when this returns."""
         held = {argument: tensor.data_ptr() for argument, tensor in operands.items()}
-        # What is written in another layout is alive until it has been reordered.
-        scratch = {
-            argument: torch.empty(nbytes, dtype=torch.uint8)
-            for argument, (_, nbytes) in (*self._before.items(), *self._after.items())
-        }
-        for argument, (reorder, _) in self._before.items():
-            _execute(reorder, stream, {Arg.FROM: held[argument], Arg.TO: _at(scratch, argument)})
-        _execute(
-            self._primitive,
-            stream,
-            held | {argument: _at(scratch, argument) for argument in scratch},
-        )
-        for argument, (reorder, _) in self._after.items():
-            _execute(reorder, stream, {Arg.FROM: _at(scratch, argument), Arg.TO: held[argument]})
+        with _scratch.lent(self._sizes) as own:
+            for argument, reorder in self._before.items():
+                _execute(reorder, stream, {Arg.FROM: held[argument], Arg.TO: own[argument]})
+            _execute(self._primitive, stream, held | own)
+            for argument, reorder in self._after.items():
+                _execute(reorder, stream, {Arg.FROM: own[argument], Arg.TO: held[argument]})
 
 
 def run(describe: Describe, operands: Mapping[int, torch.Tensor | None], *params: Hashable) -> None:
@@ -103,12 +126,8 @@ def _desc_of(look: _Look) -> MemoryDesc:
     return MemoryDesc(shape, _TYPES[dtype], strides)
 
 
-def _reorder(source: MemoryDesc, target: MemoryDesc, own: MemoryDesc) -> tuple[Primitive, int]:
-    return Primitive(PrimitiveDesc(ReorderDesc(source, target), first_cpu())), own.size
-
-
-def _at(scratch: Mapping[int, torch.Tensor], argument: int) -> int:
-    return scratch[argument].data_ptr()
+def _reorder(source: MemoryDesc, target: MemoryDesc) -> Primitive:
+    return Primitive(PrimitiveDesc(ReorderDesc(source, target), first_cpu()))
 
 
 def _execute(primitive: Primitive, stream: Stream, addresses: Mapping[int, int]) -> None:
