@@ -251,3 +251,29 @@ def test_a_destination_on_itself() -> None:
     desc = MatmulDesc(PLAIN, MemoryDesc((3, 4), "f32"), MemoryDesc((2, 4), "f32", (0, 1)))
     with pytest.raises(InvalidArguments, match=r"dst_desc = \(0, 1\): a stride of 0"):
         PrimitiveDesc(desc, ENGINE)
+
+
+@every_isa
+@pytest.mark.parametrize("types", [("f32",) * 3, ("bf16", "bf16", "f32"), ("f64",) * 3], ids=str)
+@pytest.mark.parametrize(
+    ("src", "columns"),
+    [((67, 64), 130), ((3, 70, 32), 128), ((65, 19), 150), ((130, 64), 30), ((15, 64), 129)],
+    ids=str,
+)
+def test_column_major_sources(
+    isa: str, types: tuple[str, str, str], src: Dims, columns: int
+) -> None:
+    """Transposed before the product, in rows an odd number of lines apart, where that pays off."""
+    *batch, m, k = src
+    dims = src, (*batch, k, columns), (*batch, m, columns)
+    order = "ba" if len(src) == 2 else "acb"
+    layouts = order, "ab" if len(src) == 2 else "abc", "any"
+    with config.override("max_cpu_isa", isa):
+        verify(
+            MatmulDesc(
+                *(
+                    MemoryDesc(size, kind, tag)
+                    for size, kind, tag in zip(dims, types, layouts, strict=True)
+                )
+            )
+        )

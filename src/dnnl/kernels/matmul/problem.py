@@ -7,11 +7,19 @@ from functools import partial
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import registers
 from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import LETTERS, Panels, becomes_floats, given_panels, planned
+from dnnl.kernels.product.base.problem import (
+    LETTERS,
+    Panels,
+    becomes_floats,
+    given_panels,
+    plain,
+    planned,
+)
 from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.kernels.product.plan.dot_kind import LEAST_PACKED_ROWS, panel_vectors
 from dnnl.types.kinds import FormatKind
@@ -23,6 +31,10 @@ from dnnl.types.tag import FormatTag
 
 # The least vectors of a row for which row-major weights are read in place.
 _LEAST_RUN = 2
+
+# The columns of a product, and the distance of columns of src in bytes, from which a column-major
+# src is transposed before.
+_MANY_COLUMNS, _LONG = 128, 4 * LINE
 
 
 @dataclass(frozen=True)
@@ -41,14 +53,25 @@ class MatmulProblem(Contraction):
         return slice(-1, None), slice(-2, -1)
 
     def reads(self, src: MemoryDesc, dot: Multiply) -> bool:
-        """Whether the product reads src in place: single elements at any stride, or contiguous K
-        groups without a remainder."""
+        """Whether the product reads src in place: single elements at any stride, unless columns
+        are contiguous and meet many panels, or contiguous K groups without a remainder."""
         if dot.group == 1:
-            return _affine(src)
+            return _affine(src) and not self._is_transposed(src)
         return _affine(src) and src.strides[-1] == 1 and src.dims[-1] % dot.group == 0
 
+    def _is_transposed(self, src: MemoryDesc) -> bool:
+        """Whether to transpose src before. Each step of a tile would read another line, and another
+        page where columns are long, and again for each panel."""
+        apart = src.strides[-1]
+        if not is_known(apart) or not is_known(self.dst.dims[-1]) or not in_columns(src):
+            return False
+        return apart * src.data_type.size >= _LONG and self.dst.dims[-1] >= _MANY_COLUMNS
+
     def packed(self, src: MemoryDesc, dot: Multiply) -> MemoryDesc:
-        """Rows of whole K groups."""
+        """Rows of whole K groups. Those of single elements are an odd number of cache lines apart, so
+        that the rows of a tile do not evict each other."""
+        if dot.group == 1 and is_known(src.nelems()):
+            return _in_odd_lines(src.with_data_type(dot.a))
         *rows, k = (*LETTERS[: src.ndims],)
         depth = f"{k.upper()}{dot.group}{k}" if dot.group > 1 else k
         return src.with_data_type(dot.a).with_tag(FormatTag("".join(rows) + depth))
@@ -74,6 +97,14 @@ class MatmulProblem(Contraction):
     def line(self, dot: Multiply) -> int:
         """K."""
         return self.terms
+
+
+def _in_odd_lines(src: MemoryDesc) -> MemoryDesc:
+    """Row-major, with a gap of a cache line behind rows of an even number of whole lines."""
+    lines, rest = divmod(src.dims[-1] * src.data_type.size, LINE)
+    gap = 0 if rest or lines % 2 else LINE // src.data_type.size
+    wide = plain(MemoryDesc((*src.dims[:-1], src.dims[-1] + gap), src.data_type, "any"))
+    return MemoryDesc(src.dims, src.data_type, wide.strides) if gap else wide
 
 
 def panels_for(

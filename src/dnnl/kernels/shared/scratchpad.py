@@ -23,12 +23,11 @@ class Scratchpad:
     copies: list[Relayout] = field(default_factory=list)
 
     def take(self, desc: MemoryDesc) -> Argument:
-        """Allocate a part with the tagged layout ``desc``."""
+        """Allocate a part laid out as ``desc``."""
         begin = 8 * self.size // desc.data_type.bits
         self.size += larger(1, -(-desc.size // _LINE)) * _LINE
-        tag = desc.tag
-        assert tag is not None, "copies have layouts with a tag"
-        return Arg.SCRATCHPAD, MemoryDesc(desc.dims, desc.data_type, tag, offset0=begin)
+        layout = desc.strides if desc.tag is None else desc.tag
+        return Arg.SCRATCHPAD, MemoryDesc(desc.dims, desc.data_type, layout, offset0=begin)
 
     def copy(self, source: Argument, desc: MemoryDesc) -> Argument:
         """Allocate a part laid out as ``desc``, and note that ``source`` is to be copied to it."""
