@@ -31,6 +31,7 @@ from dnnl.kernels.convolution.direct.copied_gradient import CopiedGradient, is_c
 from dnnl.kernels.convolution.direct.gradient_blocking import Cut
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.convolution.direct.pieces import channel_block
+from dnnl.kernels.convolution.direct.unit_gradient import UnitGradient
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS, Panels
 from dnnl.kernels.product.base.store import Columns
@@ -78,7 +79,8 @@ class WeightsGradientConf:
 
 def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
     """Decide the layouts that are ``any``: f32 in blocks of a cache line of channels (nChw16c);
-    others with channels last. Output channels are last in weights."""
+    others with channels last, or plain for a matrix unit. Output channels are last in weights."""
+    of_unit = UnitGradient.of(problem, isa) is not None
 
     def decided(desc: MemoryDesc, tag: str) -> MemoryDesc:
         return desc.with_tag(FormatTag(tag)) if desc.format_kind is FormatKind.any else desc
@@ -88,6 +90,8 @@ def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
         spatial = LETTERS[2 : desc.ndims]
         if blocked and isa.thread_memory and channels % _LINE == 0:
             return decided(desc, f"aB{spatial}{_LINE}b")
+        if of_unit:
+            return decided(desc, f"ab{spatial}")
         return decided(desc, f"a{spatial}b")
 
     first = 1 if problem.grouped else 0
@@ -110,7 +114,10 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
         return refusal
     dot = chosen_dot(problem, isa)
     assert dot is not None, "refused before"
-    if is_copied(problem, isa, dot):
+    of_unit = UnitGradient.of(problem, isa)
+    if of_unit is not None:
+        problem = of_unit
+    elif is_copied(problem, isa, dot):
         problem = CopiedGradient.of(problem)
     elif dot.group > 1 and problem.channels > problem.outputs and problem.pointwise:
         # Of operands in K groups src alone is always copied: that should be the smaller one.
@@ -187,6 +194,9 @@ class Channels:
 def _products(cut: Cut, conf: GradientProduct, isa: Isa, arguments: Arguments) -> Iterator[Product]:
     if isinstance(conf.problem, CopiedGradient):
         yield _product_of_copies(cut, conf, conf.problem, isa, arguments)
+        return
+    if isinstance(conf.problem, UnitGradient):
+        yield _product_of_unit(cut, conf, conf.problem, isa, arguments)
         return
     problem, group = conf.problem, conf.multiply.group
     parts, blocks = cut.axes()
@@ -301,6 +311,60 @@ def _product_of_copies(
             BlockCopy(src, problem.part(problem.src, copies[0], problem.space), rows),
             BlockCopy(diff_dst, problem.part(problem.diff_dst, copies[1]), panels),
         ),
+    )
+
+
+def _product_of_unit(
+    cut: Cut, conf: GradientProduct, problem: UnitGradient, isa: Isa, arguments: Arguments
+) -> Product:
+    """The product of a matrix unit. All taps and pixels are inside of the copy of src."""
+    group, pairs = conf.multiply.group, problem.pairs
+    border = conf.border
+    original = problem.space if border is None else border.space(problem.space)
+    parts, blocks = cut.axes()
+    g, image, pair = Axis(problem.groups, "g"), Axis(cut.images, "n"), Axis(pairs, "pair")
+    taps = [Axis(own.kernel, f"k{name}") for own, name in zip(original, "dhw", strict=True)]
+    pixels = [
+        Axis(cut.rows if dim == cut.dim else own.dst, f"o{name}")
+        for dim, (own, name) in enumerate(zip(original, "dhw", strict=True))
+    ]
+    line, row = Axis(problem.channels, "ic"), Axis(1, "row")
+    columns = Columns.of(problem.outputs, conf.blocking.tile, isa.lanes)
+    n = (cut.first_image(parts, blocks) + Affine.of(image)) * (pairs * group)
+    n = n + Affine.of(pair, group)
+    begin = cut.first_row(parts, blocks)
+    out = [Affine.of(axis) + (begin if dim == cut.dim else ZERO) for dim, axis in enumerate(pixels)]
+    at = [
+        Affine.of(tap, own.dilation) + pixel * own.stride + -own.padding
+        for own, tap, pixel in zip(original, taps, out, strict=True)
+    ]
+    skipped = 5 - problem.src.ndims
+    ic, oc = Affine.of(g, problem.channels) + Affine.of(line), columns.form
+    of_group = Affine.of(g, problem.outputs) + oc
+    src = Operand(arguments.slot(conf.read[0]), conf.read[1], (n, ic, *at[skipped:]))
+    weights = Operand(
+        arguments.slot(conf.weights[0]), conf.weights[1], (n, of_group, *out[skipped:])
+    )
+    dst = _result(conf, arguments, parts, g, taps, Affine.of(line), oc)
+    nothing = (ZERO,) * problem.src.ndims
+    indices = phases.Indices(bias=(oc,), src=nothing, weights=nothing)
+    places = (*taps, row, line)
+    return Product(
+        (*parts, g),
+        tuple(replace(ONE, src=axis.extent, dst=axis.extent) for axis in places),
+        places,
+        (Axis(1, "one"),) * len(places),
+        (),
+        (image, *pixels, pair),
+        columns,
+        src,
+        weights,
+        conf.multiply,
+        phases.finish(conf, arguments, dst, indices, Depth(problem.terms, problem.terms)),
+        conf.blocking,
+        exists=(columns.inside,) if columns.inside.needed else (),
+        through=tuple(taps),
+        cut=blocks,
     )
 
 

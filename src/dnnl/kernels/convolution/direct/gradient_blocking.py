@@ -113,12 +113,18 @@ class Sizes(Protocol):
 
 
 def cut_sums(
-    problem: Sizes, isa: Isa, tile: TileShape, dot: Multiply, block: int, least: int = 0
+    problem: Sizes,
+    isa: Isa,
+    tile: TileShape,
+    dot: Multiply,
+    block: int,
+    least: int = 0,
+    together: int = 1,
 ) -> Cut:
     """Choose the cut of a gradient whose register tiles have the shape ``tile``. If ``block`` is
     not 0, a work item has whole blocks of so many channels of src, and all items have as many; the
-    same holds for ``least`` panels."""
-    images, space = -(-problem.src.dims[0] // dot.group), problem.space
+    same holds for ``least`` panels. So many K groups of images ``together`` count as an image."""
+    images, space = -(-problem.src.dims[0] // (dot.group * together)), problem.space
     dim = next((dim for dim, own in enumerate(space) if own.dst > 1), 2)
     own = space[dim]
     # Rows are divided only if there is padding in front or none at all: one block cannot see
@@ -143,7 +149,7 @@ def cut_sums(
     channels = blocks * block or -(-channels // tile.rows) * tile.rows
     items = problem.groups * -(-problem.channels // channels)
     items *= -(-problem.outputs // (panels * width))
-    terms = images * prod(each.dst for each in space)
+    terms = images * together * prod(each.dst for each in space)
     work = terms * problem.channels * problem.outputs * problem.groups * taps
     wanted = work_items.target_items(isa, work // work_items.MULTIPLY_ADDS, work_items.FEW_ITEMS)
     size = problem.channels * problem.outputs * problem.groups * taps * _F32
@@ -155,16 +161,16 @@ def cut_sums(
     step = LINE + _F32 * width
     if step > _DELIVERED * tile.rows * tile.vectors:
         budget = min(budget, isa.caches.l1 // step)
-    row_block, together = _largest_divisor(rows // row_parts, budget // max(1, per_row)), 1
+    row_block, some = _largest_divisor(rows // row_parts, budget // max(1, per_row)), 1
     if row_block == rows:
-        together = _largest_divisor(images // image_parts, budget // max(1, per_row * own.dst))
-    images_left = max(1, images // (image_parts * together))
+        some = _largest_divisor(images // image_parts, budget // max(1, per_row * own.dst))
+    images_left = max(1, images // (image_parts * some))
     return Cut(
         image_parts,
         row_parts,
         images_left,
         rows // (row_parts * row_block),
-        min(images, together),
+        min(images, some),
         row_block if rows > 1 else own.dst,
         dim,
         channels,

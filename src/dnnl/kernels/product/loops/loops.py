@@ -434,7 +434,8 @@ class _ProductWriter:
         def end_at(env: Env) -> End:
             return self.store.at(env, width, width * self.band_rows)
 
-        axes = dict.fromkeys((*self.work.loops, *problem.places[-2:], problem.columns.panel))
+        places = (*problem.through, *problem.places[-2:])
+        axes = dict.fromkeys((*self.work.loops, *places, problem.columns.panel))
         return DeferredEpilogue(
             self.e,
             problem.multiply,
