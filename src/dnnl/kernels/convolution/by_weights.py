@@ -322,7 +322,8 @@ def _product_of_unit(
     border = conf.border
     original = problem.space if border is None else border.space(problem.space)
     parts, blocks = cut.axes()
-    g, image, pair = Axis(problem.groups, "g"), Axis(cut.images, "n"), Axis(pairs, "pair")
+    g, image = Axis(problem.groups, "g"), Axis(cut.images, "n")
+    several = (Axis(pairs, "pair"),) if pairs > 1 else ()
     taps = [Axis(own.kernel, f"k{name}") for own, name in zip(original, "dhw", strict=True)]
     pixels = [
         Axis(cut.rows if dim == cut.dim else own.dst, f"o{name}")
@@ -331,7 +332,7 @@ def _product_of_unit(
     line, row = Axis(problem.channels, "ic"), Axis(1, "row")
     columns = Columns.of(problem.outputs, conf.blocking.tile, isa.lanes)
     n = (cut.first_image(parts, blocks) + Affine.of(image)) * (pairs * group)
-    n = n + Affine.of(pair, group)
+    n = sum((Affine.of(pair, group) for pair in several), n)
     begin = cut.first_row(parts, blocks)
     out = [Affine.of(axis) + (begin if dim == cut.dim else ZERO) for dim, axis in enumerate(pixels)]
     at = [
@@ -355,7 +356,7 @@ def _product_of_unit(
         places,
         (Axis(1, "one"),) * len(places),
         (),
-        (image, *pixels, pair),
+        (image, *pixels, *several),
         columns,
         src,
         weights,

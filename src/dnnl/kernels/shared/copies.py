@@ -112,7 +112,7 @@ def emit_k_groups(
     if group * copy[1].data_type.bits != _GROUP_BITS or src[1].strides[dim] == 1:
         return emit_copy(module, symbol, src, copy, arguments, core=core)
     axes = list(letters(copy[1].dims))
-    axes[dim] = Axis(-(-copy[1].dims[dim] // group), axes[dim].name)
+    axes[dim] = Axis(copy[1].padded_dims[dim] // group, axes[dim].name)
     read, written = [], []
     for member in range(group):
         index = [Affine.of(axis) for axis in axes]

@@ -105,7 +105,8 @@ class UnitGradient(WeightsGradient):
     ) -> Panels:
         """A copy of diff_dst in panels of channels."""
         vectors, spatial = product_tiles.panel_vectors(isa, self.outputs), LETTERS[2 : weights.ndims]
-        tag = FormatTag(f"BA{spatial}{self.pairs}a{vectors * isa.lanes}b{dot.group}a")
+        pairs = f"{self.pairs}a" if self.pairs > 1 else ""
+        tag = FormatTag(f"BA{spatial}{pairs}{vectors * isa.lanes}b{dot.group}a")
         return Panels(weights.with_data_type(dot.b).with_tag(tag), vectors)
 
     def copied(self, given: Argument, wanted: MemoryDesc, scratchpad: Scratchpad) -> Argument:
