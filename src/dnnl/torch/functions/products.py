@@ -392,8 +392,8 @@ def _backward_data(descs: Descs, strides: Any, paddings: Any, dilations: Any) ->
 
 
 def _backward_weights(descs: Descs, strides: Any, paddings: Any, dilations: Any) -> ConvolutionDesc:
+    """Images are read as they are: kernels copy what they multiply, block by block."""
     return ConvolutionDesc.backward_weights(
-        _DIRECT, _images(descs[Arg.SRC]), undecided(descs[Arg.DIFF_WEIGHTS]),
-        _images(descs[Arg.DIFF_DST]), strides, paddings, paddings, dilations,
-        descs.get(Arg.DIFF_BIAS),
+        _DIRECT, descs[Arg.SRC], undecided(descs[Arg.DIFF_WEIGHTS]), descs[Arg.DIFF_DST],
+        strides, paddings, paddings, dilations, descs.get(Arg.DIFF_BIAS),
     )  # fmt: skip
