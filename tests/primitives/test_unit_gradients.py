@@ -3,7 +3,6 @@ of images, blocks of the sums and parts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -23,12 +22,11 @@ LEVEL = "avx512_core_amx"
 
 
 @pytest.fixture(params=["caches of the machine", "small caches"])
-def _caches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _caches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With small ones, sums have many blocks and parts."""
     if request.param == "small caches":
         monkeypatch.setattr(caches, "of", lambda _cpu, sized: replace(sized, l1=2**13, l2=2**15))
         monkeypatch.setattr(work_items, "LEAST_WORK", 256)
-    yield
 
 
 @pytest.mark.usefixtures("_caches")
@@ -49,9 +47,7 @@ def test_gradients(types: str, layouts: str, weights: str, size: str) -> None:
         assert isinstance(conf.product.problem, UnitGradient)
 
 
-@pytest.mark.parametrize(
-    "size", ["g2mb9_ic40oc64_ih7oh7kh3ph1", "g3mb8_ic48oc96_ih9oh5kh3sh2ph1"]
-)
+@pytest.mark.parametrize("size", ["g2mb9_ic40oc64_ih7oh7kh3ph1", "g3mb8_ic48oc96_ih9oh5kh3sh2ph1"])
 @pytest.mark.parametrize("kind", ["convolution", "deconvolution"])
 def test_groups(kind: str, size: str) -> None:
     if kind == "deconvolution":

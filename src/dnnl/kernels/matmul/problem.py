@@ -68,8 +68,8 @@ class MatmulProblem(Contraction):
         return apart * src.data_type.size >= _LONG and self.dst.dims[-1] >= _MANY_COLUMNS
 
     def packed(self, src: MemoryDesc, dot: Multiply) -> MemoryDesc:
-        """Rows of whole K groups. Those of single elements are an odd number of cache lines apart, so
-        that the rows of a tile do not evict each other."""
+        """Rows of whole K groups. Those of single elements are an odd number of cache lines apart,
+        so that the rows of a tile do not evict each other."""
         if dot.group == 1 and is_known(src.nelems()):
             return _in_odd_lines(src.with_data_type(dot.a))
         *rows, k = (*LETTERS[: src.ndims],)

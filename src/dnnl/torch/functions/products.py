@@ -355,13 +355,15 @@ def _formatted(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _linear_forward(descs: Descs) -> InnerProductDesc:
-    src, weights, dst = descs[Arg.SRC], undecided(descs[Arg.WEIGHTS]), descs[Arg.DST]
+    """Weights are packed as they are multiplied."""
+    src, weights, dst = descs[Arg.SRC], descs[Arg.WEIGHTS], descs[Arg.DST]
     return InnerProductDesc.forward(_TRAINING, src, weights, dst, descs.get(Arg.BIAS))
 
 
 def _linear_backward_data(descs: Descs) -> InnerProductDesc:
-    weights = undecided(descs[Arg.WEIGHTS])
-    return InnerProductDesc.backward_data(descs[Arg.DIFF_SRC], weights, descs[Arg.DIFF_DST])
+    return InnerProductDesc.backward_data(
+        descs[Arg.DIFF_SRC], descs[Arg.WEIGHTS], descs[Arg.DIFF_DST]
+    )
 
 
 def _linear_backward_weights(descs: Descs) -> InnerProductDesc:

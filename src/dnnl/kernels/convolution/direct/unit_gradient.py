@@ -89,8 +89,8 @@ class UnitGradient(WeightsGradient):
 
     def packed(self, src: MemoryDesc, dot: Multiply) -> MemoryDesc:
         """Some images of a pixel, in rows of pixels for each channel."""
-        *outer, width = LETTERS[2 : src.ndims]
-        tag = FormatTag(f"A{''.join(outer)}b{width}{self.pairs * dot.group}a")
+        last = src.ndims - 1
+        tag = FormatTag(f"A{LETTERS[2:last]}b{LETTERS[last]}{self.pairs * dot.group}a")
         return src.with_data_type(dot.a).with_tag(tag)
 
     def border(
@@ -104,14 +104,13 @@ class UnitGradient(WeightsGradient):
         self, isa: Isa, src: MemoryDesc, weights: MemoryDesc, dot: Multiply, *, ones: bool = False
     ) -> Panels:
         """A copy of diff_dst in panels of channels."""
-        vectors, spatial = product_tiles.panel_vectors(isa, self.outputs), LETTERS[2 : weights.ndims]
+        vectors, spatial = (
+            product_tiles.panel_vectors(isa, self.outputs),
+            LETTERS[2 : weights.ndims],
+        )
         pairs = f"{self.pairs}a" if self.pairs > 1 else ""
         tag = FormatTag(f"BA{spatial}{pairs}{vectors * isa.lanes}b{dot.group}a")
         return Panels(weights.with_data_type(dot.b).with_tag(tag), vectors)
-
-    def copied(self, given: Argument, wanted: MemoryDesc, scratchpad: Scratchpad) -> Argument:
-        """A copy of an operand."""
-        return scratchpad.copy(given, wanted)
 
     def _tile(self, isa: Isa, panels: Panels) -> TileShape:
         return TileShape(

@@ -105,7 +105,7 @@ def _packed_on_the_fly(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     part = isa.caches.l1 // 3 if near else isa.caches.l2 // 4
     fitting = max(_BLOCK, part // size.panel_step // _BLOCK * _BLOCK)
     steps = fitting if not is_known(size.steps) or fitting < size.steps else 0
-    places = isa.caches.l2 // 4 // ((steps or size.steps) * size.src_step)
+    places = isa.caches.l2 // 2 // ((steps or size.steps) * size.src_step)
     return Blocking(tile, 1, 0 if size.rows <= tile.rows else larger(places, tile.rows), steps)
 
 
