@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"this needs the package torch: {rule}", name=error.name) from None
 
 if TYPE_CHECKING:
+    from dnnl.torch.functions.attention import attention as attention
     from dnnl.torch.functions.elementwise import elu as elu
     from dnnl.torch.functions.elementwise import gelu as gelu
     from dnnl.torch.functions.elementwise import hardsigmoid as hardsigmoid
@@ -85,8 +86,10 @@ if TYPE_CHECKING:
     from dnnl.torch.modules import Softplus as Softplus
     from dnnl.torch.modules import Tanh as Tanh
     from dnnl.torch.modules import replace as replace
+    from dnnl.torch.multihead import MultiheadAttention as MultiheadAttention
 
 _HOMES = {
+    "attention": "functions.attention",
     "elu": "functions.elementwise",
     "gelu": "functions.elementwise",
     "hardsigmoid": "functions.elementwise",
@@ -155,6 +158,7 @@ _HOMES = {
     "Softplus": "modules",
     "Tanh": "modules",
     "replace": "modules",
+    "MultiheadAttention": "multihead",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)

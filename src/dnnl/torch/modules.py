@@ -18,6 +18,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.torch.functions import elementwise, normalizing, pooling, products, recurrent
 from dnnl.torch.functions import softmax as exponential
 from dnnl.torch.functions.checks import refuse
+from dnnl.torch.multihead import MultiheadAttention
 
 _log = logging.getLogger("dnnl.torch")
 Module = TypeVar("Module", bound=nn.Module)
@@ -396,12 +397,12 @@ _OWN: Mapping[type[nn.Module], type[nn.Module]] = {
         Linear, Conv1d, Conv2d, Conv3d, LayerNorm, GroupNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d,
         MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, LSTM, GRU, RNN, ReLU,
         LeakyReLU, GELU, Tanh, Sigmoid, SiLU, ELU, Mish, Hardswish, Hardsigmoid, ReLU6, Hardtanh,
-        Softplus, LogSigmoid, Softmax, LogSoftmax,
+        Softplus, LogSigmoid, Softmax, LogSoftmax, MultiheadAttention,
     )
 }  # fmt: skip
 _PLAIN = torch.float32, torch.bfloat16, torch.float16
 _THRESHOLD = 20  # from where softplus is x within the digits of f32
-_F64 = Linear, Conv1d, Conv2d, Conv3d
+_F64 = Linear, Conv1d, Conv2d, Conv3d, MultiheadAttention
 
 
 def _why_not(own: nn.Module, wanted: type[nn.Module]) -> str | None:

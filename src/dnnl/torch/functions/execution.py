@@ -20,6 +20,7 @@ from dnnl.runtime.engine import first_cpu
 from dnnl.runtime.storage import ALIGNMENT, address_of, allocate
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -34,9 +35,10 @@ _TYPES = {
 _CAPACITY = 1024
 
 Descs: TypeAlias = Mapping[int, MemoryDesc]
-Describe: TypeAlias = Callable[..., Desc]
-"""Describes an operation, of the descriptors of its tensors by argument and of its parameters. A
-layout that it leaves ``any`` is the implementation's, and the tensor is reordered."""
+Describe: TypeAlias = Callable[..., Desc | tuple[Desc, PrimitiveAttr]]
+"""Describes an operation, with attributes if it has any, of the descriptors of its tensors by
+argument and of its parameters. A layout that it leaves ``any`` is the implementation's, and the
+tensor is reordered."""
 _Look: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
@@ -70,8 +72,9 @@ class _Plan:
 
     def __init__(self, describe: Describe, looks: tuple[_Look, ...], params: tuple[Any, ...]):
         given = {look[0]: _desc_of(look) for look in looks}
-        desc = describe(given, *params)
-        pd = PrimitiveDesc(desc, first_cpu())
+        described = describe(given, *params)
+        desc, attr = described if isinstance(described, tuple) else (described, None)
+        pd = PrimitiveDesc(desc, first_cpu(), attr)
         self._primitive = Primitive(pd)
         outputs = {int(own.argument) for own in pd.desc.outputs}
         own = {argument: pd.arg_desc(argument) for argument in given}
