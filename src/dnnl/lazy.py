@@ -18,20 +18,20 @@ forks.hold(IMPORTING)
 
 
 def names(
-    package: str, homes: Mapping[str, str]
+    package: str, homes: Mapping[str, str], prepare: Callable[[Any], object] = lambda value: value
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    ``homes`` names the module, within the package, that has each name; modules of the package are
-    its attributes as well. A module must not be called as a name is: whichever was imported last
-    would be found.
+    ``homes`` names the module, within the package, that has each name, of which ``prepare`` makes
+    what the package has; modules of the package are its attributes as well. A module must not be
+    called as a name is: whichever was imported last would be found.
     """
 
     def find(name: str) -> object:
         found = vars(sys.modules[package])
         if name in homes:
             with IMPORTING:
-                value = getattr(import_module(f"{package}.{homes[name]}"), name)
+                value = prepare(getattr(import_module(f"{package}.{homes[name]}"), name))
                 found[name] = value
                 return value
         # Not under the lock: who imports a module, and so has Python's lock of it, may ask for

@@ -47,6 +47,11 @@ def drawn(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
     return [torch.randn(shape) for shape in shapes]
 
 
+def three() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    query, key, value = drawn(*SIZES)
+    return query, key, value
+
+
 def doubles(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
@@ -72,7 +77,7 @@ def test_results_are_laid_out_as_queries() -> None:
     query, key = (own.transpose(1, 2) for own in drawn((2, 7, 3, 16), (2, 9, 3, 16)))
     result = dnnl.torch.attention(query, key, key)
     assert result.transpose(1, 2).is_contiguous()
-    assert dnnl.torch.attention(*drawn(*SIZES)).is_contiguous()
+    assert dnnl.torch.attention(*three()).is_contiguous()
 
 
 @pytest.mark.usefixtures("_threads")
@@ -109,7 +114,7 @@ def test_sizes_of_0() -> None:
         check_gradients(*both(), *drawn(query, key, value))
     nothing = [own.requires_grad_() for own in drawn((0, 3, 7, 4), (0, 3, 9, 4), (0, 3, 9, 5))]
     mask = torch.randn(7, 9, requires_grad=True)
-    torch.autograd.backward(dnnl.torch.attention(*nothing, mask).sum())
+    torch.autograd.backward(dnnl.torch.attention(nothing[0], nothing[1], nothing[2], mask).sum())
     assert mask.grad is not None
     assert not mask.grad.any()
 
@@ -217,7 +222,7 @@ MODULES: tuple[tuple[dict[str, Any], tuple[tuple[int, ...], ...], dict[str, Any]
 def flat(found: tuple[torch.Tensor, torch.Tensor | None]) -> torch.Tensor:
     """The result and the weights, where there are any, in one tensor."""
     result, weights = found
-    return result.flatten() if weights is None else torch.cat([own.flatten() for own in found])
+    return result.flatten() if weights is None else torch.cat([result.flatten(), weights.flatten()])
 
 
 @pytest.mark.usefixtures("_threads")

@@ -3,8 +3,8 @@
 Names and arguments are those of NumPy, SciPy and ``torch.nn.functional``; an argument that NumPy
 and PyTorch call differently, such as axis and dim, has both names. Arrays may have any strides; the
 result is a new row-major array of the first one's kind, or is written to ``out``. The primitive of
-each set of shapes, strides, types and parameters is created once and cached. No gradients are
-computed: a tensor that requires one is refused where gradients are switched on.
+each set of shapes, strides, types and parameters is created once and cached. Gradients of tensors
+of PyTorch are recorded where these are switched on.
 
 Arrays in the memory of a device, as those of dpnp and memories of its engine, are computed there,
 in order with the work in their queues; all of a call are on one device.
@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dnnl import lazy
+from dnnl.ops.recorded import recorded
 
 if TYPE_CHECKING:
     from dnnl.ops.adaptive import adaptive_avg_pool1d as adaptive_avg_pool1d
@@ -170,4 +171,4 @@ _HOMES = {
     "interpolate": "resampling",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
-__getattr__, __dir__ = lazy.names(__name__, _HOMES)
+__getattr__, __dir__ = lazy.names(__name__, _HOMES, recorded)

@@ -12,6 +12,7 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.promotion import TORCH, is_number, is_tensor, rules_of
+from dnnl.ops.recorded import RequiresGradient
 from dnnl.runtime.dlpack import Exporter
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.wrap import ArrayLike, array_of
@@ -68,28 +69,26 @@ def _forward() -> Any:
 
 
 def _settled(tensor: Any, argument: str) -> Any:
-    """A tensor of PyTorch whose memory says all; one that requires a gradient, where these are
-    switched on, is left as it is, and its export is refused."""
+    """A tensor of PyTorch whose memory says all."""
     name = type(tensor).__name__
-    if not _has_memory(tensor):
-        rule = "has no memory of its own, as tensors within tracing and on the device 'meta'"
-        raise InvalidArguments(argument, name, rule, "pass a tensor with elements")
-    if tensor.requires_grad and not sys.modules["torch"].is_grad_enabled():
-        tensor = tensor.detach()
+    if is_tensor(type(tensor)):
+        try:
+            address = tensor.data_ptr()
+        except RuntimeError:  # sparse, or within torch.func: its export says why
+            return tensor
+        if not address and tensor.numel():
+            rule = "has no memory of its own, as tensors within tracing and on the device 'meta'"
+            raise InvalidArguments(argument, name, rule, "pass a tensor with elements")
     if differentiating() and _forward().unpack_dual(tensor).tangent is not None:
-        rule = "has a tangent, and functions on arrays are not differentiated"
+        rule = "has a tangent, and functions on arrays are not differentiated forwards"
         hint = "pass torch.autograd.forward_ad.unpack_dual(tensor).primal"
         raise InvalidArguments(argument, name, rule, hint)
+    if tensor.requires_grad:
+        if sys.modules["torch"].is_grad_enabled():
+            rule = "requires a gradient, which is not computed here"
+            raise RequiresGradient(argument, name, rule, f"pass {argument}.detach()")
+        tensor = tensor.detach()
     return tensor.resolve_neg()
-
-
-def _has_memory(tensor: Any) -> bool:
-    if not is_tensor(type(tensor)):  # its own class refuses to be an array
-        return True
-    try:
-        return bool(tensor.data_ptr()) or not tensor.numel()
-    except RuntimeError:  # its export says why
-        return True
 
 
 def arrays_of(

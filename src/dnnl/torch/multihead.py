@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod
-from typing import Any
 
 import torch
 from torch import nn
@@ -56,8 +55,9 @@ class MultiheadAttention(nn.MultiheadAttention):
             sources = [torch.cat([own, *others], -2) for own, others in pairs]
             mask = None if mask is None else functional.pad(mask, (0, len(more[0])))
         dropout = self.dropout if self.training else 0.0
-        options = {"is_causal": causal, "dropout_p": dropout, "need_weights": need_weights}
-        result, weights = attended(rows, sources[0], sources[1], mask, **options)
+        result, weights = attended(
+            rows, sources[0], sources[1], mask, causal, dropout_p=dropout, need_weights=need_weights
+        )
         joined = self._rows(result).flatten(-2)
         if weights is not None and average_attn_weights:
             weights = weights.mean(-3)
@@ -78,8 +78,13 @@ class MultiheadAttention(nn.MultiheadAttention):
 
     def _projected(self, *sources: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Queries, keys and values; of one source they are one product."""
-        biases: Any = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        weights = self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
+        joined: torch.Tensor | None = self.in_proj_bias
+        biases = (None,) * 3 if joined is None else joined.chunk(3)
+        weights: tuple[torch.Tensor, ...] = (
+            self.q_proj_weight,
+            self.k_proj_weight,
+            self.v_proj_weight,
+        )
         if self._qkv_same_embed_dim:
             first, second, third = sources
             if first is second and second is third:
@@ -89,7 +94,7 @@ class MultiheadAttention(nn.MultiheadAttention):
 
     def _heads(self, x: torch.Tensor) -> torch.Tensor:
         """[N, heads, L, E / heads] of rows, or [heads, L, E / heads] without a batch."""
-        split = x.unflatten(-1, (self.num_heads, self.head_dim))
+        split = x.reshape(*x.shape[:-1], self.num_heads, self.head_dim)
         return split.transpose(-3, -2) if self._batch_first(x.dim()) else split.permute(1, 2, 0, 3)
 
     def _rows(self, heads: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from dnnl.types.layout_input import read_bool
 _ALG = "softmax_accurate"
 _Two: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 _Found: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+_broadcast: Callable[..., torch.Size] = torch.broadcast_shapes
 _Four: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -75,8 +76,8 @@ def _attention_backward(
 
 
 @_attention_backward.register_fake
-def _(_gradient: Any, _weights_gradient: Any, *tensors: Any) -> _Four:
-    return _gradients_made(*tensors[:4], tensors[-1])
+def _(_gradient: Any, _shares: Any, query: Any, key: Any, value: Any, *others: Any) -> _Four:
+    return _gradients_made(query, key, value, others[0], others[-1])
 
 
 only_once(_attention_backward, "attention")
@@ -289,7 +290,8 @@ def _number(name: str, value: Any) -> float:
     """A number; PyTorch's symbols stay symbols."""
     if not isinstance(value, int | float | torch.SymFloat):
         raise InvalidArguments(name, value, "expected a number")
-    return value
+    found: float = value  # type: ignore[assignment]
+    return found
 
 
 def _called(
@@ -302,7 +304,7 @@ def _called(
 ) -> _Found:
     """The result, the weights and the factors of their dropout, by the operator."""
     shapes = query.shape[:-2], key.shape[:-2], value.shape[:-2]
-    batch = torch.broadcast_shapes(*shapes)
+    batch = _broadcast(*shapes)
     query = query.expand(*batch, *query.shape[-2:])
     key, value = (own.reshape((1,) * (query.dim() - own.dim()) + own.shape) for own in (key, value))
     shape = *batch, query.shape[-2], key.shape[-2]
@@ -362,7 +364,7 @@ def _check_sizes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) ->
     batch = query.shape[:-2]
     for name, own in (("key", key), ("value", value)):
         try:
-            batch = torch.broadcast_shapes(batch, own.shape[:-2])
+            batch = _broadcast(batch, own.shape[:-2])
         except RuntimeError:
             rule = f"cannot be broadcast with the leading dimensions {tuple(batch)}"
             raise InvalidArguments(name, tuple(own.shape), rule) from None

@@ -86,6 +86,12 @@ def log_softmax(x: torch.Tensor, dim: int) -> torch.Tensor:
     return _called(x, "softmax_log", dim)
 
 
+def backward(gradient: torch.Tensor, result: torch.Tensor, alg: str, axis: int) -> torch.Tensor:
+    """The gradient of what a softmax or its logarithm is computed of, of those of one type."""
+    found: torch.Tensor = _softmax_backward(gradient, result, alg, axis)
+    return found
+
+
 def _called(x: torch.Tensor, alg: str, dim: int) -> torch.Tensor:
     if check_source("x", x).dim() == 0:
         return _called(x[None], alg, dim)[0]

@@ -1,0 +1,1 @@
+"""Gradients of the functions on arrays, `dnnl.ops`, for tensors of PyTorch."""
