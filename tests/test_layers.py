@@ -126,7 +126,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "framework": (*STEPS, "lowering", "onnx", "operators", "passes.*"),
     "torch.aten": (*VALUES, "graph", "torch.dtypes"),
     "torch.functions": (*VALUES, "runtime", "primitives"),
-    "torch.derivatives": (*VALUES, "ops", "torch.functions"),
+    "torch.derivatives": (*VALUES, "ops", "torch.functions", "torch.tensors"),
     "torch": (*STEPS, "operators", "passes.*", "framework", "torch.aten", "torch.functions"),
     "tools": (*PRIMITIVE, "__version__", "runtime.*", *MODELS),
     "tools.bench.peers": (*PRIMITIVE, "tools"),

@@ -15,6 +15,7 @@ from dnnl import ops
 from dnnl.errors import InvalidArguments
 from dnnl.torch.derivatives import elementwise, images, products, reductions
 from dnnl.torch.derivatives.rules import Counterpart, Gradients, Rule
+from dnnl.torch.tensors import tensor_of
 
 Function: TypeAlias = Callable[..., Any]
 _Where: TypeAlias = tuple[str, int | None]
@@ -70,6 +71,11 @@ def _without(argument: str, name: str) -> InvalidArguments:
     return InvalidArguments(argument, "a tensor", rule, hint)
 
 
+def _not_a_tensor(argument: str) -> InvalidArguments:
+    rule = "an array of NumPy comes first, and so the result would be one, without gradients"
+    return InvalidArguments(argument, "an array", rule, "make a tensor of it: torch.from_numpy")
+
+
 class _Recorded(torch.autograd.Function):
     """A call, with the rules for its arguments."""
 
@@ -84,10 +90,7 @@ class _Recorded(torch.autograd.Function):
     ) -> torch.Tensor:
         result = function(**arguments)
         if not isinstance(result, torch.Tensor):
-            first, *_ = (each for each in arguments if each != "condition")
-            rule = "is an array of NumPy, and so would be the result, without gradients"
-            hint = f"pass torch.from_numpy({first})"
-            raise InvalidArguments(first, type(result).__name__, rule, hint)
+            raise _not_a_tensor(next(each for each in arguments if each != "condition"))
         reads = {
             read
             for need, (argument, _) in zip(ctx.needs_input_grad[4:], wheres, strict=True)
@@ -100,7 +103,8 @@ class _Recorded(torch.autograd.Function):
         ]
         ctx.save_for_backward(*saved, result if "result" in reads else None)
         ctx.rules, ctx.wheres = rules, wheres
-        ctx.arguments = _filled(arguments, wheres, [own.to("meta") for own in tensors])
+        sizes = _filled(arguments, wheres, [own.to("meta") for own in tensors])
+        ctx.arguments = sizes | {read: _as_tensors(sizes[read]) for read in reads - {"result"}}
         return result
 
     @staticmethod
@@ -170,8 +174,7 @@ def _alike(arguments: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
     """The arguments with arrays of NumPy as tensors, and with one type where names say so."""
     first = next(iter(arguments))
     if isinstance(arguments[first], np.ndarray | np.generic):
-        rule = "is an array of NumPy, and so would be the result, without gradients"
-        raise InvalidArguments(first, "an array", rule, f"pass torch.from_numpy({first})")
+        raise _not_a_tensor(first)
     result = {name: _as_tensors(value) for name, value in arguments.items()}
     found = [
         _at(result, where)
@@ -191,8 +194,9 @@ def _alike(arguments: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
 
 
 def _as_tensors(value: Any) -> Any:
+    """Arrays of NumPy as tensors of their own, as their memory may change before the gradient."""
     if isinstance(value, np.ndarray):
-        return torch.as_tensor(value)
+        return tensor_of(np.array(value))
     if isinstance(value, list | tuple) and any(isinstance(own, np.ndarray) for own in value):
         return [_as_tensors(own) for own in value]
     return value

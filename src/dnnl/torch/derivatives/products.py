@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from dnnl import ops
@@ -90,11 +91,13 @@ def _transposed(count: int) -> Mapping[str, Rule]:
     }
 
 
-def _with_dropout(dropout_p: float, **given: Any) -> Tensor:
+def _attention(attn_mask: Tensor | None, dropout_p: float = 0.0, **given: Any) -> Tensor:
     if dropout_p:
         hint = "pass 0.0, or use dnnl.torch.attention"
         raise InvalidArguments("dropout_p", dropout_p, "nothing is dropped here", hint)
-    return attention(**given)
+    if attn_mask is not None and attn_mask.dtype is not torch.bool:
+        attn_mask = attn_mask.to(given["query"].dtype)
+    return attention(attn_mask=attn_mask, **given)
 
 
 def _of_table(g: Tensor, a: Arguments) -> Tensor:
@@ -110,7 +113,7 @@ def _of_table(g: Tensor, a: Arguments) -> Tensor:
 def _of_part(g: Tensor, a: Arguments) -> Tensor:
     """A slice of the gradient of what is joined."""
     (axis,) = read_axis(a.axis, a.dim, 0).of(g.dim())
-    sizes = [torch.as_tensor(own).shape[axis] for own in a.arrays]
+    sizes = [np.shape(own)[axis] for own in a.arrays]
     return g.narrow(axis, sum(sizes[: a.place]), sizes[a.place])
 
 
@@ -122,8 +125,8 @@ TABLE: Mapping[str, Gradients] = {
     "linear": Counterpart(products.linear, _LAYER),
     **{f"conv{n}d": Counterpart(getattr(products, f"conv{n}d"), _LAYER) for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": _transposed(n) for n in (1, 2, 3)},
-    "attention": Counterpart(attention, _HEADS),
-    "scaled_dot_product_attention": Counterpart(_with_dropout, _HEADS),
+    "attention": Counterpart(_attention, _HEADS),
+    "scaled_dot_product_attention": Counterpart(_attention, _HEADS),
     "lstm": Counterpart(recurrent.lstm, _CELLS),
     "gru": Counterpart(recurrent.gru, _CELLS),
     "rnn": Counterpart(recurrent.rnn, _CELLS),

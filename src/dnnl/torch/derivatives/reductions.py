@@ -113,17 +113,15 @@ def _of_rms_weight(g: Tensor, a: Arguments) -> Result:
 def _of_normalized(g: Tensor, a: Arguments) -> Result:
     """Of norms above ``eps``, which is a constant for others."""
     (axis,) = read_axis(a.axis, a.dim, 1).of(a.x.dim())
-    if a.p not in (1, 2):
-        rule = "has a gradient for 1 and 2"
-        hint = "use torch.nn.functional.normalize, or x.detach()"
-        raise InvalidArguments("p", a.p, rule, hint)
-    powers = ops.square(a.x) if a.p == 2 else ops.absolute(a.x)
-    sums = ops.sum(powers, axis, keepdims=True)
-    norms = ops.sqrt(sums) if a.p == 2 else sums
+    if a.p == 2:
+        norms = ops.sqrt(ops.sum(ops.square(a.x), axis, keepdims=True))
+    else:
+        norms = ops.sum(a.x.abs().pow(a.p), axis, keepdims=True).pow(1 / a.p)
     divisors = ops.maximum(norms, float(a.eps))
-    along = ops.divide(ops.sum(ops.multiply(g, a.x), axis, keepdims=True), ops.square(divisors))
+    shares = ops.divide(a.x, divisors)
+    slopes = shares if a.p == 2 else shares.detach().sign() * shares.abs().pow(a.p - 1)
+    along = ops.divide(ops.sum(ops.multiply(g, shares), axis, keepdims=True), divisors)
     along = ops.where(norms.detach() > a.eps, along, 0.0)
-    slopes = ops.divide(a.x, divisors) if a.p == 2 else a.x.detach().sign()
     return ops.subtract(ops.divide(g, divisors), ops.multiply(along, slopes))
 
 

@@ -374,7 +374,7 @@ def _mask_of(
     query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, is_causal: bool
 ) -> torch.Tensor | None:
     """What is added to the products."""
-    types = torch.bool, torch.float32, query.dtype
+    types = tuple(dict.fromkeys((torch.bool, torch.float32, query.dtype)))
     if mask is not None:
         if is_causal:
             rule = "has a mask of its own"
