@@ -24,6 +24,7 @@ EXPORTS = (
     "primitives/registry.py",
     "ops/",
     "torch/__init__.py",
+    "torch/derivatives/",
     "torch/functions/",
     "torch/modules.py",
 )

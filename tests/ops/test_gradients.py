@@ -280,7 +280,8 @@ def test_recurrent_networks(kind: str) -> None:
         def call(x: torch.Tensor, *hx: torch.Tensor) -> torch.Tensor:
             output, last = function(x, hx if kind == "LSTM" else hx[0], *params)
             found: torch.Tensor = last[1] if kind == "LSTM" else last
-            return found.flatten()[:9] + output.flatten()[:9]
+            result: torch.Tensor = found.flatten()[:9] + output.flatten()[:9]
+            return result
 
         return call
 
