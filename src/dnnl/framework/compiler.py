@@ -33,6 +33,7 @@ from dnnl.passes.fusion import fuse_post_ops
 from dnnl.passes.identities import drop_identities, split_variadic
 from dnnl.passes.precision import fuse_conversions, in_precision, rounding_of, within_range
 from dnnl.passes.quantized.conversions import move_conversions, prefer_unsigned
+from dnnl.passes.quantized.dynamic import scale_behind_products
 from dnnl.passes.quantized.functions import convert_by_functions
 from dnnl.passes.quantized.products import fuse_products
 from dnnl.passes.small_types import as_bytes
@@ -57,6 +58,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     move_conversions,
     prefer_unsigned,
+    scale_behind_products,
     fuse_products,
     convert_by_functions,
     join_integers,

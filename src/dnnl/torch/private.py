@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -22,6 +23,13 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 Compiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+def quantized_operators() -> Any:
+    """The operators that torchao's PT2E programs have between floats and integers, which PyTorch
+    registers with the module that implements them."""
+    import_module("torch.ao.quantization.fx._decomposed")
+    return torch.ops.quantized_decomposed
 
 
 def decompositions(known: Collection[Any]) -> dict[Any, Callable[..., Any]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dnnl.graph.graph import JOINT, Array, Graph, Node, TensorType, blamed_on
-from dnnl.graph.scope import Scope
+from dnnl.graph.scope import Scope, normal_axis
 from dnnl.operators.pooling import pooling_window
 from dnnl.operators.quantization import (
     DEQUANTIZE,
@@ -21,9 +21,12 @@ from dnnl.operators.quantization import (
     HALF_RANGE,
     INTEGER_PRODUCTS,
     QUANTIZE,
+    Float64,
     Parameters,
+    aligned_shape,
     parameters,
 )
+from dnnl.passes.constants import constant_results
 
 _CHOICES = frozenset({"GlobalMaxPool", "MaxPool"})
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
@@ -101,13 +104,15 @@ def _is_single(node: Node, graph: Graph) -> bool:
 
 @dataclass
 class _Mover:
-    """Nodes so far; ``quantized`` has the DequantizeLinear of a value with its parameters."""
+    """Nodes so far; ``quantized`` has the DequantizeLinear of a value with its parameters,
+    ``dynamic`` that of a value whose only scale and zero point the model computes."""
 
     graph: Graph
     types: dict[str, TensorType]
     constants: dict[str, Array]
     nodes: list[Node] = field(default_factory=list)
     quantized: dict[str, tuple[Node, Parameters]] = field(default_factory=dict)
+    dynamic: dict[str, Node] = field(default_factory=dict)
     same: dict[str, str] = field(default_factory=dict)
 
     def add(self, node: Node) -> None:
@@ -116,12 +121,17 @@ class _Mover:
         first = found[0] if found else None
         if node.op == DEQUANTIZE:
             self._dequantize(node)
+        elif node.op in _VIEWS and node.inputs[0] in self.dynamic:
+            before = self.dynamic[node.inputs[0]]
+            self._behind(node, (before.inputs[0],), before, None)
         elif first is None:
             self.nodes.append(node)
         elif node.op == QUANTIZE:
             self._quantize(node, *first)
         elif node.op in _MOVES and first[1].is_single:
             self._behind(node, (first[0].inputs[0],), *first)
+        elif node.op == "Transpose" and self._is_along_axis(first[0]):
+            self._transpose(node, *first)
         elif node.op == "Concat" and self._alike(found):
             sources = tuple(f[0].inputs[0] for f in found if f is not None)
             self._behind(node, sources, *first)
@@ -131,10 +141,15 @@ class _Mover:
             self.nodes.append(node)
 
     def _dequantize(self, node: Node) -> None:
-        known = parameters(node, replace(self.graph, types=self.types))
+        graph = replace(self.graph, types=self.types)
         self.nodes.append(node)
+        self._remember(node, node.output, parameters(node, graph))
+
+    def _remember(self, node: Node, value: str, known: Parameters | None) -> None:
         if known is not None:
-            self.quantized[node.output] = node, known
+            self.quantized[value] = node, known
+        elif all(self.graph.type_of(v).sizes in ((), (1,)) for v in filter(None, node.inputs[1:])):
+            self.dynamic[value] = node
 
     def _quantize(self, node: Node, before: Node, known: Parameters) -> None:
         own = parameters(node, self.graph)
@@ -154,7 +169,7 @@ class _Mover:
         )
 
     def _behind(
-        self, node: Node, sources: tuple[str, ...], before: Node, known: Parameters
+        self, node: Node, sources: tuple[str, ...], before: Node, known: Parameters | None
     ) -> None:
         """The node on bytes, and the conversion of each of its results."""
         results = []
@@ -166,10 +181,23 @@ class _Mover:
                     self._dtype(before.inputs[0]), self.graph.shape_of(value)
                 )
         inputs = (*sources, *node.inputs[len(sources) :])
-        self.nodes.append(replace(node, inputs=inputs, outputs=tuple(results)))
+        made = replace(node, inputs=inputs, outputs=tuple(results))
+        weights = constant_results(made, replace(self.graph, constants=self.constants))
+        if weights is None:
+            self.nodes.append(made)
+        else:
+            self.constants.update(weights)
         for stored, value in zip(results, node.outputs, strict=True):
             if value:
                 self._convert(before, stored, value, known)
+
+    def _transpose(self, node: Node, before: Node, known: Parameters) -> None:
+        """A transpose of bytes whose parameters vary along an axis."""
+        rank = len(self.graph.shape_of(node.inputs[0]))
+        order = tuple(node.attrs.get("perm") or range(rank)[::-1])
+        axis = order.index(normal_axis(before.attrs.get("axis", 1), rank))
+        moved = Parameters(*(_along(own, rank, axis) for own in (known.scale, known.zero_point)))
+        self._behind(node, (before.inputs[0],), replace(before, attrs={"axis": axis}), moved)
 
     def _average(self, node: Node, before: Node, known: Parameters) -> None:
         """An average of integers is converted as they are."""
@@ -180,13 +208,17 @@ class _Mover:
         self.nodes.append(replace(node, inputs=inputs, outputs=(mean,)))
         self._convert(before, mean, value, known)
 
-    def _convert(self, before: Node, stored: str, value: str, known: Parameters) -> None:
+    def _convert(self, before: Node, stored: str, value: str, known: Parameters | None) -> None:
         name = f"{before.name}{JOINT}{value}"
-        node = replace(
-            before, name=name, inputs=(stored, *before.inputs[1:]), outputs=(value,), attrs={}
-        )
+        attrs = {} if known is None or known.is_single else before.attrs
+        inputs = (stored, *before.inputs[1:])
+        node = replace(before, name=name, inputs=inputs, outputs=(value,), attrs=attrs)
         self.nodes.append(node)
-        self.quantized[value] = node, known
+        self._remember(node, value, known)
+
+    def _is_along_axis(self, node: Node) -> bool:
+        """Whether parameters are single or numbers along one axis."""
+        return all(self.constants[v].ndim < 2 for v in filter(None, node.inputs[1:]))
 
     def _is_average(self, node: Node, known: Parameters) -> bool:
         """Whether each result is the average of elements, none of which is padding that counts."""
@@ -199,6 +231,11 @@ class _Mover:
 
     def _dtype(self, value: str) -> np.dtype[np.generic]:
         return replace(self.graph, types=self.types).type_of(value).dtype
+
+
+def _along(numbers: Float64, rank: int, axis: int) -> Float64:
+    """Numbers along an axis in the shape in which they are broadcast."""
+    return numbers.reshape(aligned_shape((numbers.size,), rank, axis))
 
 
 def prefer_unsigned(graph: Graph) -> Graph:

@@ -143,12 +143,17 @@ class _Fuser:
             single = rest not in self.graph.constants and prod(self.graph.shape_of(rest)) == 1
             if array is None or not single:
                 continue
-            columns = array.shape == self.graph.shape_of(value)[-1:] and axis == -1
-            if array.size == 1 or columns:
+            if array.size == 1 or array.shape == self._channels(value, axis):
                 inputs = tuple(rest if v == other else v for v in node.inputs)
                 self.changed[node.name] = replace(node, inputs=inputs)
                 return np.float64(array).ravel()
         return np.ones(1)
+
+    def _channels(self, value: str, axis: int) -> Shape:
+        """The shape of one number for each channel of a product, as it is broadcast: of images
+        where the weights have an axis 0 of channels."""
+        shape = self.graph.shape_of(value)
+        return shape[-1:] if axis == -1 else (shape[1], *(1,) * (len(shape) - 2))
 
     def _write(
         self, node: Node, src: _Factor, weights: _Factor, scale: Float64, bias: Float64

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
+from dnnl.torch import private
 from dnnl.torch.aten import (
     attention,
     convolution,
@@ -14,6 +16,7 @@ from dnnl.torch.aten import (
     indexing,
     normalization,
     products,
+    quantization,
     recurrent,
     reductions,
     views,
@@ -33,14 +36,23 @@ _FAMILIES = (
     creation,
     attention,
     recurrent,
+    quantization,
 )
+
+_SPACES: Mapping[str, Any] = {
+    "aten": torch.ops.aten,
+    "prims": torch.ops.prims,
+    "quantized_decomposed": private.quantized_operators(),
+}
 
 
 def _overload(name: str) -> torch._ops.OpOverload:
     """The operator that a key of a family's table names: ``add.Tensor``, ``prims.iota``."""
-    space, _, rest = name.partition(".") if name.startswith("prims.") else ("aten", "", name)
+    space, _, rest = name.partition(".")
+    if space not in _SPACES:
+        space, rest = "aten", name
     packet, _, overload = rest.partition(".")
-    found = getattr(getattr(torch.ops, space), packet)
+    found = getattr(_SPACES[space], packet)
     own: torch._ops.OpOverload = getattr(found, overload or "default")
     return own
 

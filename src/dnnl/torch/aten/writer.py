@@ -58,6 +58,9 @@ returns the name of its result, or those of several, None for one that it does n
 REAL = (torch.float32, torch.bfloat16, torch.float16)
 """The floats that primitives compute with."""
 
+_WIDEST = (torch.float64, torch.int64)
+"""The types that operators of PyTorch give their results where primitives compute in others."""
+
 Source: TypeAlias = Value | str
 
 
@@ -75,6 +78,7 @@ class Writer:
         self._symbols, self._prefix, self._count = symbols, "", 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._sizes: dict[Any, str] = {}
+        self._narrow: dict[str, tuple[str, torch.dtype]] = {}
 
     def begin(self, name: str, result: Any) -> None:
         """Write the operator ``name`` next."""
@@ -154,10 +158,17 @@ class Writer:
         ]
 
     def to(self, source: Source, dtype: torch.dtype, given: torch.dtype | None = None) -> str:
-        """``source`` in another element type; itself if it has that one."""
+        """``source`` in another element type; itself if it has that one, and what it was converted
+        from without a loss if that has."""
         own = source.dtype if isinstance(source, Value) else given
-        name = source.name if isinstance(source, Value) else source
-        return name if own == dtype else self.add("Cast", source, to=numpy_type(dtype))
+        name = _name(source)
+        narrow, before = self._narrow.get(name, ("", None))
+        if dtype in (own, before):
+            return name if own == dtype else narrow
+        found = self.add("Cast", source, to=numpy_type(dtype))
+        if own is not None and dtype in _WIDEST and _holds(dtype, own):
+            self._narrow[found] = name, own
+        return found
 
     def reshape(self, source: Source, sizes: Sequence[Any]) -> str:
         """``source`` in another shape."""
@@ -185,6 +196,12 @@ class Writer:
         """Elements of one axis from ``start`` up to ``end``."""
         ends = [self.sizes([number]) for number in (start, end)]
         return self.add("Slice", source, *ends, self.sizes([axis]), self.sizes([step]))
+
+
+def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
+    """Whether a type has all numbers of another one of the same kind."""
+    alike = wide.is_floating_point == narrow.is_floating_point
+    return alike and torch.promote_types(wide, narrow) == wide
 
 
 def common_type(*sources: Any) -> torch.dtype:
