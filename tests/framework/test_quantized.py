@@ -412,3 +412,77 @@ def test_quantized_behind_several_views() -> None:
     feeds = random_feeds(model)
     got = model.compile(Engine("cpu")).run(feeds)["y"]
     np.testing.assert_array_equal(got, run_peer(proto, feeds)["y"])
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.parametrize("x", [(5, 33), (2, 3, 33)], ids=str)
+def test_weights_that_are_transposed(x: tuple[int, ...], zero: int) -> None:
+    """As torch.nn.Linear has them: a row and a scale for each output."""
+    rng = np.random.default_rng(7)
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], "q"),
+        node("DequantizeLinear", ["q", "s", "z"], "a"),
+        node("DequantizeLinear", ["w", "v", "u"], "b", axis=0),
+        node("Transpose", ["b"], "t", perm=[1, 0]),
+        node("MatMul", ["a", "t"], "y"),
+    ]
+    constants = {
+        "s": np.float32(0.03),
+        "z": np.uint8(99),
+        "w": rng.integers(-128, 128, (20, 33)).astype(np.int8),
+        "v": rng.uniform(0.01, 0.1, 20).astype(np.float32),
+        "u": np.full(20, zero, np.int8),
+    }
+    proto = make_model(nodes, {"x": list(x)}, ["y"], constants, 17)
+    model = model_of(proto)
+    assert floats_left(model) == []
+    feeds = random_feeds(model)
+    np.testing.assert_allclose(
+        model.compile(Engine("cpu")).run(feeds)["y"],
+        run_peer(proto, feeds)["y"],
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+DYNAMIC: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ("MatMul", (5, 33), (33, 20), {}),
+    ("MatMul", (2, 3, 33), (33, 20), {}),
+    ("MatMul", (33,), (33, 20), {}),
+    ("Gemm", (5, 33), (33, 20), {"alpha": 0.5, "beta": 2.0}),
+    ("Conv", (2, 6, 7, 5), (20, 6, 3, 3), {"pads": [1, 1, 1, 1]}),
+    ("Conv", (2, 6, 9), (20, 3, 3), {"group": 2}),
+)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(("op", "x", "w", "attrs"), DYNAMIC, ids=str)
+def test_scales_of_a_run_between_conversions(
+    op: str, x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, Any], per_channel: bool
+) -> None:
+    """The product is one of bytes, and takes in the scale that the run computes."""
+    rng = np.random.default_rng(8)
+    axis = 0 if op == "Conv" else 1
+    bias = ["c"] if op != "MatMul" else []
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], "q", "s", "z"),
+        node("DequantizeLinear", ["q", "s", "z"], "a"),
+        node("DequantizeLinear", ["w", "v"], "b", axis=axis),
+        node(op, ["a", "b", *bias], "y", **attrs),
+    ]
+    constants = {
+        "w": rng.integers(-128, 128, w).astype(np.int8),
+        "v": rng.uniform(0.01, 0.1, 20 if per_channel else ()).astype(np.float32),
+        "c": rng.standard_normal(20).astype(np.float32),
+    }
+    used = {name: constants[name] for name in ("w", "v", *bias)}
+    proto = make_model(nodes, {"x": list(x)}, ["y"], used, 17)
+    model = model_of(proto)
+    assert floats_left(model) == []
+    feeds = random_feeds(model)
+    np.testing.assert_allclose(
+        model.compile(Engine("cpu")).run(feeds)["y"],
+        run_peer(proto, feeds)["y"],
+        rtol=1e-4,
+        atol=1e-4,
+    )

@@ -130,6 +130,20 @@ def test_a_model_is_saved_and_written_as_onnx(tmp_path: Path) -> None:
     compare(torch.from_numpy(session.run(None, {"x": x.numpy()})[0]), expected)
 
 
+def test_an_output_has_its_name_in_a_file(tmp_path: Path) -> None:
+    """A linear layer is several nodes, the first of which has the name that PyTorch gives it."""
+    net, x = nn.Linear(6, 4), torch.randn(3, 6)
+    model = dnnl.from_torch(net, x)
+    (tmp_path / "net.onnx").write_bytes(model.to_onnx())
+    again = dnnl.load(tmp_path / "net.onnx")
+    assert again.outputs == model.outputs == ("linear",)
+    compare(again(x), net(x))
+    session = onnxruntime.InferenceSession(
+        tmp_path / "net.onnx", providers=["CPUExecutionProvider"]
+    )
+    compare(torch.from_numpy(session.run(["linear"], {"input": x.numpy()})[0]), net(x))
+
+
 def test_operators_that_models_lack_are_all_named() -> None:
     class Special(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -15,6 +15,7 @@ from dnnl.onnx.versions import FIRST_WITH_DEFAULTS
 def graph_to_proto(graph: Graph) -> onnx.ModelProto:
     """An ONNX model of a graph that no fusion has changed yet."""
     nodes = [node_to_proto(node) for node in graph.nodes]
+    shown = {name: value for name, value in graph.outputs.items() if name != value}
     inputs = [_value_info(n, kind) for n, kind in {**graph.inputs, **graph.defaults}.items()]
     outputs = [
         _value_info(name, graph.type_of(value))
@@ -23,7 +24,12 @@ def graph_to_proto(graph: Graph) -> onnx.ModelProto:
         for name, value in graph.outputs.items()
     ]
     initializers = [numpy_helper.from_array(a, name) for name, a in graph.constants.items()]
-    body = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
+    body = helper.make_graph(nodes, "graph", inputs, [], initializers)
+    others = _other_names(shown, set(_names(body)))
+    _rename(body, others)
+    for name, value in shown.items():  # an output has the name of its value in a file
+        body.node.append(helper.make_node("Identity", [others.get(value, value)], [name]))
+    body.output.extend(outputs)
     _rename(body, _portable(set(_names(body))))
     domains = sorted({node.domain for node in graph.nodes} - {""})
     opsets = [helper.make_operatorsetid(domain, 1) for domain in domains]
@@ -64,6 +70,18 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
 
 def _inside(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     return [own.g for own in node.attribute if own.HasField("g")]
+
+
+def _other_names(taken: Iterable[str], names: set[str]) -> dict[str, str]:
+    """Replacements for those of ``names`` that something else is called."""
+    found: dict[str, str] = {}
+    for name in sorted(names.intersection(taken)):
+        other = f"{name}_"
+        while other in names:
+            other += "_"
+        names.add(other)
+        found[name] = other
+    return found
 
 
 def _portable(names: set[str]) -> dict[str, str]:

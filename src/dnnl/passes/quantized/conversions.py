@@ -26,7 +26,6 @@ from dnnl.operators.quantization import (
     aligned_shape,
     parameters,
 )
-from dnnl.passes.constants import constant_results
 
 _CHOICES = frozenset({"GlobalMaxPool", "MaxPool"})
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
@@ -181,12 +180,11 @@ class _Mover:
                     self._dtype(before.inputs[0]), self.graph.shape_of(value)
                 )
         inputs = (*sources, *node.inputs[len(sources) :])
-        made = replace(node, inputs=inputs, outputs=tuple(results))
-        weights = constant_results(made, replace(self.graph, constants=self.constants))
-        if weights is None:
-            self.nodes.append(made)
+        weights = self.constants.get(sources[0])
+        if node.op == "Transpose" and weights is not None:
+            self.constants[results[0]] = weights.transpose(_order(node, weights.ndim))
         else:
-            self.constants.update(weights)
+            self.nodes.append(replace(node, inputs=inputs, outputs=tuple(results)))
         for stored, value in zip(results, node.outputs, strict=True):
             if value:
                 self._convert(before, stored, value, known)
@@ -194,8 +192,7 @@ class _Mover:
     def _transpose(self, node: Node, before: Node, known: Parameters) -> None:
         """A transpose of bytes whose parameters vary along an axis."""
         rank = len(self.graph.shape_of(node.inputs[0]))
-        order = tuple(node.attrs.get("perm") or range(rank)[::-1])
-        axis = order.index(normal_axis(before.attrs.get("axis", 1), rank))
+        axis = _order(node, rank).index(normal_axis(before.attrs.get("axis", 1), rank))
         moved = Parameters(*(_along(own, rank, axis) for own in (known.scale, known.zero_point)))
         self._behind(node, (before.inputs[0],), replace(before, attrs={"axis": axis}), moved)
 
@@ -217,8 +214,9 @@ class _Mover:
         self._remember(node, value, known)
 
     def _is_along_axis(self, node: Node) -> bool:
-        """Whether parameters are single or numbers along one axis."""
-        return all(self.constants[v].ndim < 2 for v in filter(None, node.inputs[1:]))
+        """Whether constant parameters are single or numbers along one axis."""
+        given = [self.constants[value] for value in filter(None, node.inputs[1:])]
+        return all(own.ndim < 2 for own in given) and not node.attrs.get("block_size", 0)
 
     def _is_average(self, node: Node, known: Parameters) -> bool:
         """Whether each result is the average of elements, none of which is padding that counts."""
@@ -231,6 +229,11 @@ class _Mover:
 
     def _dtype(self, value: str) -> np.dtype[np.generic]:
         return replace(self.graph, types=self.types).type_of(value).dtype
+
+
+def _order(node: Node, rank: int) -> tuple[int, ...]:
+    """The axes of the source of a Transpose in the order of its result."""
+    return tuple(node.attrs.get("perm") or range(rank)[::-1])
 
 
 def _along(numbers: Float64, rank: int, axis: int) -> Float64:

@@ -56,9 +56,7 @@ class _Rewriter:
 
     def rewrites(self, node: Node) -> bool:
         """Append what a product with a computed scale of src is; False for any other node."""
-        src, weights = (
-            self.sources.get(value) if value else None for value in (node.input(0), node.input(1))
-        )
+        src, weights = (self.sources.get(node.input(place)) for place in (0, 1))
         if node.op not in _INTEGERS or src is None or weights is None:
             return False
         known, channels = parameters(weights, self.graph), self._channels(node)
@@ -66,6 +64,8 @@ class _Rewriter:
         fits = (
             self._is_single(src)
             and known is not None
+            and channels != ()
+            and self.graph.type_of(node.output).dtype == _FLOAT
             and self._is_along_columns(node, known, channels)
             and all(self.graph.type_of(own.inputs[0]).dtype in BYTES for own in (src, weights))
             and (bias is not None or not node.input(2))

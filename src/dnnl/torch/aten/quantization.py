@@ -136,7 +136,7 @@ def _bound(
         return w.scalar((end - zero) * scale, torch.float32)
     (whole,) = w.promoted(torch.float32, zero)
     distance = w.add("Sub", w.scalar(end, torch.float32), whole)
-    bound = w.add("Mul", distance, _scale(w, scale))
+    bound = w.add("Mul", distance, w.promoted(torch.float32, scale)[0])
     return w.reshape(bound, () if axis is None else _along(rank, axis))
 
 
@@ -165,7 +165,7 @@ def _along(rank: int, axis: int) -> Sequence[int]:
 
 
 def _scale(w: Writer, scale: Number) -> str:
-    return w.promoted(torch.float32, scale)[0]
+    return _single(w, scale, w.promoted(torch.float32, scale)[0])
 
 
 def _zero(w: Writer, zero: Number, dtype: torch.dtype) -> str:
@@ -175,7 +175,12 @@ def _zero(w: Writer, zero: Number, dtype: torch.dtype) -> str:
     if np.any((known < limits.min) | (known > limits.max)):
         rule = f"{dtype} has {limits.min} to {limits.max}"
         raise Unimplemented(f"a zero point between {known.min()} and {known.max()}: {rule}")
-    return w.promoted(dtype, zero)[0]
+    return _single(w, zero, w.promoted(dtype, zero)[0])
+
+
+def _single(w: Writer, given: Number, name: str) -> str:
+    """A tensor of one element without axes, whatever it is broadcast to."""
+    return w.reshape(name, ()) if isinstance(given, Value) and given.shape == (1,) else name
 
 
 def _choose(symmetric: bool) -> Translate:
@@ -188,6 +193,8 @@ def _choose(symmetric: bool) -> Translate:
             raise Unimplemented(f"the range of elements of {x.dtype}: computed of f32 alone")
         if dtype not in _QUANTIZED:
             raise Unimplemented(f"a scale for integers of {dtype}")
+        if not low <= 0 <= high:
+            raise Unimplemented(f"quant_min = {low}, quant_max = {high}: 0 must be between them")
         if any(isinstance(size, int) and size == 0 for size in x.shape):
             raise Unimplemented("the range of no elements")
         nothing = w.scalar(0, torch.float32)
