@@ -20,6 +20,8 @@ def test_pytorch_finds_the_backend() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*skip annotate.*:UserWarning")
 def test_programs_run(capsys: pytest.CaptureFixture[str]) -> None:
     text, scope = PAGE.read_text(encoding="utf-8"), dict[str, Any]()
     for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):

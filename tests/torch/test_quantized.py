@@ -163,7 +163,7 @@ def test_weights_are_rounded_as_pytorch_does() -> None:
             self.register_buffer("zeros", zeros)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            found = OPS.quantize_per_channel(
+            found: torch.Tensor = OPS.quantize_per_channel(
                 self.weight, self.scales, self.zeros, 0, -128, 127, torch.int8
             )
             return found + x

@@ -87,9 +87,9 @@ def _quantized(
     if not limits.min <= ends[0] <= ends[1] <= limits.max:
         rule = f"{dtype} has {limits.min} to {limits.max}"
         raise Unimplemented(f"quant_min = {ends[0]}, quant_max = {ends[1]}: {rule}")
-    known = _folded(w, x, parameters, axis, ends)
-    if known is not None:
-        return w.constant(known, dtype)
+    weights = _folded(w, x, parameters, axis, ends)
+    if weights is not None:
+        return w.constant(weights, dtype)
     source = w.to(x, torch.float32)
     # QuantizeLinear saturates at the ends of the type, and a narrower range before it: the float
     # that an end stands for is rounded to that end.
