@@ -109,7 +109,8 @@ def test_bytes_between_conversions(op: str, columns: bool) -> None:
     gates = 4 if op == "LSTM" else 3
     rng, width = np.random.default_rng(0), gates * HIDDEN
     held: dict[str, Array] = {
-        "s": np.float32(1 / 127), "z": np.uint8(128), "bs": np.float32(2**-20),
+        "s": np.array(1 / 127, np.float32), "z": np.array(128, np.uint8),
+        "bs": np.array(2**-20, np.float32),
         "ws": rng.uniform(0.001, 0.003, width if columns else ()).astype(np.float32),
         "w": rng.integers(-128, 128, (1, width, INPUTS), np.int8),
         "r": rng.integers(-128, 128, (1, width, HIDDEN), np.int8),

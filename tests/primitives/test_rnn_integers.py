@@ -145,7 +145,7 @@ def test_one_step_from_states_of_other_channels(
         if layers > 1:
             check(described(alg, 1, 9, 66, before=before, layers=layers, states="u8"))
             return
-        options = {"before": before, "tag": "abcde", "src": "s8", "direction": BOTH}
+        options: dict[str, Any] = {"before": before, "tag": "abcde", "src": "s8", "direction": BOTH}
         check(described(alg, 1, 19, 66, **options), 3.0)
 
 
@@ -238,7 +238,8 @@ def test_what_is_wrong_is_named() -> None:
     for rule, call in calls.items():
         with pytest.raises(InvalidArguments, match=rule):
             call()
-    attr.set_rnn_weights_qparams(0, np.float32(0.5))  # a number of NumPy is one
+    half: Any = np.float32(0.5)
+    attr.set_rnn_weights_qparams(0, half)  # a number of NumPy is one
     assert attr.rnn_qparams.weights.values == (0.5,)
     attr.set_rnn_weights_qparams(24, [1.0] * 83)
     with pytest.raises(InvalidArguments, match=r"83 scales.*expected 84 scales"):

@@ -13,6 +13,7 @@ from dnnl.types.layout_input import read_int
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 Sizes = int | Sequence[int]
+_dual: Any = unpack_dual
 
 
 def check_source(name: str, x: object, types: Sequence[torch.dtype] = FLOATS) -> torch.Tensor:
@@ -26,7 +27,7 @@ def check_source(name: str, x: object, types: Sequence[torch.dtype] = FLOATS) ->
     if x.dtype not in types:
         expected = ", ".join(map(str, types))
         raise InvalidArguments(name, str(x.dtype), f"expected elements of {expected}")
-    if not torch.compiler.is_compiling() and unpack_dual(x).tangent is not None:
+    if not torch.compiler.is_compiling() and _dual(x).tangent is not None:
         raise refuse(name, "a dual tensor", "functions of dnnl.torch have backward derivatives")
     return x
 
@@ -58,7 +59,7 @@ def read_sizes(name: str, value: Sizes, count: int, least: int) -> list[int]:
     return numbers
 
 
-def read_integer(name: str, value: Any) -> int:
+def read_integer(name: str, value: Any) -> Any:
     """An integer of any kind; PyTorch's symbols of open sizes stay symbols."""
     return value if isinstance(value, int | torch.SymInt) else read_int(name, value)
 

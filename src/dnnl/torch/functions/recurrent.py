@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn.functional import dropout as dropped
@@ -38,8 +38,9 @@ def lstm(
     and the output have P channels. ``dropout`` is the share of results between layers that become
     zero in ``training``. Raises InvalidArguments where sizes or types do not agree.
     """
-    if hx is not None and not (isinstance(hx, list | tuple) and len(hx) == 2):
-        found = f"{len(hx)} states" if isinstance(hx, list | tuple) else type(hx).__name__
+    pair: Any = hx
+    if hx is not None and not (isinstance(pair, list | tuple) and len(pair) == 2):
+        found = f"{len(pair)} states" if isinstance(pair, list | tuple) else type(pair).__name__
         raise InvalidArguments("hx", found, "expected a pair, (h_0, c_0)")
     given = params, has_biases, num_layers, dropout, training, bidirectional, batch_first
     output, (h, c) = _run("lstm", x, [] if hx is None else hx, *given)
@@ -105,8 +106,8 @@ def _run(
             raise InvalidArguments("x", tuple(x.data.shape), "expected packed rows of [T, I]")
         # Rows in the order of their lengths, the longest one first.
         padded, lengths = pad_packed_sequence(PackedSequence(x.data, x.batch_sizes))
-        order = lengths.to(torch.int32), x.sorted_indices
-        result, lasts = _layers(cell, padded, states, *order, *given)
+        counts = lengths.to(torch.int32)
+        result, lasts = _layers(cell, padded, states, counts, x.sorted_indices, *given)
         data, sizes, *_ = pack_padded_sequence(result, lengths)
         if x.unsorted_indices is not None:
             lasts = [own.index_select(1, x.unsorted_indices) for own in lasts]
