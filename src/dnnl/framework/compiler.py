@@ -30,7 +30,7 @@ from dnnl.passes.functions.exact import join_exact, join_integers
 from dnnl.passes.functions.joined import join_functions
 from dnnl.passes.functions.regions import fuse_functions
 from dnnl.passes.fusion import fuse_post_ops
-from dnnl.passes.identities import drop_identities, split_variadic
+from dnnl.passes.identities import drop_identities, join_transpositions, split_variadic
 from dnnl.passes.precision import fuse_conversions, in_precision, rounding_of, within_range
 from dnnl.passes.quantized.conversions import move_conversions, prefer_unsigned
 from dnnl.passes.quantized.dynamic import scale_behind_products
@@ -50,6 +50,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 PASSES: tuple[Pass, ...] = (
+    join_transpositions,
     drop_identities,
     split_variadic,
     expand,
@@ -112,7 +113,7 @@ def lower(
                 lowering.assume(value)
         lowering.advance()
     for value in graph.outputs.values():
-        lowering.settle(value)
+        lowering.deliver(value)
     return lowering
 
 

@@ -183,6 +183,20 @@ class Lowering:
         if tensor.held is not None or tensor.constant:
             self.tensors[value] = self._settled(value, tensor)
 
+    def deliver(self, value: str) -> None:
+        """``value`` is an output: row-major, so that a run writes it to an array of its own."""
+        self.settle(value)
+        tensor = self.tensors.get(value)
+        if tensor is None or tensor.constant:
+            return
+        source, shape = _seen(tensor), self.graph.shape_of(value)
+        plain = MemoryDesc(shape, source.desc.data_type)
+        if plain.data_type.bits < 8:
+            return
+        if not same_places(source.desc, plain):
+            source = self.reorder(value, source, plain)
+        self.tensors[value] = Tensor(ShapedLayout.of(plain), source.storage)
+
     def _settled(self, name: str, tensor: Tensor) -> Tensor:
         moved = self.reorder(name, _seen(tensor), tensor.layout.movable(tensor.layout.shape))
         return Tensor(ShapedLayout.of(moved.desc), moved.storage)
@@ -219,12 +233,12 @@ class Lowering:
         fpmath_mode: str = "strict",
         further: Mapping[int, str] | None = None,
     ) -> Source:
-        """Add a step with the post-ops of its node, scales and zero points; return its dst.
+        """Add a step with the post-ops of its node, scales and zero points; return its result.
 
         ``fpmath_mode`` names the type to which products may round f32. ``further`` are values of
         the graph that are its other results, by argument.
         """
-        dst = desc.outputs[0].desc
+        argument, dst = desc.outputs[0].argument, desc.outputs[0].desc
         rank = dst.ndims
         operands = {
             index: [self._operand(value, rank) for value in post_op.operands]
@@ -233,11 +247,11 @@ class Lowering:
         sum_index = self._sum_index(node, operands, sources, dst.dims)
         describe = partial(self._describe, node, desc, operands)
         made, dims = describe(sum_index, factors, fpmath_mode), dst.dims
-        result = made.wanted(Arg.DST, dims)
+        result = made.wanted(argument, dims)
         if sum_index is not None and not same_places(result, operands[sum_index][0].desc):
             sum_index = None
             made = describe(None, factors, fpmath_mode)
-            result = made.wanted(Arg.DST, dims)
+            result = made.wanted(argument, dims)
         wanted = {**sources, **{f.flag | f.argument: f.values for f in factors}}
         for index, values in operands.items():
             if index != sum_index:
@@ -255,11 +269,12 @@ class Lowering:
         else:
             self._forget(storage)
         self._note(storage, result, chosen=self._free)
-        args[Arg.DST] = Ref(result, storage)
-        for argument, value in (further or {}).items():
-            own = made.wanted(argument, desc.desc_of(argument).dims)
-            args[argument] = Ref(own, self._storage(own))
-            self.define(value, Source(own, args[argument].storage))
+        args[argument] = Ref(result, storage)
+        for other, value in (further or {}).items():
+            own = made.wanted(other, desc.desc_of(other).dims)
+            assert own.data_type is self.kind(value), f"{value}: a result of another type"
+            args[other] = Ref(own, self._storage(own))
+            self.define(value, Source(own, args[other].storage))
         self.steps.append(Step(node.name, desc.kind, made.pd, args, flops, node.fused))
         return Source(result, storage)
 

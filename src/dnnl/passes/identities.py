@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dnnl.graph.graph import JOINT, Graph, Node, is_whole
+from dnnl.graph.scope import Scope, transposition
 from dnnl.graph.sizes import broadcast
 from dnnl.operators.numbers import UNCHANGED
 
@@ -33,6 +34,23 @@ def _is_identity(node: Node, graph: Graph) -> bool:
         perm = tuple(node.attrs.get("perm", range(len(source.shape))[::-1]))
         return perm == tuple(range(len(perm)))
     return node.op in _SAME_IF_SHAPE and source == result
+
+
+def join_transpositions(graph: Graph) -> Graph:
+    """A transposition of a transposition reads the source of that one."""
+    made: dict[str, tuple[str, tuple[int, ...]]] = {}
+    nodes = []
+    for node in graph.nodes:
+        if node.op != "Transpose":
+            nodes.append(node)
+            continue
+        source, order = node.inputs[0], transposition(Scope(node, graph))
+        if source in made:
+            source, before = made[source]
+            order = tuple(before[axis] for axis in order)
+        made[node.output] = source, order
+        nodes.append(replace(node, inputs=(source,), attrs={"perm": order}))
+    return replace(graph, nodes=tuple(nodes)).pruned()
 
 
 def split_variadic(graph: Graph) -> Graph:

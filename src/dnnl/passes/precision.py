@@ -120,7 +120,7 @@ def _written(
         chain.append(value)
         role = operator_of(producer).role
         if role is not Role.MOVED:
-            return [] if role is Role.EXACT else chain
+            return [] if role is Role.EXACT or value != producer.output else chain
         moved = [v for v in producer.reads if graph.type_of(v).dtype in REAL]
         if len(moved) != 1 or len(producer.outputs) != 1:
             return []
