@@ -19,12 +19,14 @@ from dnnl.operators import (
     flex_attention,
     fused,
     gather,
+    gradients,
     grouped_query,
     integer_products,
     losses,
     matmul_nbits,
     multi_head,
     normalization,
+    normalization_training,
     parts,
     pooling,
     products,
@@ -89,6 +91,8 @@ OPERATORS: Mapping[str, Operator] = {
     **integer_products.OPERATORS,
     **states.OPERATORS,
     **flex_attention.OPERATORS,
+    **gradients.OPERATORS,
+    **normalization_training.OPERATORS,
 }
 """What a file may hold, with the domain in front of the name where it is not ONNX's own."""
 
