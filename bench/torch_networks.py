@@ -2,9 +2,10 @@
 
     python -m bench.torch_networks resnet50 bert --inductor
 
-compiles networks of torchvision and transformers with random weights for inference and prints a
-row for each: operators that dnnl computes, graph breaks, the largest error relative to the largest
-result, processor seconds to compile with empty caches, and processor times of alternating calls.
+compiles networks of torchvision and transformers with random weights for inference, or for training
+with ``--train`` (a forward and a backward pass, dropout included), and prints a row for each:
+operators that dnnl computes, graph breaks, the largest error relative to the largest result or
+gradient, processor seconds to compile with empty caches, and processor times of alternating calls.
 The extra ``export`` installs the networks; inductor needs a C++ compiler.
 """
 
@@ -157,28 +158,51 @@ def _tensors(results: Any) -> list[torch.Tensor]:
 
 
 def _error(actual: Any, expected: Any) -> float:
+    """The largest error relative to the largest number of its tensor; gradients that are nothing
+    but rounding count beside a thousandth of the largest one."""
     pairs = list(zip(_tensors(actual), _tensors(expected), strict=True))
-    return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs if b.numel())
+    least = max(float(b.abs().max()) for _, b in pairs if b.numel()) / 1000
+    return max(
+        float((a - b).abs().max()) / max(float(b.abs().max()), least) for a, b in pairs if b.numel()
+    )
 
 
-def row(name: str, inductor: bool, bf16: bool) -> str:
+def _step(net: torch.nn.Module, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward and a backward pass through ``function``: the gradients of all parameters."""
+
+    def step(*arguments: Any) -> list[torch.Tensor]:
+        torch.manual_seed(SEED)
+        net.zero_grad()
+        found = [own for own in _tensors(function(*arguments)) if own.requires_grad]
+        sum(own.float().square().mean() for own in found).backward()  # type: ignore[union-attr]
+        return [own.grad for own in net.parameters() if own.grad is not None]
+
+    return step
+
+
+def row(name: str, inductor: bool, bf16: bool, train: bool) -> str:
     """What the table says of a network."""
     torch.manual_seed(SEED)
     library = declare_operators(torch)
     net, arguments = NETWORKS[name]()
-    net.eval()
-    kind = torch.autocast("cpu", torch.bfloat16) if bf16 else nullcontext()
-    with torch.no_grad(), kind:
+    net.train(train)
+    with torch.no_grad():
         _random(net)
-        expected = net(*arguments)
+    kind = torch.autocast("cpu", torch.bfloat16) if bf16 else nullcontext()
+
+    def called(function: Callable[..., Any]) -> Callable[..., Any]:
+        return _step(net, function) if train else function
+
+    with torch.set_grad_enabled(train), kind:
+        expected = called(net)(*arguments)
         start = _used()
-        ours = torch.compile(net, backend=compile_graph)
+        ours = called(torch.compile(net, backend=compile_graph))
         error = _error(ours(*arguments), expected)
         seconds = [_used() - start]
-        functions = [ours, net]
+        functions = [ours, called(net)]
         if inductor:
             start = _used()
-            functions.append(torch.compile(net))
+            functions.append(called(torch.compile(net)))
             functions[-1](*arguments)
             seconds.append(_used() - start)
         times: list[list[float]] = [[] for _ in functions]
@@ -203,17 +227,21 @@ def row(name: str, inductor: bool, bf16: bool) -> str:
 @click.argument("names", nargs=-1, type=click.Choice(sorted(NETWORKS)))
 @click.option("--inductor", is_flag=True, help="Beside PyTorch's own compiler as well.")
 @click.option("--bf16", is_flag=True, help="Under autocast to bf16.")
+@click.option("--train", is_flag=True, help="A forward and a backward pass.")
 @click.option("--threads", default=1, help="Threads of all.")
 @click.option("--one", is_flag=True, hidden=True)
-def main(names: Sequence[str], inductor: bool, bf16: bool, threads: int, one: bool) -> None:
+def main(
+    names: Sequence[str], inductor: bool, bf16: bool, train: bool, threads: int, one: bool
+) -> None:
     """Print the table; each network has a process and empty caches of its own."""
     if one:
         torch.set_num_threads(threads)
-        print(row(names[0], inductor, bf16), flush=True)
+        print(row(names[0], inductor, bf16, train), flush=True)
         return
     print(f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}", flush=True)
     for name in names or NETWORKS:
-        flags = [flag for flag, given in (("--inductor", inductor), ("--bf16", bf16)) if given]
+        choices = ("--inductor", inductor), ("--bf16", bf16), ("--train", train)
+        flags = [flag for flag, given in choices if given]
         command = [sys.executable, "-m", "bench.torch_networks", name, *flags, "--one"]
         with tempfile.TemporaryDirectory() as caches:
             given = {

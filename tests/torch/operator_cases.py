@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -57,18 +57,19 @@ def outcomes(name: str, dtype: torch.dtype) -> list[Outcome]:
     if dtype not in record.dtypes:
         return []
     contents = "empty" not in name  # which leave the contents open
-    return [_Case(record.op, sample, contents).outcome() for sample in _samples(record, dtype)]
+    return [Case(record.op, sample, contents).outcome() for sample in samples(record, dtype)]
 
 
-def _samples(record: Any, dtype: torch.dtype) -> Iterator[Any]:
+def samples(record: Any, dtype: torch.dtype, **options: Any) -> Iterator[Any]:
+    """The first samples of an operator."""
     torch.manual_seed(0)
-    return islice(iter(record.sample_inputs("cpu", dtype)), MOST)
+    return islice(iter(record.sample_inputs("cpu", dtype, **options)), MOST)
 
 
-class _Case:
+class Case:
     """One sample; without ``contents`` those of results are not compared."""
 
-    def __init__(self, function: Callable[..., Any], sample: Any, contents: bool) -> None:
+    def __init__(self, function: Callable[..., Any], sample: Any, contents: bool = True) -> None:
         self._function, self._contents = function, contents
         self._leaves, self._spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
         self._places = [n for n, own in enumerate(self._leaves) if isinstance(own, torch.Tensor)]
@@ -93,18 +94,10 @@ class _Case:
             problem = self._problem(actual, expected)
         except Exception as error:  # results that PyTorch does not compare
             return Outcome(REFUSED, f"compared: {type(error).__name__}: {error}")
-        left = [
-            (own.operator, own.reason)
-            for own in self._found.values()
-            if own.where == "torch" and own.reason != ONLY_MOVES
-        ]
-        if problem:
-            return Outcome(WRONG, problem, tuple(left))
-        if not left:
-            return Outcome(OURS)
-        return Outcome(LEFT if len(left) == len(self._found) else PARTLY, left[0][1], tuple(left))
+        return computed(self._found.values(), problem)
 
     def _call(self, *given: torch.Tensor) -> Any:
+        """The operator on other tensors than those of the sample."""
         full = list(self._leaves)
         for place, own in zip(self._places, given, strict=True):
             full[place] = own
@@ -137,14 +130,29 @@ class _Case:
         eager's, and what is traced may draw other random numbers."""
         if not self._contents:
             actual, expected = pytree.tree_map(torch.zeros_like, (actual, expected))
-        problem = _compared(actual, expected)
+        problem = compared(actual, expected)
         if problem and any(own.dtype == torch.bfloat16 for own in self._tensors):
             wide = [own.float() if own.is_floating_point() else own for own in self._tensors]
             try:
-                problem = _compared(actual, self._call(*wide), dtypes=False)
+                problem = compared(actual, self._call(*wide), dtypes=False)
             except Exception:  # of mixed types
                 return problem
-        return problem and _compared(actual, self._traced(lambda module, _: module))
+        return problem and compared(actual, self._traced(lambda module, _: module))
+
+
+def computed(decisions: Collection[Decision], problem: str) -> Outcome:
+    """The outcome of a sample that was computed, which ``problem`` says is wrong, unless it is
+    empty."""
+    left = tuple(
+        (own.operator, own.reason)
+        for own in decisions
+        if own.where == "torch" and own.reason != ONLY_MOVES
+    )
+    if problem:
+        return Outcome(WRONG, problem, left)
+    if not left:
+        return Outcome(OURS)
+    return Outcome(LEFT if len(left) == len(decisions) else PARTLY, left[0][1], left)
 
 
 def _dense(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
@@ -154,14 +162,15 @@ def _dense(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         yield (ours.to_dense(), theirs.to_dense()) if sparse else (ours, theirs)
 
 
-def _compared(actual: Any, expected: Any, *, dtypes: bool = True) -> str:
+def compared(actual: Any, expected: Any, *, dtypes: bool = True, strides: bool = True) -> str:
+    """How results differ from those of eager; "" where they do not."""
     pairs = zip(*(pytree.tree_leaves(own) for own in (actual, expected)), strict=True)
     for ours, theirs in _dense(pairs):
         if not isinstance(theirs, torch.Tensor):
             if ours != theirs:
                 return f"{ours} instead of {theirs}"
             continue
-        if dtypes and ours.stride() != theirs.stride() and theirs.numel() > 1:
+        if dtypes and strides and ours.stride() != theirs.stride() and theirs.numel() > 1:
             return f"strides {ours.stride()} instead of {theirs.stride()}"
         limits: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5} if ours.dtype == torch.float32 else {}
         if ours.dtype == torch.bfloat16:

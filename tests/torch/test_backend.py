@@ -259,35 +259,6 @@ def test_negative_indices_count_from_the_end_where_eager_has_them_do_so() -> Non
     check(lambda x, a, b: x[a, b] * 2, torch.randn(4, 3), torch.tensor([-4]), torch.tensor([-1]))
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
-def test_training_is_eagers(
-    optimizer: type[torch.optim.Optimizer], caplog: pytest.LogCaptureFixture
-) -> None:
-    """To the last bit, with calls for inference between the steps."""
-    ours, theirs = (nn.Sequential(nn.Upsample(scale_factor=2), Net()) for _ in range(2))
-    theirs.load_state_dict(ours.state_dict())
-    function = compiled(ours)
-    steps = [optimizer(net.parameters(), lr=0.02) for net in (ours, theirs)]
-    with torch.enable_grad(), caplog.at_level(logging.INFO, "dnnl.torch"):
-        for _ in range(20):
-            x, pairs = torch.randn(4, 3, 5, 7), ((function, ours), (theirs, theirs))
-            for (call, net), step in zip(pairs, steps, strict=True):
-                net.train()
-                step.zero_grad()
-                call(x).square().sum().backward()
-                step.step()
-            grads = [[own.grad for own in net.parameters()] for net in (ours, theirs)]
-            torch.testing.assert_close(*grads, rtol=0, atol=0)
-            torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), rtol=0, atol=0)
-            ours.eval()
-            theirs.eval()
-            with torch.no_grad():
-                for _ in range(2):
-                    compare(function(x), theirs(x))
-    lines = [own.getMessage() for own in caplog.records if "gradients" in own.getMessage()]
-    assert len(lines) == 1
-
-
 MASKS = {
     "none": (None, False),
     "causal": (None, True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,8 +10,7 @@ from torch import fx
 from dnnl.torch import private
 from dnnl.torch.aten.table import TRANSLATIONS
 from dnnl.torch.partition import Report, partitioned
-
-_log = logging.getLogger("dnnl.torch")
+from dnnl.torch.randomness import draw_apart
 
 
 def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -26,12 +24,12 @@ def compiled(
     """A graph of `torch.compile` as a function; ``report`` gets who computes what."""
 
     def inference(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        draw_apart(graph)
         return partitioned(graph, private.static_arguments(), report)
 
-    return private.traced(module, inputs, inference, _training, TRANSLATIONS)
+    def training(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        """A forward or backward graph: its weights change from call to call."""
+        draw_apart(graph)
+        return partitioned(graph, (), report)
 
-
-def _training(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-    """The forward graph of a computation with gradients, which is PyTorch's."""
-    _log.info("a graph with gradients is computed by PyTorch; torch.no_grad() makes it dnnl's")
-    return graph
+    return private.traced(module, inputs, inference, training, TRANSLATIONS)

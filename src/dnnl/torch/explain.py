@@ -54,7 +54,7 @@ def explained(
         found.append({})
         return compiled(module, inputs, partial(report, found[-1]))
 
-    with private.counted_breaks() as breaks, torch.no_grad():
+    with private.explaining() as breaks:
         torch.compile(net, backend=backend)(*arguments, **keywords)
     decisions = tuple(own for graph in found for own in graph.values())
     return Explanation(decisions, len(found), tuple(breaks))

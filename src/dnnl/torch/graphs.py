@@ -45,7 +45,8 @@ class Imported:
     """A graph, and which arguments and results of PyTorch's graph its inputs and outputs are.
 
     ``inputs`` and ``outputs`` have tensors by name, ``numbers`` and ``shown`` the numbers among
-    arguments and results; ``known`` are results that are no values at all.
+    arguments and results; ``known`` are results that are no values at all, ``passed`` the arguments
+    that are results.
     """
 
     graph: Graph
@@ -54,11 +55,12 @@ class Imported:
     outputs: Mapping[str, Placed]
     shown: Mapping[str, int]
     known: Mapping[int, Any] = field(default_factory=dict)
+    passed: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def results(self) -> int:
         """The number of results."""
-        return len(self.outputs) + len(self.shown) + len(self.known)
+        return len(self.outputs) + len(self.shown) + len(self.known) + len(self.passed)
 
 
 def reasons_against(
@@ -161,6 +163,7 @@ class _Importer:
         self._outputs: dict[str, tuple[str, Placed]] = {}
         self._shown: dict[str, int] = {}
         self._known: dict[int, Any] = {}
+        self._passed: dict[int, int] = {}
         self._count = 0
         self.values: dict[fx.Node, Any] = {}
 
@@ -188,7 +191,8 @@ class _Importer:
         outputs = {name: value for name, (value, _) in self._outputs.items()}
         graph = Graph(tuple(writer.nodes), types, outputs, writer.constants, OPSET)
         placed = {name: own for name, (_, own) in self._outputs.items() if name not in self._shown}
-        return Imported(graph, self._inputs, numbers, placed, self._shown, self._known)
+        others = self._shown, self._known, self._passed
+        return Imported(graph, self._inputs, numbers, placed, *others)
 
     def assume(self, node: fx.Node) -> None:
         """Take a node for a value of the type that PyTorch says."""
@@ -244,7 +248,8 @@ class _Importer:
         for own in result if several else [result]:
             if isinstance(own, torch.Tensor):
                 _check_tensor(own)
-        self._writer.begin(node.name, result)
+        used: set[Any] = {user.args[1] for user in node.users if user.target is operator.getitem}
+        self._writer.begin(node.name, result, used)
         try:
             found = translate(self._writer, *self._arguments(node))
         except Error:
@@ -345,6 +350,8 @@ class _Importer:
                 self._writer.begin(name, found)
                 self._outputs[name] = self._writer.scalar(found, kind), Placed(place, ())
                 self._shown[name] = place
+            elif not self._names and isinstance(node, fx.Node) and node.name in self._inputs:
+                self._passed[place] = self._inputs[node.name].place
             elif isinstance(found, torch.Tensor):
                 value = self.values[node]
                 order = self._order(found)

@@ -17,6 +17,7 @@ from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import first_cpu
 from dnnl.torch import private
 from dnnl.torch.graphs import alone, is_size, reasons_against
+from dnnl.torch.randomness import stages
 from dnnl.torch.regions import Placed, Region
 
 _log = logging.getLogger("dnnl.torch")
@@ -55,8 +56,9 @@ def partitioned(
 ) -> Callable[..., Any]:
     """A graph as a function: its regions are the library's, everything else is PyTorch's.
 
-    ``weights`` are the arguments that are constants while they stay as they are, ``refused`` nodes
-    by name that the library does not compute, with reasons. ``report`` gets the decisions.
+    Random numbers are drawn in the order of the graph. ``weights`` are the arguments that are
+    constants while they stay as they are, ``refused`` nodes by name that the library does not
+    compute, with reasons. ``report`` gets the decisions.
     """
     reasons = reasons_against(module, refused or {})
     nodes = [node for node in module.graph.nodes if node.op == "call_function"]
@@ -66,9 +68,9 @@ def partitioned(
         _tell(report, computed, {})
         return Region(module, sorted(weights), _Again(report))
     places = [node for node in module.graph.nodes if node.op == "placeholder"]
-    constant = {node for place, node in enumerate(places) if place in weights}
-    supported = {node for node in nodes if node not in reasons}
-    regions = private.fused(module, supported) if supported else {}
+    constant = {node.name for place, node in enumerate(places) if place in weights}
+    parts = stages(module, {node for node in nodes if node not in reasons})
+    regions = private.fused(module, parts)
     by_name = {node.name: node for node in computed}
     for node in module.graph.nodes:
         if node.target not in regions:
@@ -78,7 +80,7 @@ def partitioned(
         if _is_idle(own):  # the submodule is PyTorch's
             reasons |= {by_name[one.name]: ONLY_MOVES for one in own if one.name in by_name}
             continue
-        frozen = [place for place, given in enumerate(node.args) if given in constant]
+        frozen = [place for place, given in enumerate(node.args) if given.name in constant]
         setattr(module, str(node.target), Placed(Region(inside, frozen, _Again(report))))
     _tell(report, computed, reasons)
     return module

@@ -12,12 +12,13 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from functorch.compile import make_boxed_func
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch import fx
 from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
+from torch._functorch import config as functorch_config
 from torch._guards import TracingContext
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -32,6 +33,11 @@ def quantized_operators() -> Any:
     return torch.ops.quantized_decomposed
 
 
+_WHOLE = frozenset((torch.ops.aten.embedding_dense_backward.default,))
+"""Operators that PyTorch computes faster than what they are written as: that one adds rows to a
+table of zeros in its memory."""
+
+
 def decompositions(known: Collection[Any]) -> dict[Any, Callable[..., Any]]:
     """How operators are written as those of core ATen, unless they are ``known`` or draw random
     numbers: what they are written as draws others."""
@@ -39,7 +45,9 @@ def decompositions(known: Collection[Any]) -> dict[Any, Callable[..., Any]]:
     return {
         own: write
         for own, write in found.items()
-        if own not in known and torch.Tag.nondeterministic_seeded not in own.tags
+        if own not in known
+        and own not in _WHOLE
+        and torch.Tag.nondeterministic_seeded not in own.tags
     }
 
 
@@ -52,24 +60,20 @@ def traced(
 ) -> Callable[..., Any]:
     """A graph of torch.compile as operators of ATen without side effects, compiled.
 
-    ``inference`` compiles graphs that nothing asks gradients of, ``training`` the forward graphs of
-    others, whose backward graphs are PyTorch's. Those have eager's own operators: what they may be
-    written as gives other gradients in the last bits. Mutations and aliases of arguments are
-    PyTorch's.
+    ``inference`` compiles graphs that nothing asks gradients of, ``training`` the forward and the
+    backward graphs of others, divided so that little is saved between them. Mutations and aliases
+    of arguments are PyTorch's.
     """
 
     def boxed(compiler: Compiler) -> Compiler:
         return lambda graph, given: make_boxed_func(compiler(graph, given))
 
-    differentiated = torch.is_grad_enabled() and any(
-        isinstance(own, torch.Tensor) and own.requires_grad
-        for own in (*inputs, *module.parameters())
-    )
     backend = aot_autograd(
         fw_compiler=boxed(training),
-        bw_compiler=boxed(lambda graph, _: graph),
+        bw_compiler=boxed(training),
         inference_compiler=boxed(inference),
-        decompositions={} if differentiated else decompositions(known),
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=decompositions(known),
     )
     # Resamplings have no type for open sizes but that of what they are written as.
     is_open = any(isinstance(own, torch.SymInt) for own in inputs)
@@ -109,22 +113,24 @@ def static_arguments() -> frozenset[int]:
     return frozenset(metadata.static_input_indices).difference(metadata.mutated_inp_runtime_indices)
 
 
-class _Supported(OperatorSupportBase):
-    """The nodes of a set."""
+class _Named(OperatorSupportBase):
+    """Nodes by name."""
 
-    def __init__(self, nodes: Collection[fx.Node]) -> None:
-        self._nodes = nodes
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
-        return node in self._nodes
+        return node.name in self._names
 
 
-def fused(module: fx.GraphModule, nodes: Collection[fx.Node]) -> dict[str, fx.GraphModule]:
-    """Move ``nodes`` into as few submodules as their order permits; these by name."""
-    partitioner = CapabilityBasedPartitioner(
-        module, _Supported(nodes), allows_single_node_partition=True
-    )
-    partitioner.fuse_partitions(partitioner.propose_partitions())
+def fused(module: fx.GraphModule, parts: Sequence[Collection[str]]) -> dict[str, fx.GraphModule]:
+    """Move the nodes of each part, by name, into as few submodules as their order permits; these by
+    name. The nodes of the graph are new ones, of the same names."""
+    for number, names in enumerate(parts):
+        partitioner = CapabilityBasedPartitioner(
+            module, _Named(names), allows_single_node_partition=True
+        )
+        partitioner.fuse_partitions(partitioner.propose_partitions(), f"part_{number}_")
     return {
         str(node.target): getattr(module, str(node.target))
         for node in module.graph.nodes
@@ -133,9 +139,11 @@ def fused(module: fx.GraphModule, nodes: Collection[fx.Node]) -> dict[str, fx.Gr
 
 
 @contextmanager
-def counted_breaks() -> Iterator[list[str]]:
-    """A list that has, at the end, the reasons of PyTorch for the graphs that it has broken."""
+def explaining() -> Iterator[list[str]]:
+    """While backward graphs are compiled with the forward ones, not when they are called: a list
+    that has, at the end, the reasons of PyTorch for the graphs that it has broken."""
     found: list[str] = []
     before = Counter(counters["graph_break"])
-    yield found
+    with functorch_config.patch(force_non_lazy_backward_lowering=True):
+        yield found
     found += sorted((Counter(counters["graph_break"]) - before).keys())

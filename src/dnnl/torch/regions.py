@@ -52,6 +52,7 @@ class Program:
         ]
         self._numbers = list(found.numbers.items())
         self._shown, self._known = list(found.shown.items()), list(found.known.items())
+        self._passed = list(found.passed.items())
         self._count = found.results
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
@@ -68,6 +69,8 @@ class Program:
             results[place] = found[name].item()
         for place, own in self._known:
             results[place] = own
+        for place, given in self._passed:
+            results[place] = arguments[given]
         return results
 
 

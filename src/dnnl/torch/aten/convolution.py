@@ -22,30 +22,42 @@ def _convolution(
     groups: int,
 ) -> str:
     require_floats(x, weight)
-    spatial = weight.rank - 2
-    if not all(isinstance(size, int) for size in weight.shape):
-        raise Unimplemented("weights of sizes that only a run knows")
-
-    def every(given: Sequence[int]) -> tuple[int, ...]:
-        return tuple(given) * (spatial if len(given) == 1 else 1)
-
+    attrs, spatial = window_of(weight, stride, padding, dilation, groups), weight.rank - 2
     value: Value | str = x
     unbatched = x.rank == spatial + 1
     if unbatched:
         value = w.unsqueeze(x, [0])
-    attrs: dict[str, Any] = {
-        "strides": every(stride),
-        "pads": every(padding) * 2,
-        "dilations": every(dilation),
-        "group": groups,
-        "kernel_shape": weight.shape[2:],
-    }
     sources = [value, weight] if bias is None else [value, weight, bias]
     if transposed:
-        value = w.add("ConvTranspose", *sources, **attrs, output_padding=every(output_padding))
+        more = _every(output_padding, spatial)
+        value = w.add("ConvTranspose", *sources, **attrs, output_padding=more)
     else:
         value = w.add("Conv", *sources, **attrs)
     return w.squeeze(value, [0]) if unbatched else value
+
+
+def window_of(
+    weight: Value,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> dict[str, Any]:
+    """The attributes of a convolution."""
+    if not all(isinstance(size, int) for size in weight.shape):
+        raise Unimplemented("weights of sizes that only a run knows")
+    spatial = weight.rank - 2
+    return {
+        "strides": _every(stride, spatial),
+        "pads": _every(padding, spatial) * 2,
+        "dilations": _every(dilation, spatial),
+        "group": groups,
+        "kernel_shape": weight.shape[2:],
+    }
+
+
+def _every(given: Sequence[int], spatial: int) -> tuple[int, ...]:
+    return tuple(given) * (spatial if len(given) == 1 else 1)
 
 
 TABLE: Mapping[str, Translate] = {"convolution": _convolution}

@@ -13,6 +13,7 @@ from dnnl.torch.aten import (
     convolution,
     creation,
     elementwise,
+    gradients,
     indexing,
     normalization,
     products,
@@ -37,6 +38,7 @@ _FAMILIES = (
     attention,
     recurrent,
     quantization,
+    gradients,
 )
 
 _SPACES: Mapping[str, Any] = {

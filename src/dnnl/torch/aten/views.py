@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from dnnl.errors import Unimplemented
@@ -144,13 +145,13 @@ def _put_slice(
     w: Writer, x: Value, source: Value, dim: int, start: Any, end: Any, step: int
 ) -> str:
     """``x`` with some elements of an axis replaced: what is before, ``source``, what is behind."""
-    if step != 1:
-        raise Unimplemented(f"step = {step}")
     axis = x.axis(dim)
     first = 0 if start is None else start
     whole = x.shape[axis]
     if isinstance(first, int) and first < 0:
         first = max(first + whole, 0)
+    if step != 1:
+        return _put_spread(w, x, source, axis, first, step)
     last = first + source.shape[axis]
     values = w.expand(w.to(source, x.dtype), [*x.shape[:axis], last - first, *x.shape[axis + 1 :]])
     parts = [values]
@@ -159,6 +160,19 @@ def _put_slice(
     if not (isinstance(last, int) and isinstance(whole, int) and last >= whole):
         parts.append(w.slice(x, axis, last, _END))
     return w.add("Concat", *parts, axis=axis) if len(parts) > 1 else parts[0]
+
+
+def _put_spread(w: Writer, x: Value, source: Value, axis: int, first: Any, step: int) -> str:
+    """``x`` with every ``step``-th element of an axis replaced: chosen from both, one behind the
+    other."""
+    whole, count = x.shape[axis], source.shape[axis]
+    if not all(isinstance(own, int) for own in (whole, count, first, step)):
+        raise Unimplemented("steps over elements of which only a run knows the number")
+    places = np.arange(whole)
+    places[first : first + count * step : step] = whole + np.arange(count)
+    values = w.expand(w.to(source, x.dtype), [*x.shape[:axis], count, *x.shape[axis + 1 :]])
+    joined = w.add("Concat", x, values, axis=axis)
+    return w.add("Gather", joined, w.constant(places, torch.int64), axis=axis)
 
 
 def _put_one(w: Writer, x: Value, source: Value, dim: int, index: Any) -> str:

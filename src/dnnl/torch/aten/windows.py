@@ -18,68 +18,84 @@ def _every(given: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(given) * (count if len(given) == 1 else 1)
 
 
-def _batched(w: Writer, x: Value, spatial: int) -> tuple[Source, bool]:
-    """``x`` with an axis of images, and whether it had none."""
+def batched(w: Writer, x: Value, spatial: int) -> tuple[Source, bool]:
+    """``x`` with an axis of images, and whether it had none; raises Unimplemented for integers."""
     require_floats(x)
     return (w.unsqueeze(x, [0]), True) if x.rank == spatial + 1 else (x, False)
 
 
 def _maximum(spatial: int) -> Translate:
-    """The largest element of each window; the places are for gradients."""
+    """The largest element of each window and, for gradients, its place in the image."""
 
-    def write(
-        w: Writer,
-        x: Value,
-        kernel: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        ceil_mode: bool,
-    ) -> tuple[str, None]:
-        value, alone = _batched(w, x, spatial)
-        attrs: dict[str, Any] = {
-            "kernel_shape": _every(kernel, spatial),
-            "strides": _every(stride or kernel, spatial),
-            "pads": _every(padding, spatial) * 2,
-            "dilations": _every(dilation, spatial),
-            "ceil_mode": int(ceil_mode),
-        }
-        found = w.add("MaxPool", value, **attrs)
-        return (w.squeeze(found, [0]) if alone else found), None
+    def write(w: Writer, x: Value, *window: Any) -> tuple[str, str | None]:
+        value, alone = batched(w, x, spatial)
+        attrs = maximum_window(spatial, *window)
+        if 1 not in w.used:
+            found = w.add("MaxPool", value, **attrs)
+            return (w.squeeze(found, [0]) if alone else found), None
+        found, places = w.add_several(2, "MaxPool", value, **attrs)
+        # ONNX counts from the first element of all images.
+        size = w.sizes([prod(x.shape[-spatial:])])
+        places = w.add("Mod", places, w.reshape(size, ()))
+        if alone:
+            return w.squeeze(found, [0]), w.squeeze(places, [0])
+        return found, places
 
     return write
+
+
+def maximum_window(
+    spatial: int,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> dict[str, Any]:
+    """The attributes of a pooling of maxima, of the arguments that PyTorch has for it."""
+    return {
+        "kernel_shape": _every(kernel, spatial),
+        "strides": _every(stride or kernel, spatial),
+        "pads": _every(padding, spatial) * 2,
+        "dilations": _every(dilation, spatial),
+        "ceil_mode": int(ceil_mode),
+    }
 
 
 def _average(spatial: int) -> Translate:
     """The mean of each window."""
 
-    def write(
-        w: Writer,
-        x: Value,
-        kernel: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> str:
-        if divisor_override is not None and (ceil_mode or not count_include_pad):
-            raise Unimplemented(f"divisor_override = {divisor_override} of windows of any sizes")
-        value, alone = _batched(w, x, spatial)
-        attrs: dict[str, Any] = {
-            "kernel_shape": _every(kernel, spatial),
-            "strides": _every(stride or kernel, spatial),
-            "pads": _every(padding, spatial) * 2,
-            "ceil_mode": int(ceil_mode),
-            "count_include_pad": int(count_include_pad),
-        }
+    def write(w: Writer, x: Value, *window: Any) -> str:
+        value, alone = batched(w, x, spatial)
+        attrs, factor = average_window(spatial, *window)
         found = w.add("AveragePool", value, **attrs)
-        if divisor_override is not None:
-            factor = prod(attrs["kernel_shape"]) / divisor_override
+        if factor != 1:
             found = w.add("Mul", found, w.scalar(factor, x.dtype))
         return w.squeeze(found, [0]) if alone else found
 
     return write
+
+
+def average_window(
+    spatial: int,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> tuple[dict[str, Any], float]:
+    """The attributes of a pooling of means, and what they are multiplied by."""
+    if divisor_override is not None and (ceil_mode or not count_include_pad):
+        raise Unimplemented(f"divisor_override = {divisor_override} of windows of any sizes")
+    attrs: dict[str, Any] = {
+        "kernel_shape": _every(kernel, spatial),
+        "strides": _every(stride or kernel, spatial),
+        "pads": _every(padding, spatial) * 2,
+        "ceil_mode": int(ceil_mode),
+        "count_include_pad": int(count_include_pad),
+    }
+    return attrs, prod(attrs["kernel_shape"]) / divisor_override if divisor_override else 1.0
 
 
 def _adaptive(spatial: int) -> Translate:
@@ -96,7 +112,7 @@ def _adaptive(spatial: int) -> Translate:
         if any(n % m for n, m in pairs):
             return _averaged(w, x, pairs)
         kernel = tuple(n // m for n, m in pairs)
-        value, alone = _batched(w, x, spatial)
+        value, alone = batched(w, x, spatial)
         found = w.add("AveragePool", value, kernel_shape=kernel, strides=kernel)
         return w.squeeze(found, [0]) if alone else found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -68,21 +68,22 @@ class Writer:
     """Collects the nodes and the constants of a graph.
 
     ``result`` is what PyTorch says of the result of the operator that is being written: a tensor
-    without contents, or a tuple of them.
+    without contents, or a tuple of them, of which something reads those in ``used``.
     """
 
     def __init__(self, symbols: Symbols) -> None:
         self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {}
         self.result: Any = None
+        self.used: Collection[int] = ()
         self._symbols, self._prefix, self._count = symbols, "", 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._sizes: dict[Any, str] = {}
         self._narrow: dict[str, tuple[str, torch.dtype]] = {}
 
-    def begin(self, name: str, result: Any) -> None:
+    def begin(self, name: str, result: Any, used: Collection[int] = ()) -> None:
         """Write the operator ``name`` next."""
-        self.result, self._prefix, self._count = result, name, 0
+        self.result, self.used, self._prefix, self._count = result, used, name, 0
 
     def add(self, op: str, *sources: Source, domain: str = "", **attrs: Any) -> str:
         """Append a node of an operator of ONNX and return the name of its result."""

@@ -1,0 +1,113 @@
+"""Gradients of PyTorch's operator database through the backend, beside eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from functorch.compile import (
+    aot_function,
+    make_boxed_func,
+    min_cut_rematerialization_partition,
+)
+from torch.utils import _pytree as pytree
+
+from dnnl.torch import private
+from dnnl.torch.aten.table import TRANSLATIONS
+from dnnl.torch.partition import Decision, partitioned
+from dnnl.torch.randomness import draw_apart
+from tests.torch.operator_cases import (
+    RAW,
+    REFUSED,
+    Outcome,
+    compared,
+    computed,
+    operators,
+    samples,
+)
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+Compile = Callable[[torch.fx.GraphModule], Callable[..., Any]]
+
+
+def gradient_outcomes(name: str, dtype: torch.dtype) -> list[Outcome]:
+    """What becomes of the gradients of the first samples of an operator."""
+    record = operators()[name]
+    if dtype not in record.backward_dtypes or not record.supports_autograd:
+        return []
+    found = [_Case(record.op, own) for own in samples(record, dtype, requires_grad=True)]
+    return [own.outcome() for own in found if own.is_differentiable]
+
+
+class _Case:
+    """The gradients of one sample."""
+
+    def __init__(self, function: Callable[..., Any], sample: Any) -> None:
+        self._function = function
+        self._leaves, self._spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+        self._places = [n for n, own in enumerate(self._leaves) if isinstance(own, torch.Tensor)]
+        self._tensors = [self._leaves[place] for place in self._places]
+        self._found: dict[str, Decision] = {}
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether anything has a gradient."""
+        return any(own.requires_grad for own in self._tensors)
+
+    def outcome(self) -> Outcome:
+        """Who computes the result and the gradients."""
+        try:
+            expected = self._gradients(self._call)
+        except Exception as error:  # PyTorch has no such kernel
+            return Outcome(REFUSED, f"eager: {type(error).__name__}")
+        try:
+            actual = self._traced(lambda module: partitioned(module, (), self._report))
+        except Exception as error:
+            if not self._found:
+                return Outcome(REFUSED, f"traced: {type(error).__name__}")
+            return Outcome(RAW, f"{type(error).__name__}: {error}")
+        try:
+            problem = compared(actual, expected, strides=False)
+            problem = problem and compared(actual, self._traced(lambda module: module))
+        except Exception as error:  # results that PyTorch does not compare
+            return Outcome(REFUSED, f"compared: {type(error).__name__}: {error}")
+        return computed(self._found.values(), problem)
+
+    def _call(self, *given: torch.Tensor) -> Any:
+        full = list(self._leaves)
+        for place, own in zip(self._places, given, strict=True):
+            full[place] = own
+        first, args, keywords = pytree.tree_unflatten(full, self._spec)
+        return self._function(first, *args, **keywords)
+
+    def _gradients(self, function: Callable[..., Any]) -> list[torch.Tensor | None]:
+        """Those of random shares of all results."""
+        torch.manual_seed(0)
+        own = [x.detach().clone().requires_grad_(x.requires_grad) for x in self._tensors]
+        results = [
+            one
+            for one in pytree.tree_leaves(function(*own))
+            if isinstance(one, torch.Tensor) and one.requires_grad
+        ]
+        torch.manual_seed(1)
+        shares = [torch.randn_like(one) for one in results]
+        wanted = [x for x in own if x.requires_grad]
+        return list(torch.autograd.grad(results, wanted, shares, allow_unused=True))
+
+    def _traced(self, compile_one: Compile) -> list[torch.Tensor | None]:
+        def boxed(module: torch.fx.GraphModule, _: Sequence[Any]) -> Any:
+            draw_apart(module)
+            return make_boxed_func(compile_one(module))
+
+        function = aot_function(
+            self._call,
+            fw_compiler=boxed,
+            bw_compiler=boxed,
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions=private.decompositions(TRANSLATIONS),
+        )
+        return self._gradients(function)
+
+    def _report(self, decisions: Sequence[Decision]) -> None:
+        self._found.update({own.name: own for own in decisions})
