@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dnnl import InvalidArguments, Unimplemented, ops
+from tests.pairs import every_pair
 
 STEPS, ROWS, INPUTS, HIDDEN = 5, 3, 10, 20
 KINDS = ("LSTM", "GRU", "RNN")
@@ -42,11 +43,7 @@ def agree(kind: str, net: Any, x: torch.Tensor, hx: Any, *options: Any, **furthe
         torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "none"])
-@pytest.mark.parametrize("first", [True, False], ids=["batch_first", "steps_first"])
-@pytest.mark.parametrize("both", [True, False], ids=["both", "one"])
-@pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
+@every_pair(kind=KINDS, layers=[1, 3], both=[True, False], first=[True, False], bias=[True, False])
 def test_as_the_module(kind: str, layers: int, both: bool, first: bool, bias: bool) -> None:
     net = module(kind, num_layers=layers, bidirectional=both, batch_first=first, bias=bias)
     x = torch.randn(*((ROWS, STEPS) if first else (STEPS, ROWS)), INPUTS)
@@ -75,9 +72,7 @@ def test_bf16(kind: str) -> None:
     agree(kind, net, x, None, bidirectional=True)
 
 
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "none"])
-@pytest.mark.parametrize("both", [True, False], ids=["both", "one"])
-@pytest.mark.parametrize("layers", [1, 2])
+@every_pair(layers=[1, 2], both=[True, False], bias=[True, False])
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 def test_projection(layers: int, both: bool, bias: bool) -> None:
     net = module("LSTM", num_layers=layers, bidirectional=both, bias=bias, proj_size=7)

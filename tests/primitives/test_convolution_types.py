@@ -109,9 +109,7 @@ def test_types_that_become_others(
         verify(retyped(desc, types), attr_of(("eltwise", "eltwise_relu")), "normal")
 
 
-@every_row
-@pytest.mark.parametrize("channels", [(19, 1, 1), (64, 32)], ids=str)
-@pytest.mark.parametrize("layout", ["plain", "last", "behind"])
+@every_pair(isa=ISAS, channels=[(19, 1, 1), (64, 32)], layout=["plain", "last", "behind"])
 def test_windows_that_begin_in_the_middle_of_a_byte(layout: str, channels: Dims, isa: str) -> None:
     """Those at the border begin before the first element."""
     types = "f4_e2m1", "f4_e2m1", "f32"

@@ -73,11 +73,14 @@ def packed_like(array: np.ndarray, columns: int, group: int) -> MemoryDesc:
     return MemoryDesc.packed(array.shape, kind, int(np.count_nonzero(array)), columns, group)
 
 
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize(("columns", "group"), [(16, 4), (32, 4), (8, 1), (64, 1), (6, 4)])
-@pytest.mark.parametrize("layout", ["ab", "ba", "BA16a64b4a"])
-def test_packing(layout: str, columns: int, group: int, isa: str) -> None:
+@every_pair(
+    isa=ISAS,
+    blocks=[(16, 4), (32, 4), (8, 1), (64, 1), (6, 4)],
+    layout=["ab", "ba", "BA16a64b4a"],
+)
+def test_packing(layout: str, blocks: tuple[int, int], isa: str) -> None:
     """The reorder writes what NumPy finds."""
+    columns, group = blocks
     for dims, kind in (((150, 70), np.int8), ((32, 8), np.uint8), ((257, 3), np.int8)):
         array = weights_of(dims, kind)
         desc = packed_like(array, columns, group)

@@ -192,10 +192,15 @@ def test_types_of_scales(arg: Arg, data_type: str) -> None:
 @every_pair(
     isa=ISAS,
     types=BYTES,
-    masks=[*itertools.product((None, 0, 1), (None, 0, 2), (None, 2))],
+    src=[None, 0, 1],
+    weights=[None, 0, 2],
+    dst=[None, 2],
 )
-def test_zero_points(masks: tuple[int | None, ...], types: tuple[str, str], isa: str) -> None:
+def test_zero_points(
+    src: int | None, weights: int | None, dst: int | None, types: tuple[str, str], isa: str
+) -> None:
     attr = PrimitiveAttr()
+    masks = src, weights, dst
     for arg, mask in zip((Arg.SRC, Arg.WEIGHTS, Arg.DST), masks, strict=True):
         if mask is not None:
             attr.set_zero_points(arg, mask)

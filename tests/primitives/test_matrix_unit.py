@@ -31,6 +31,7 @@ from dnnl.primitives.primitive_desc import select_isa
 from tests.check import logical
 from tests.forking import DONE, forked
 from tests.launch import launch
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.products import (
     ROWS,
@@ -160,9 +161,7 @@ def by_groups(size: int, zero_points: bool) -> PrimitiveAttr:
     return attr
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-@pytest.mark.parametrize("rows", [2, 17, 50])
-@pytest.mark.parametrize("size", [16, 32, 96, 192])
+@every_pair(pair=PAIRS, rows=[2, 17, 50], size=[16, 32, 96, 192])
 def test_sums_in_segments(size: int, rows: int, pair: tuple[str, str]) -> None:
     """Of fewer words than the unit takes, as many, and several blocks of them."""
     for zero_points in (False, True):

@@ -20,9 +20,9 @@ def device() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(("columns", "group"), [(16, 4), (8, 1), (6, 4)])
-def test_packing(columns: int, group: int) -> None:
-    packed.test_packing("ba", columns, group, "default")
+@pytest.mark.parametrize("blocks", [(16, 4), (8, 1), (6, 4)])
+def test_packing(blocks: tuple[int, int]) -> None:
+    packed.test_packing("ba", blocks, "default")
 
 
 def test_more_weights_than_there_is_room_for() -> None:
