@@ -210,8 +210,11 @@ def from_torch(
 
 
 def explain_graph(net: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Explanation:
-    """Compile and call ``net`` without gradients, and return which operators dnnl computes and
-    which are left to PyTorch, with the reasons; needs the extra ``torch``.
+    """Compile and call ``net``, and return which operators dnnl computes and which are left to
+    PyTorch, with the reasons; needs the extra ``torch``.
+
+    Operators of the backward graph count as well where gradients are switched on and a parameter or
+    an argument requires one.
 
     ``net`` is a module or a function that `torch.compile` takes, the arguments are those of the
     call. ``print(dnnl.explain_graph(net, x))`` shows a line for each operator that is PyTorch's.
