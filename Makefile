@@ -10,7 +10,7 @@ BASE    ?= HEAD
 LIGHT    = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
 print(Path(onnx.__file__).parent / "backend/test/data/light")')
 
-.PHONY: help run test lowest lint fuzz soak replay ptx real bench pictures clean
+.PHONY: help run test train lowest lint fuzz soak replay ptx real bench pictures clean
 .NOTPARALLEL:
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make lint      ruff, mypy and the subjects of commits since main'
 	@echo 'make fuzz      search for failures for MINUTES, other ones for each SEED'
 	@echo 'make bench     speed beside oneDNN, PyTorch and ONNX Runtime'
+	@echo 'make train     two networks of PyTorch beside eager; build/train.png shows their losses'
 	@echo 'make soak      MINUTES of all that a process does; build/soak.png shows what must not grow'
 	@echo 'make replay    which kernels are written differently than at the revision BASE'
 	@echo 'make ptx       what ptxas says of the kernels for NVIDIA devices: registers, spills, memory'
@@ -74,6 +75,9 @@ fuzz: $(VENV)/dev.stamp
 
 bench: $(VENV)/bench.stamp
 	$(BIN)/python -m bench
+
+train: $(VENV)/dev.stamp
+	$(BIN)/python examples/train_torch.py --steps 300 --picture build/train.png
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
