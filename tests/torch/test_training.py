@@ -160,6 +160,14 @@ def test_poolings(kind: str, whole: Callable[[], None]) -> None:
     whole()
 
 
+def test_means_of_windows_beyond_the_padding() -> None:
+    for included in (False, True):
+        agree(
+            lambda x, included=included: functional.avg_pool1d(x, 3, 2, 1, True, included),
+            wanting(2, 3, 10),
+        )
+
+
 def test_equal_maxima() -> None:
     """The gradient goes where eager sends it."""
     x = torch.randint(0, 3, (2, 3, 9, 10)).float().requires_grad_()

@@ -172,6 +172,9 @@ def _maximum(spatial: int) -> Translate:
 def _average(spatial: int) -> Translate:
     def write(w: Writer, grad: Value, x: Value, *window: Any) -> str:
         attrs, factor = average_window(spatial, *window)
+        if attrs["ceil_mode"] and attrs["count_include_pad"]:
+            # Windows beyond the padding divide by fewer elements than they have.
+            raise Unimplemented("means that count padding, of windows that may reach beyond it")
         found = _pooled(w, training.AVERAGE_POOL, grad, x, spatial, attrs)
         return found if factor == 1 else w.add("Mul", found, w.scalar(factor, x.dtype))
 
