@@ -21,6 +21,20 @@ def _fresh() -> Iterator[None]:
 
 
 @pytest.fixture
+def with_gradients() -> Iterator[None]:
+    with torch.enable_grad():
+        yield
+
+
+@pytest.fixture(params=(1, 2), ids=("1thread", "2threads"))
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is compiled."""
     found: list[Any] = []

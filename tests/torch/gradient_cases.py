@@ -15,11 +15,12 @@ from torch.utils import _pytree as pytree
 
 from dnnl.torch import private
 from dnnl.torch.aten.table import TRANSLATIONS
-from dnnl.torch.partition import Decision, partitioned
+from dnnl.torch.partition import partitioned
 from dnnl.torch.randomness import draw_apart
 from tests.torch.operator_cases import (
     RAW,
     REFUSED,
+    Case,
     Outcome,
     compared,
     computed,
@@ -40,20 +41,13 @@ def gradient_outcomes(name: str, dtype: torch.dtype) -> list[Outcome]:
     return [own.outcome() for own in found if own.is_differentiable]
 
 
-class _Case:
+class _Case(Case):
     """The gradients of one sample."""
-
-    def __init__(self, function: Callable[..., Any], sample: Any) -> None:
-        self._function = function
-        self._leaves, self._spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
-        self._places = [n for n, own in enumerate(self._leaves) if isinstance(own, torch.Tensor)]
-        self._tensors = [self._leaves[place] for place in self._places]
-        self._found: dict[str, Decision] = {}
 
     @property
     def is_differentiable(self) -> bool:
         """Whether anything has a gradient."""
-        return any(own.requires_grad for own in self._tensors)
+        return any(self._wanted)
 
     def outcome(self) -> Outcome:
         """Who computes the result and the gradients."""
@@ -62,29 +56,28 @@ class _Case:
         except Exception as error:  # PyTorch has no such kernel
             return Outcome(REFUSED, f"eager: {type(error).__name__}")
         try:
-            actual = self._traced(lambda module: partitioned(module, (), self._report))
+            actual = self._differentiated(lambda module: partitioned(module, (), self._report))
         except Exception as error:
             if not self._found:
                 return Outcome(REFUSED, f"traced: {type(error).__name__}")
             return Outcome(RAW, f"{type(error).__name__}: {error}")
         try:
             problem = compared(actual, expected, strides=False)
-            problem = problem and compared(actual, self._traced(lambda module: module))
+            problem = problem and compared(actual, self._differentiated(lambda module: module))
         except Exception as error:  # results that PyTorch does not compare
             return Outcome(REFUSED, f"compared: {type(error).__name__}: {error}")
         return computed(self._found.values(), problem)
 
-    def _call(self, *given: torch.Tensor) -> Any:
-        full = list(self._leaves)
-        for place, own in zip(self._places, given, strict=True):
-            full[place] = own
-        first, args, keywords = pytree.tree_unflatten(full, self._spec)
-        return self._function(first, *args, **keywords)
+    @property
+    def _wanted(self) -> list[bool]:
+        """Which tensors of the sample have gradients."""
+        return [self._leaves[place].requires_grad for place in self._places]
 
     def _gradients(self, function: Callable[..., Any]) -> list[torch.Tensor | None]:
         """Those of random shares of all results."""
         torch.manual_seed(0)
-        own = [x.detach().clone().requires_grad_(x.requires_grad) for x in self._tensors]
+        pairs = zip(self._tensors, self._wanted, strict=True)
+        own = [x.clone().requires_grad_(wanted) for x, wanted in pairs]
         results = [
             one
             for one in pytree.tree_leaves(function(*own))
@@ -95,7 +88,7 @@ class _Case:
         wanted = [x for x in own if x.requires_grad]
         return list(torch.autograd.grad(results, wanted, shares, allow_unused=True))
 
-    def _traced(self, compile_one: Compile) -> list[torch.Tensor | None]:
+    def _differentiated(self, compile_one: Compile) -> list[torch.Tensor | None]:
         def boxed(module: torch.fx.GraphModule, _: Sequence[Any]) -> Any:
             draw_apart(module)
             return make_boxed_func(compile_one(module))
@@ -108,6 +101,3 @@ class _Case:
             decompositions=private.decompositions(TRANSLATIONS),
         )
         return self._gradients(function)
-
-    def _report(self, decisions: Sequence[Decision]) -> None:
-        self._found.update({own.name: own for own in decisions})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -22,18 +22,7 @@ SIZES = ((2, 3, 7, 19), (2, 3, 9, 19), (2, 3, 9, 5))
 TOLERANCES = ((torch.bfloat16, 3e-2), (torch.float16, 4e-3), (torch.float64, 1e-9))
 
 
-@pytest.fixture(autouse=True)
-def _with_gradients() -> Iterator[None]:
-    with torch.enable_grad():
-        yield
-
-
-@pytest.fixture(params=(1, 2), ids=("1thread", "2threads"))
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("with_gradients")
 
 
 def both(**params: Any) -> tuple[Any, Any]:
@@ -56,7 +45,7 @@ def doubles(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 def test_attention() -> None:
     check_gradients(*both(), *drawn(*SIZES))
     check_gradients(*both(is_causal=True, scale=0.3), *drawn(*SIZES))
@@ -80,7 +69,7 @@ def test_results_are_laid_out_as_queries() -> None:
     assert dnnl.torch.attention(*three()).is_contiguous()
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 def test_masks() -> None:
     for shape in ((7, 9), (2, 1, 7, 9), (3, 1, 9), (2, 3, 7, 9)):
         check_gradients(*both(), *drawn(*SIZES, shape))
@@ -225,7 +214,7 @@ def flat(found: tuple[torch.Tensor, torch.Tensor | None]) -> torch.Tensor:
     return result.flatten() if weights is None else torch.cat([result.flatten(), weights.flatten()])
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(("options", "shapes", "params"), MODULES)
 def test_a_module(
     options: dict[str, Any], shapes: tuple[tuple[int, ...], ...], params: dict[str, Any]

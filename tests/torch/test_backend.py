@@ -31,16 +31,11 @@ def test_the_entry_point_names_the_backend() -> None:
     assert EntryPoint("dnnl", given["dnnl"], group).load() is compile_graph
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_network(threads: int, dtype: torch.dtype) -> None:
+def test_a_network(dtype: torch.dtype) -> None:
     net, x = Net().eval().to(dtype), torch.randn(2, 3, 13, 17, dtype=dtype)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        actual, expected = compiled(net)(x), net(x)
-    finally:
-        torch.set_num_threads(before)
+    actual, expected = compiled(net)(x), net(x)
     limit = 1e-4 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(actual, expected, rtol=limit, atol=limit)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -38,18 +38,7 @@ PROBLEMS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = 
 )
 
 
-@pytest.fixture(autouse=True)
-def _with_gradients() -> Iterator[None]:
-    with torch.enable_grad():
-        yield
-
-
-@pytest.fixture(params=(1, 2), ids=("1thread", "2threads"))
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("with_gradients")
 
 
 def both(name: str, **params: Any) -> tuple[Any, Any]:
@@ -113,7 +102,7 @@ def test_parameters_of_activations() -> None:
         check_gradients(*both(name, **params), x)
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("shape", [(5, 7, 33), (64, 33), (33,), (0, 33)])
 def test_linear(shape: tuple[int, ...]) -> None:
     x, weight, bias = torch.randn(shape), torch.randn(19, 33), torch.randn(19)
@@ -124,7 +113,7 @@ def test_linear(shape: tuple[int, ...]) -> None:
     check_gradients(*both("linear"), *small, tolerance=5e-2)
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(("source", "weight", "params"), PROBLEMS)
 def test_a_convolution(
     source: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any]
@@ -148,7 +137,7 @@ def test_gradients_of_products_in_f64() -> None:
     assert gradcheck(dnnl.torch.conv2d, (doubles(2, 5, 4, 4), doubles(4, 5, 3, 3), doubles(4)))
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 def test_layer_norm() -> None:
     for shape, count in (((3, 5, 33), 1), ((3, 5, 33), 2), ((33,), 1), ((0, 33), 1)):
         x, own = torch.randn(shape), shape[len(shape) - count :]
@@ -169,7 +158,7 @@ def test_group_norm(shape: tuple[int, ...]) -> None:
         check_gradients(*pair, torch.randn(shape).to(memory_format=LAST), *given)
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("shape", BATCHES)
 def test_batch_norm(shape: tuple[int, ...], training: bool) -> None:
@@ -203,7 +192,7 @@ def test_softmax() -> None:
         assert gradcheck(partial(getattr(dnnl.torch, name), dim=1), doubles(3, 5))
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_pooling(window: dict[str, Any]) -> None:
     for name in ("max_pool2d", "avg_pool2d"):

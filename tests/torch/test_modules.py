@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -60,10 +59,7 @@ CASES: tuple[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]], ...] 
 )
 
 
-@pytest.fixture(autouse=True)
-def _with_gradients() -> Iterator[None]:
-    with torch.enable_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("with_gradients")
 
 
 class Residual(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,18 +26,7 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _with_gradients() -> Iterator[None]:
-    with torch.enable_grad():
-        yield
-
-
-@pytest.fixture(params=(1, 2), ids=("1thread", "2threads"))
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("with_gradients")
 
 
 def called(net: Any, x: Any, hx: Any) -> Any:
@@ -83,7 +72,7 @@ def states_of(net: Any, rows: tuple[int, ...], dtype: torch.dtype) -> list[torch
     return [torch.randn(count, *rows, size).to(dtype) for size in sizes]
 
 
-@pytest.mark.usefixtures("_threads")
+@pytest.mark.usefixtures("threads")
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.parametrize(("name", "params"), CASES)
 def test_a_network(name: str, params: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,10 +20,7 @@ from tests.torch.compiling import compiled
 Function = Callable[..., torch.Tensor]
 
 
-@pytest.fixture(autouse=True)
-def _enabled() -> Iterator[None]:
-    with torch.enable_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("with_gradients")
 
 
 def gradients(function: Callable[..., Any], *arguments: torch.Tensor) -> list[torch.Tensor]:
@@ -206,34 +203,30 @@ class Net(nn.Module):
         return found.log_softmax(-1)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_steps(threads: int, layout: torch.memory_format) -> None:
+def test_steps(layout: torch.memory_format) -> None:
     """Losses, parameters and buffers after some steps; inference between them sees the weights."""
     ours: Any = Net()
     ours.to(memory_format=layout)
     theirs, x = copy.deepcopy(ours), torch.randn(4, 3, 12, 14)
-    function, before = compiled(ours), torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        steps = [(net, torch.optim.Adam(net.parameters(), 0.01)) for net in (ours, theirs)]
-        for step in range(4):
-            images = torch.randn(4, 3, 12, 14).to(memory_format=layout)
-            labels, losses = torch.randint(5, (4,)), []
-            for (net, optimizer), call in zip(steps, (function, theirs), strict=True):
-                torch.manual_seed(step)
-                optimizer.zero_grad()
-                loss: Any = functional.nll_loss(call(images), labels)
-                loss.backward()
-                optimizer.step()
-                losses.append(loss.detach())
-                net.eval()
-            torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
-            with torch.no_grad():
-                torch.testing.assert_close(function(x), theirs(x), rtol=1e-3, atol=1e-4)
-            ours.train(), theirs.train()
-    finally:
-        torch.set_num_threads(before)
+    function = compiled(ours)
+    steps = [(net, torch.optim.Adam(net.parameters(), 0.01)) for net in (ours, theirs)]
+    for step in range(4):
+        images = torch.randn(4, 3, 12, 14).to(memory_format=layout)
+        labels, losses = torch.randint(5, (4,)), []
+        for (net, optimizer), call in zip(steps, (function, theirs), strict=True):
+            torch.manual_seed(step)
+            optimizer.zero_grad()
+            loss: Any = functional.nll_loss(call(images), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+            net.eval()
+        torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+        with torch.no_grad():
+            torch.testing.assert_close(function(x), theirs(x), rtol=1e-3, atol=1e-4)
+        ours.train(), theirs.train()
     states = zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True)
     for own, other in states:
         torch.testing.assert_close(own, other, rtol=1e-3, atol=1e-4)
@@ -280,22 +273,25 @@ def test_random_numbers_come_in_the_order_of_eager() -> None:
 
 
 @pytest.mark.parametrize("dynamic", [True, None])
-def test_sizes_change(dynamic: bool | None, caplog: pytest.LogCaptureFixture) -> None:
-    """Products of any number of rows have one plan; gradients of images are PyTorch's there."""
+def test_sizes_change(dynamic: bool | None, whole: Callable[[], None]) -> None:
     net = nn.Sequential(nn.Linear(7, 9), nn.LayerNorm(9), nn.GELU(), nn.Linear(9, 4))
-    images = Net()
-    with caplog.at_level(logging.INFO, "dnnl.torch"):
-        function = torch.compile(net, backend=compile_graph, dynamic=dynamic)
-        for rows in (2, 5, 3, 1, 6):
-            x = torch.randn(rows, 7, requires_grad=True)
-            for ours, theirs in zip(gradients(function, x), gradients(net, x), strict=True):
-                torch.testing.assert_close(ours, theirs)
-    assert not caplog.records
-    function = torch.compile(images, backend=compile_graph, dynamic=dynamic)
-    for rows in (2, 5, 3):
-        x = torch.randn(rows, 3, 12, 14, requires_grad=True)
-        for ours, theirs in zip(gradients(function, x), gradients(images, x), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    images = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2))
+    for own, shape in ((net, (7,)), (images, (3, 12, 14))):
+        torch._dynamo.reset()
+        function = torch.compile(own, backend=compile_graph, dynamic=dynamic)
+        for rows in (2, 5, 3, 6):
+            x = torch.randn(rows, *shape, requires_grad=True)
+            for ours, theirs in zip(gradients(function, x), gradients(own, x), strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    whole()
+
+
+def test_products_of_any_number_of_rows_have_one_plan(plans: list[Any]) -> None:
+    net = nn.Sequential(nn.Linear(7, 9), nn.LayerNorm(9), nn.GELU(), nn.Linear(9, 4))
+    function = torch.compile(net, backend=compile_graph, dynamic=True)
+    for rows in (2, 5, 3, 6):
+        gradients(function, torch.randn(rows, 7, requires_grad=True))
+        assert len(plans) == 2  # forward and backward
 
 
 def test_checkpoints_and_modes() -> None:

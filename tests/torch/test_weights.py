@@ -46,6 +46,17 @@ def test_weights_that_change_now_and_then_stay_packed(plans: list[Any]) -> None:
         assert len(plans) == count
 
 
+def test_weights_of_parts_are_packed(plans: list[Any]) -> None:
+    """An operator between them is PyTorch's."""
+    first, second, x = nn.Linear(8, 8), nn.Linear(8, 8), torch.randn(3, 8)
+    function = compiled(lambda x: second(torch.special.bessel_j0(first(x))))
+    for _ in range(2):
+        compare(function(x), second(torch.special.bessel_j0(first(x))))
+    assert len(plans) == 2
+    assert [set(graph.inputs) & {"primals_1", "primals_2"} for graph in plans] == [set(), set()]
+    assert all(len(graph.inputs) == 1 for graph in plans)
+
+
 def test_modules_that_share_code_have_their_own_weights(plans: list[Any]) -> None:
     blocks = nn.ModuleList(Block() for _ in range(6))
     x = torch.randn(4, 8)

@@ -34,9 +34,7 @@ def _convolution(
     require_floats(grad, x, weight)
     attrs = window_of(weight, stride, padding, dilation, groups)
     spatial = weight.rank - 2
-    result: Source
-    source, alone = batched(w, x, spatial)
-    result, _ = batched(w, grad, spatial)
+    (source, alone), (result, _) = batched(w, x, spatial), batched(w, grad, spatial)
     data = weights = bias = None
     if mask[0]:
         if transposed:
