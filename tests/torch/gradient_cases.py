@@ -28,6 +28,7 @@ from tests.torch.operator_cases import (
     samples,
 )
 
+f64 = torch.float64
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 Compile = Callable[[torch.fx.GraphModule], Callable[..., Any]]
 
@@ -63,7 +64,13 @@ class _Case(Case):
             return Outcome(RAW, f"{type(error).__name__}: {error}")
         try:
             problem = compared(actual, expected, strides=False)
-            problem = problem and compared(actual, self._differentiated(lambda module: module))
+            plain = self._differentiated(lambda module: module) if problem else expected
+            problem = problem and compared(actual, plain)
+            if problem and torch.bfloat16 in {own.dtype for own in self._tensors}:
+                # Functions that are computed at once round less often than eager.
+                exact = self._gradients(self._call, f64)
+                problem = compared(actual, exact, dtypes=False)
+                problem = problem and _farther(actual, (expected, plain), exact)
         except Exception as error:  # results that PyTorch does not compare
             return Outcome(REFUSED, f"compared: {type(error).__name__}: {error}")
         return computed(self._found.values(), problem)
@@ -73,19 +80,23 @@ class _Case(Case):
         """Which tensors of the sample have gradients."""
         return [self._leaves[place].requires_grad for place in self._places]
 
-    def _gradients(self, function: Callable[..., Any]) -> list[torch.Tensor | None]:
-        """Those of random shares of all results."""
+    def _gradients(
+        self, function: Callable[..., Any], wide: torch.dtype | None = None
+    ) -> list[torch.Tensor | None]:
+        """Those of random shares of all results, which bf16 holds; from floats of type ``wide``."""
         torch.manual_seed(0)
-        pairs = zip(self._tensors, self._wanted, strict=True)
-        own = [x.clone().requires_grad_(wanted) for x, wanted in pairs]
+        own = [
+            x.to(wide if wide and x.is_floating_point() else x.dtype, copy=True)
+            for x in self._tensors
+        ]
+        wanted = [x.requires_grad_() for x, has in zip(own, self._wanted, strict=True) if has]
         results = [
             one
             for one in pytree.tree_leaves(function(*own))
             if isinstance(one, torch.Tensor) and one.requires_grad
         ]
         torch.manual_seed(1)
-        shares = [torch.randn_like(one) for one in results]
-        wanted = [x for x in own if x.requires_grad]
+        shares = [torch.randn(one.shape).bfloat16().to(one.dtype) for one in results]
         return list(torch.autograd.grad(results, wanted, shares, allow_unused=True))
 
     def _differentiated(self, compile_one: Compile) -> list[torch.Tensor | None]:
@@ -101,3 +112,22 @@ class _Case(Case):
             decompositions=private.decompositions(TRANSLATIONS),
         )
         return self._gradients(function)
+
+
+def _farther(
+    actual: Sequence[torch.Tensor | None],
+    others: Sequence[Sequence[torch.Tensor | None]],
+    exact: Sequence[torch.Tensor | None],
+) -> str:
+    """Which gradient is farther from the exact one than all others; "" where none is."""
+
+    def distance(own: torch.Tensor | None, true: torch.Tensor) -> float:
+        assert own is not None
+        return float((own.double() - true).abs().max()) if true.numel() else 0.0
+
+    for place, true in enumerate(exact):
+        if true is not None:
+            ours, *theirs = (distance(own[place], true) for own in (actual, *others))
+            if not ours <= max(theirs):
+                return f"gradient {place} is {ours} from that of f64, PyTorch's {max(theirs)}"
+    return ""
