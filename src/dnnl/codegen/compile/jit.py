@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import count
@@ -17,7 +19,7 @@ from llvmlite import binding as llvm
 from dnnl import config, forks, log
 from dnnl.codegen.compile import emit_apart, spirv_text
 from dnnl.codegen.compile.disk_cache import DiskCache
-from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.builder import OPAQUE, Module
 from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa
 from dnnl.garbage import Pause
@@ -83,6 +85,24 @@ def _passes(device: bool) -> llvm.ModulePassManager:
     return passes
 
 
+@contextmanager
+def _strength_reduction(enabled: bool) -> Iterator[None]:
+    """Enable or disable LLVM's loop strength reduction, which is enabled elsewhere.
+
+    Loops with opaque pointers have cheap addresses already, and the pass would be a third of their
+    compile time. The option belongs to the process: code that another library emits at the same
+    time misses the pass, too, and is right without it.
+    """
+    if enabled:
+        yield
+        return
+    llvm.set_option("", "-disable-lsr=true")
+    try:
+        yield
+    finally:
+        llvm.set_option("", "-disable-lsr=false")
+
+
 def assembly(module: Module) -> str:
     """The optimised machine code as text."""
     return _emit(module.isa, str(module), as_text=True).decode()
@@ -108,9 +128,10 @@ def _emit(isa: Isa, ir: str, *, as_text: bool) -> bytes:
         parsed.verify()
         _passes(isa.device is not None).run(parsed, _builder(isa))
         if isa.device is None or not isa.device.own_process:
-            if as_text:
-                return str(machine.emit_assembly(parsed)).encode()
-            return bytes(machine.emit_object(parsed))
+            with _strength_reduction(isa.device is not None or OPAQUE not in ir):
+                if as_text:
+                    return str(machine.emit_assembly(parsed)).encode()
+                return bytes(machine.emit_object(parsed))
         ir = spirv_text.writable(str(parsed))
     return emit_apart.run(ir, _triple(isa), isa.cpu, isa.feature_string, text=as_text)
 

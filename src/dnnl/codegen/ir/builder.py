@@ -48,6 +48,9 @@ Value: TypeAlias = ir.Value
 Constant: TypeAlias = ir.Constant
 Values = tuple[ir.Value, ...]
 
+OPAQUE = "llvm.launder.invariant.group"
+"""The intrinsic that hides from LLVM how a pointer was computed."""
+
 _TABLE_ALIGNMENT = 64  # bytes, a cache line
 
 
@@ -305,9 +308,10 @@ class Emitter:
         """``pointer`` as a value of which LLVM knows nothing.
 
         Without it, LLVM's loop strength reduction sees every address of a deep loop nest as one
-        big expression and takes most of the compile time to find better ones, in vain.
+        big expression and takes most of the compile time to find better ones, in vain. A module
+        with such pointers is compiled without it (`dnnl.codegen.compile.jit`).
         """
-        name = f"llvm.launder.invariant.group.p{pointer.type.addrspace}"
+        name = f"{OPAQUE}.p{pointer.type.addrspace}"
         return self.intrinsic(name, pointer.type, [pointer])
 
     def loop(
@@ -334,6 +338,7 @@ class Emitter:
                 return carried
             if trips == 1:
                 return body(begin, *carried) or ()
+            end = i64(begin.constant + trips * step)
         before = self.b.block
         head = self.function.append_basic_block(f"{name}.loop")
         after = self.function.append_basic_block(f"{name}.done")
@@ -357,7 +362,10 @@ class Emitter:
         index.add_incoming(following, last)
         for phi, value in zip(phis, results, strict=True):
             phi.add_incoming(value, last)
-        branch = self.b.cbranch(self.b.icmp_signed("<", following, end), head, after)
+        # LLVM rewrites "<" as a comparison of ``index``, which comes before the addition, so that
+        # processors cannot fuse it with the jump.
+        order = "!=" if static or step == 1 else "<"
+        branch = self.b.cbranch(self.b.icmp_signed(order, following, end), head, after)
         if not unroll:
             self.module.keep_rolled(branch)
         self.b.position_at_end(after)

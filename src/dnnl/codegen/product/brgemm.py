@@ -230,6 +230,9 @@ ACCUMULATOR_CHAINS = 8
 """Independent accumulator chains that keep both multiply-add units of most processors busy."""
 _LEAST_STEPS = 16
 
+_SCALES = (1, 2, 4, 8)
+"""The sizes of a step in bytes at which instructions take the index of a loop as an address."""
+
 _FIRST = i64(0)
 PREFETCH_DISTANCE = 8192
 """The prefetch distance of a single stream in bytes."""
@@ -350,21 +353,26 @@ def accumulate(
 
     prefetch = factors.prefetch if len(levels) == 1 else None
     cursor = () if prefetch is None else (e.opaque(prefetch.begin(e, first, level)),)
-    head, size, begin = 2 + len(cursor), len(tile.cells), level.begin
+    scaled = level.a_step * factors.multiply.a.size in _SCALES and level.from_zero
+    carried = () if scaled else (first.a,)
+    state = (first.b, *carried, *cursor, *tile.cells)
+    head, size, begin = len(state) - len(tile.cells), len(tile.cells), level.begin
 
-    def body(_: ir.Value, *state: ir.Value) -> Values:
+    def body(index: ir.Value, *state: ir.Value) -> Values:
         """A step for each set of accumulators that is carried behind the addresses."""
-        here, cursor, cells = replace(factors, a=state[0], b=state[1]), state[2:head], state[head:]
+        here = replace(factors, a=first.a if scaled else state[1], b=state[0])
+        if scaled:
+            here = here.moved(e, e.mul(index, i64(level.a_step)), i64(0))
+        cursor, cells = state[1 + len(carried) : head], state[head:]
         sums: Values = ()
-        for first in range(0, len(cells), size):
+        for start in range(0, len(cells), size):
             if prefetch is not None:
                 cursor = (prefetch.issue(e, cursor[0]),)
-            part = Tile(tile.vectors, cells[first : first + size])
+            part = Tile(tile.vectors, cells[start : start + size])
             sums += accumulate(e, part, here, levels[1:], leaf).cells
             here = here.moved(e, *(e.mul(i64(1), step) for step in (level.a_step, level.b_step)))
-        return (here.a, here.b, *cursor, *sums)
+        return (here.b, *((here.a,) if carried else ()), *cursor, *sums)
 
-    state = (first.a, first.b, *cursor, *tile.cells)
     unroll = 1 if leaf is not None or len(levels) > 1 else _unroll(tile, level)
     if unroll > 1:
         begin = _even(e, level, unroll)
