@@ -28,12 +28,13 @@ from dnnl.reference.rule import compare
 from dnnl.reference.tolerance import EXACT, Bound
 from dnnl.types.dtype import DataType
 from tests.check import check, logical, memory_of, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
+    ISAS,
     LAYOUTS,
     array,
     describe,
-    every_isa,
     every_rounding_isa,
     execute_all,
     tensor,
@@ -200,9 +201,8 @@ def test_large_means(layout: str, least: int, monkeypatch: pytest.MonkeyPatch) -
     check(results[Arg.VARIANCE], variance, tolerance)
 
 
-@every_isa
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
-def test_not_a_number_passes_the_relu(isa: str, layout: str) -> None:
+@every_pair(isa=ISAS, layout=["nchw", "nhwc", "nChw16c"], flags=[RELU, ADDED, f"{RELU}|{GIVEN}"])
+def test_not_a_number_passes_the_relu(isa: str, layout: str, flags: str) -> None:
     """One in src makes a channel of them, or an element where statistics are given; the workspace
     passes what diff_dst has there."""
     desc = describe(DIMS, layout)
@@ -210,14 +210,13 @@ def test_not_a_number_passes_the_relu(isa: str, layout: str) -> None:
     values[1, 3, 2, 2] = gradient[2, 3, 4, 6] = gradient[0, 5] = np.nan
     src, diff = (memory_of(array, desc, ENGINE) for array in (values, gradient))
     with config.override("max_cpu_isa", isa):
-        for flags in (RELU, ADDED, f"{RELU}|{GIVEN}"):
-            run(forward(desc, desc, flags, "forward_inference"), {Arg.SRC: src})
-            results, _ = run(forward(desc, desc, flags), {Arg.SRC: src})
-            lost = np.isnan(logical(results[Arg.DST]))
-            assert lost.sum() == (1 if GIVEN in flags else 3 * 5 * 7)
-            assert (logical(results[Arg.WORKSPACE])[lost] == 1).all()
-            kept: Memories = {a: results[a] for a in (Arg.WORKSPACE, *STATISTICS) if a in results}
-            run(backward(desc, desc, desc, flags), {Arg.SRC: src, Arg.DIFF_DST: diff, **kept})
+        run(forward(desc, desc, flags, "forward_inference"), {Arg.SRC: src})
+        results, _ = run(forward(desc, desc, flags), {Arg.SRC: src})
+        lost = np.isnan(logical(results[Arg.DST]))
+        assert lost.sum() == (1 if GIVEN in flags else 3 * 5 * 7)
+        assert (logical(results[Arg.WORKSPACE])[lost] == 1).all()
+        kept: Memories = {a: results[a] for a in (Arg.WORKSPACE, *STATISTICS) if a in results}
+        run(backward(desc, desc, desc, flags), {Arg.SRC: src, Arg.DIFF_DST: diff, **kept})
 
 
 @pytest.mark.parametrize("flags", [AFFINE, ADDED, f"{ADDED}|{GIVEN}"])

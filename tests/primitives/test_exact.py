@@ -33,6 +33,7 @@ from dnnl.types.expression import Function
 from dnnl.types.scalar import Scalar, Trace, apply
 from dnnl.types.typed import FLOATS, FUNCTIONS, INTEGERS, STEPS, TYPES
 from tests.check import assert_gaps_untouched, assert_padding_zero
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, ISAS, every_isa, execute
 from tests.primitives.typed import Typed, drawn
 
@@ -95,8 +96,9 @@ def sources(function: str, kind: DataType, seed: int) -> list[Typed]:
 def test_every_type(function: str, isa: str) -> None:
     row = STEPS[FUNCTIONS[function]]
     kinds = ordered(row.allowed)
-    if row.allowed <= FLOATS:  # one each; random functions have the others
-        kinds = kinds[(ISAS.index(isa) + len(function)) % len(kinds) :][:1]
+    # One of the floats each, or a third of all types; random functions have the others.
+    apart = len(kinds) if row.allowed <= FLOATS else 3
+    kinds = kinds[(ISAS.index(isa) + len(function)) % apart :: apart]
     with config.override("max_cpu_isa", isa):
         for seed, kind in enumerate(kinds):
             dst = DataType.boolean if function in _COMPARISONS else kind
@@ -107,7 +109,7 @@ def test_every_type(function: str, isa: str) -> None:
 @pytest.mark.parametrize("dst", ordered(TYPES), ids=str)
 def test_every_conversion(dst: DataType, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
-        for seed, src in enumerate(ordered(TYPES)):
+        for seed, src in enumerate(ordered(TYPES)[ISAS.index(isa) % 2 :: 2]):
             computed("cast", [drawn(src, (3, 41), seed)], dst)
 
 
@@ -129,12 +131,10 @@ def test_powers(base: DataType, exponent: DataType) -> None:
     computed("pow", arrays, base)
 
 
-@every_isa
-@pytest.mark.parametrize("kind", ["s8", "u16", "s64"])
-@pytest.mark.parametrize(
-    "tags",
-    [("nchw", "nhwc", "nChw16c"), ("nhwc", "nChw8c", "nchw"), ("nChw16c", "dcba", "nhwc")],
-    ids=str,
+@every_pair(
+    isa=ISAS,
+    kind=["s8", "u16", "s64"],
+    tags=[("nchw", "nhwc", "nChw16c"), ("nhwc", "nChw8c", "nchw"), ("nChw16c", "dcba", "nhwc")],
 )
 def test_layouts(tags: tuple[str, ...], kind: str, isa: str) -> None:
     arrays = [drawn(DataType[kind], (2, 19, 3, 5), seed) for seed in (1, 2)]

@@ -17,7 +17,8 @@ from dnnl import (
 from dnnl.reference.grid_sample import grid_sample
 from dnnl.types.arg import Arg
 from tests.check import logical
-from tests.primitives.harness import ENGINE, LAYOUTS, every_isa, execute, source
+from tests.pairs import every_pair
+from tests.primitives.harness import ENGINE, ISAS, LAYOUTS, execute, source
 
 DIMS = (2, 24, 5, 7)
 FUNCTIONS = ["nearest", "linear", "cubic"]
@@ -52,14 +53,18 @@ def test_layouts(layout: str, function: str) -> None:
     run(source(DIMS, layout), grid_of(2, 6, 9, 2), function, "border", "corners", "nhwc")
 
 
-@every_isa
-@pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_instruction_sets(function: str, padding: str, isa: str) -> None:
+@every_pair(
+    isa=ISAS,
+    function=FUNCTIONS,
+    padding=PADDINGS,
+    layout=["nchw", "nhwc"],
+    coordinates=["edges", "corners"],
+)
+def test_instruction_sets(
+    function: str, padding: str, isa: str, layout: str, coordinates: str
+) -> None:
     with config.override("max_cpu_isa", isa):
-        for layout in ("nchw", "nhwc"):
-            for coordinates in ("edges", "corners"):
-                run(source(DIMS, layout), grid_of(2, 5, 19, 2), function, padding, coordinates)
+        run(source(DIMS, layout), grid_of(2, 5, 19, 2), function, padding, coordinates)
 
 
 @pytest.mark.parametrize("coordinates", ["edges", "corners", "pixels"])

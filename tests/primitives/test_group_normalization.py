@@ -3,7 +3,7 @@ gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -140,27 +140,31 @@ def test_layouts(layout: str, groups: int) -> None:
         judge(desc, filled(desc))
 
 
-@pytest.mark.parametrize(
-    ("src", "dst"),
-    [
+_DIRECTIONS: dict[str, Callable[..., GroupNormalizationDesc]] = {
+    "forward": lambda one, other, groups: forward(one, groups, dst=other),
+    "statistics": lambda one, other, groups: forward(one, groups, GIVEN, other),
+    "backward": lambda one, other, groups: backward(one, groups, AFFINE, other, one),
+    "no_scale": lambda one, other, groups: backward(other, groups, "none", one, other),
+    "data": lambda one, other, groups: backward(one, groups, AFFINE, one, other, "backward_data"),
+}
+
+
+@every_pair(
+    layouts=[
         ("nchw", "nhwc"),
         ("nChw16c", "part"),
         ("nhwc", "nChw8c"),
         ("part16", "nchw"),
         ("gaps", "dcba"),
     ],
+    groups=[1, 5, 20],
+    direction=sorted(_DIRECTIONS),
 )
-@pytest.mark.parametrize("groups", [1, 5, 20])
-def test_each_tensor_in_a_layout_of_its_own(src: str, dst: str, groups: int) -> None:
-    given, other = describe(DIMS, src), describe(DIMS, dst)
-    for desc in (
-        forward(given, groups, dst=other),
-        forward(given, groups, GIVEN, other),
-        backward(given, groups, AFFINE, other, given),
-        backward(other, groups, "none", given, other),
-        backward(given, groups, AFFINE, given, other, "backward_data"),
-    ):
-        judge(desc, filled(desc))
+def test_each_tensor_in_a_layout_of_its_own(
+    layouts: tuple[str, str], groups: int, direction: str
+) -> None:
+    desc = _DIRECTIONS[direction](*(describe(DIMS, layout) for layout in layouts), groups)
+    judge(desc, filled(desc))
 
 
 @every_pair(flags=FLAGS, groups=[1, 2, 10], layout=["nchw", "nhwc"])

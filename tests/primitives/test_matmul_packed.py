@@ -77,24 +77,23 @@ def packed_like(array: np.ndarray, columns: int, group: int) -> MemoryDesc:
     isa=ISAS,
     blocks=[(16, 4), (32, 4), (8, 1), (64, 1), (6, 4)],
     layout=["ab", "ba", "BA16a64b4a"],
+    weights=[((150, 70), np.int8), ((32, 8), np.uint8), ((257, 3), np.int8)],
 )
-def test_packing(layout: str, blocks: tuple[int, int], isa: str) -> None:
+def test_packing(
+    layout: str, blocks: tuple[int, int], isa: str, weights: tuple[tuple[int, int], type]
+) -> None:
     """The reorder writes what NumPy finds."""
-    columns, group = blocks
-    for dims, kind in (((150, 70), np.int8), ((32, 8), np.uint8), ((257, 3), np.int8)):
-        array = weights_of(dims, kind)
-        desc = packed_like(array, columns, group)
-        dense = Memory.from_numpy(array).reorder_to(layout)
-        with config.override("max_cpu_isa", isa):
-            made = execute(
-                ReorderDesc(dense.desc, desc), {Arg.FROM: dense}, dst=Memory(desc, ENGINE)
-            )
-        stored = int(np.count_nonzero(array))
-        for number, (part, want) in enumerate(zip(made.parts, encode(desc, array), strict=True)):
-            end = None if number else stored
-            assert part.numpy()[:end].tolist() == want[:end].tolist()
-        assert made.numpy().tolist() == array.tolist()
-        assert Memory.from_numpy(made.numpy()).reorder_to(desc).numpy().tolist() == array.tolist()
+    array = weights_of(*weights)
+    desc = packed_like(array, *blocks)
+    dense = Memory.from_numpy(array).reorder_to(layout)
+    with config.override("max_cpu_isa", isa):
+        made = execute(ReorderDesc(dense.desc, desc), {Arg.FROM: dense}, dst=Memory(desc, ENGINE))
+    stored = int(np.count_nonzero(array))
+    for number, (part, want) in enumerate(zip(made.parts, encode(desc, array), strict=True)):
+        end = None if number else stored
+        assert part.numpy()[:end].tolist() == want[:end].tolist()
+    assert made.numpy().tolist() == array.tolist()
+    assert Memory.from_numpy(made.numpy()).reorder_to(desc).numpy().tolist() == array.tolist()
 
 
 def test_nothing_to_pack() -> None:

@@ -90,11 +90,9 @@ def test_tails_of_rows(rows_of_src: int, types: tuple[str, str, str]) -> None:
     check(matmul_desc((rows_of_src, 128, 40), types, PLAIN))
 
 
-@each_type
-@pytest.mark.parametrize("k", [16, 30, 63, 64, 80, 129, 148, 250])
-def test_tails_of_sums(k: int, types: tuple[str, str, str]) -> None:
-    for rows_of_src in (9, 40):
-        check(matmul_desc((rows_of_src, k, 33), types, PLAIN))
+@every_pair(types=TYPES, k=[16, 30, 63, 64, 80, 129, 148, 250], rows_of_src=[9, 40])
+def test_tails_of_sums(k: int, types: tuple[str, str, str], rows_of_src: int) -> None:
+    check(matmul_desc((rows_of_src, k, 33), types, PLAIN))
 
 
 @pytest.mark.parametrize("columns", [2, 16, 17, 32, 33, 70])
@@ -161,15 +159,21 @@ def by_groups(size: int, zero_points: bool) -> PrimitiveAttr:
     return attr
 
 
-@every_pair(pair=PAIRS, rows=[2, 17, 50], size=[16, 32, 96, 192])
-def test_sums_in_segments(size: int, rows: int, pair: tuple[str, str]) -> None:
+@every_pair(
+    pair=PAIRS,
+    rows=[2, 17, 50],
+    size=[16, 32, 96, 192],
+    zero_points=[False, True],
+    dst=["plain", "reversed"],
+)
+def test_sums_in_segments(
+    size: int, rows: int, pair: tuple[str, str], zero_points: bool, dst: str
+) -> None:
     """Of fewer words than the unit takes, as many, and several blocks of them."""
-    for zero_points in (False, True):
-        attr = by_groups(size, zero_points)
-        for dst in ("plain", "reversed"):
-            desc = matmul_desc((rows, 384, 45), (*pair, "f32"), ("plain", "any", dst), "f32")
-            assert taken(PrimitiveDesc(desc, ENGINE, attr))
-            verify(desc, attr, "normal")
+    attr = by_groups(size, zero_points)
+    desc = matmul_desc((rows, 384, 45), (*pair, "f32"), ("plain", "any", dst), "f32")
+    assert taken(PrimitiveDesc(desc, ENGINE, attr))
+    verify(desc, attr, "normal")
 
 
 @pytest.mark.usefixtures("small_caches")
@@ -268,17 +272,19 @@ def test_blocks_of_channels_that_do_not_fill_them(types: Types) -> None:
         check(_convolution(WINDOWS[4][0], channels, types, ("block16", "any", "block16")))
 
 
-@pytest.mark.parametrize("k", [64, 128, 320, 512, 2304])
-@pytest.mark.parametrize("columns", [16, 40, 70])
-def test_the_end_of_a_tile_waits_for_the_next_one(k: int, columns: int) -> None:
+@every_pair(k=[64, 128, 320, 512, 2304], columns=[16, 40, 70], rows_of_src=[5, 33, 300, None])
+def test_the_end_of_a_tile_waits_for_the_next_one(
+    k: int, columns: int, rows_of_src: int | None
+) -> None:
     """Whichever part of it is left when that is stored, and of whichever height both are."""
     attr = attr_of(("sum", 0.5), ("eltwise", "eltwise_relu"))
     attr.set_scales(Arg.SRC, 0)
     attr.set_scales(Arg.WEIGHTS, 2)
     attr.set_scales(Arg.DST, 0)
-    for rows_of_src in (5, 33, 300):
+    if rows_of_src is not None:
         check(matmul_desc((rows_of_src, k, columns), ("u8", "s8", "u8"), PLAIN, "f32"), attr)
-    check(matmul_desc((41, k, columns), TYPES[-1], ("abc", "any", "abc"), batch=(3,)))
+    else:
+        check(matmul_desc((41, k, columns), TYPES[-1], ("abc", "any", "abc"), batch=(3,)))
 
 
 @pytest.mark.parametrize("alg", ["eltwise_tanh", "eltwise_relu"])

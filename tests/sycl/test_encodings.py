@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from dnnl import Engine
@@ -22,7 +23,8 @@ def device() -> Iterator[None]:
 
 @pytest.mark.parametrize("blocks", [(16, 4), (8, 1), (6, 4)])
 def test_packing(blocks: tuple[int, int]) -> None:
-    packed.test_packing("ba", blocks, "default")
+    for weights in (((150, 70), np.int8), ((32, 8), np.uint8), ((257, 3), np.int8)):
+        packed.test_packing("ba", blocks, "default", weights)
 
 
 def test_more_weights_than_there_is_room_for() -> None:
