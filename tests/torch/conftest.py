@@ -45,5 +45,5 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return original(*args, **keywords)
 
     monkeypatch.setattr("dnnl.framework.compiler.compiled", counted)
-    monkeypatch.setattr("dnnl.torch.regions.compiled", counted)
+    monkeypatch.setattr("dnnl.torch.runs.compiled", counted)
     return found

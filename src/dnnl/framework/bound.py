@@ -56,7 +56,8 @@ class Bound:
 
     ``fills`` copy inputs that kernels cannot read in place; then ``calls`` execute the steps in
     order. ``read`` has the storages of inputs, ``written`` the types and sizes of new arrays by
-    storage.
+    storage. ``is_alone`` says that it is one step without memory of the binder: several runs may
+    execute it at a time.
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class Bound:
         written: Mapping[int, tuple[np.dtype, Shape]],
         results: Mapping[str, int | Array | Shown],
         launches: Sequence[Launch],
+        shares: bool,
     ) -> None:
         self._fills, self.calls, self._read = list(fills.items()), calls, list(read.items())
         self._written, self._results = list(written.items()), list(results.items())
         self._launches = launches  # whose numbers calls have by their addresses alone
+        self.is_alone = shares and not fills and len(calls) == 1
 
     def arrays(self, feeds: Mapping[str, Array]) -> Arrays:
         """The arrays of one run on ``feeds``, which must not change until it ends."""
@@ -165,7 +168,8 @@ class Binder:
         values, plan = self._compute(numbers), self.plan
         arena = self._arena(values)
         launches = [kernels.launch(values) for kernels in self._kernels]
-        self._reserve(arena.size, max((own.scratchpad_size for own in launches), default=0))
+        scratchpad = max((own.scratchpad_size for own in launches), default=0)
+        self._reserve(arena.size, scratchpad)
         calls: list[Call] = [self._count(own, desc, arena, values) for desc, own in self._counted]
         addresses = self._addresses(arena)
         for number, launch in enumerate(launches):
@@ -189,7 +193,8 @@ class Binder:
             else:
                 results[public] = self._copy(value, arena, values)
         fills = {name: self._filling(name, arena, values) for name in self._filled}
-        return Bound(fills, calls, plan.read, written, results, launches)
+        shares = not (arena.size or scratchpad)
+        return Bound(fills, calls, plan.read, written, results, launches, shares)
 
     def _arena(self, values: Values) -> Arena:
         """The storage of each activation; those of outputs that are copied stay until the end."""

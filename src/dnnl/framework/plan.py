@@ -121,6 +121,18 @@ class Plan:
         """Whether inputs may have several sizes."""
         return self.symbols > 0
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether a run needs nothing but the addresses of its inputs and outputs: all sizes are
+        known, steps read and write these where they are, and nothing looks at elements before."""
+        return not (
+            self.is_open
+            or self.contents
+            or set(self.inputs) - set(self.read)
+            or sorted(self.outputs.values()) != sorted(self.written.values())
+            or any(step.indices is not None for step in self.steps)
+        )
+
 
 class Kernels(Protocol):
     """The kernels of one step."""

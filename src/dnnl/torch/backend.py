@@ -11,6 +11,7 @@ from dnnl.torch import private
 from dnnl.torch.aten.table import TRANSLATIONS
 from dnnl.torch.partition import Report, partitioned
 from dnnl.torch.randomness import draw_apart
+from dnnl.torch.regions import Region, Whole
 
 
 def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -23,13 +24,19 @@ def compiled(
 ) -> Callable[..., Any]:
     """A graph of `torch.compile` as a function; ``report`` gets who computes what."""
 
+    whole: list[Region] = []
+
     def inference(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         draw_apart(graph)
-        return partitioned(graph, private.static_arguments(), report)
+        found = partitioned(graph, private.static_arguments(), report)
+        if isinstance(found, Region) and private.is_passed_as_it_is(module, inputs):
+            whole.append(found)
+        return found
 
     def training(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         """A forward or backward graph: its weights change from call to call."""
         draw_apart(graph)
         return partitioned(graph, (), report)
 
-    return private.traced(module, inputs, inference, training, TRANSLATIONS)
+    wrapped = private.traced(module, inputs, inference, training, TRANSLATIONS)
+    return Whole(whole[0], wrapped) if whole else wrapped

@@ -24,6 +24,9 @@ NUMPY: Mapping[torch.dtype, np.dtype] = {
 }
 """The element types that graphs take."""
 
+TORCH: Mapping[np.dtype, torch.dtype] = {own: kind for kind, own in NUMPY.items()}
+"""The same elements in PyTorch."""
+
 
 def numpy_type(dtype: torch.dtype) -> np.dtype:
     """The same elements in NumPy; raises Unimplemented for those that graphs do not take."""

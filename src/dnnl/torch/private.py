@@ -15,15 +15,21 @@ import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch import fx
 from torch._C import DispatchKey
+from torch._C._dynamo.guards import _empty_strided_cpu
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 from torch._functorch import config as functorch_config
+from torch._functorch._aot_autograd.schemas import PlainTensorMeta
 from torch._guards import TracingContext
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 Compiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+
+Sizes = tuple[int, ...]
+empty_strided: Callable[[Sizes, Sizes, torch.dtype], torch.Tensor] = _empty_strided_cpu
+"""A new tensor of these sizes, strides and elements, in half the time of `torch.empty_strided`."""
 
 
 def quantized_operators() -> Any:
@@ -111,6 +117,27 @@ def static_arguments() -> frozenset[int]:
     if metadata is None:
         return frozenset()
     return frozenset(metadata.static_input_indices).difference(metadata.mutated_inp_runtime_indices)
+
+
+def is_passed_as_it_is(module: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether arguments and results of the graph of `torch.compile` that is compiled now are those
+    of the graph of ATen: AOTAutograd's wrapper, 2 us a call, then only switches off gradients and
+    autocast, which reach PyTorch's operators alone."""
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    if metadata is None or len(metadata.input_info) != len(inputs) or [*module.parameters()]:
+        return False
+    tensors = (*metadata.subclass_inp_meta, *metadata.subclass_fw_graph_out_meta)
+    return all(isinstance(own, PlainTensorMeta) for own in tensors) and not (
+        metadata.num_mutated_inp_runtime_indices
+        or metadata.mutated_graph_handled_indices_seen_by_autograd
+        or metadata.num_outputs_aliased
+        or metadata.num_intermediate_bases
+        or metadata.dynamic_outputs
+        or metadata.tokens
+        or metadata.num_graphsafe_rng_states
+        or metadata.grad_enabled_mutation is not None
+    )
 
 
 class _Named(OperatorSupportBase):

@@ -14,9 +14,14 @@ from dnnl.torch.dtypes import NUMPY
 _BF16 = NUMPY[torch.bfloat16]
 
 
-def array_of(tensor: torch.Tensor) -> Array:
-    """The elements of a tensor, not copied unless they are conjugated or negated lazily."""
+def array_of(tensor: torch.Tensor, order: tuple[int, ...] | None = None) -> Array:
+    """The elements of a tensor, not copied unless they are conjugated or negated lazily.
+
+    With an ``order``, the axes are in that order, and gaps and overlaps are copied as well.
+    """
     own = tensor.detach()
+    if order is not None:
+        own = own.permute(order).contiguous()
     if own.is_neg():
         own = own.resolve_neg()
     if own.dtype == torch.bfloat16:
