@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 import types
@@ -25,20 +26,30 @@ MOST = 3
 """Samples of an operator in one type."""
 
 
-@cache
-def operators() -> dict[str, Any]:
-    """The records of ``torch.testing._internal`` by name.
+def database(name: str) -> Any:
+    """A module of ``torch.testing._internal``.
 
     They import the package expecttest for tests of PyTorch's own: an empty module does where it is
     not installed.
     """
-    if importlib.util.find_spec("expecttest") is None:
+    if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
         stand_in = types.ModuleType("expecttest")
         stand_in.TestCase = object  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stand_in
-    from torch.testing._internal.common_methods_invocations import op_db
+    return importlib.import_module(f"torch.testing._internal.{name}")
 
-    return {f"{own.name}.{own.variant_test_name}".rstrip("."): own for own in op_db}
+
+@cache
+def operators() -> dict[str, Any]:
+    """The records of ``torch.testing._internal`` by name."""
+    every = database("common_methods_invocations").op_db
+    return {f"{own.name}.{own.variant_test_name}".rstrip("."): own for own in every}
+
+
+def spread(samples: Sequence[Any], most: int) -> Sequence[Any]:
+    """So many samples, or all, at equal distances."""
+    count = min(most, len(samples))
+    return [samples[place * len(samples) // count] for place in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +173,10 @@ def _dense(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         yield (ours.to_dense(), theirs.to_dense()) if sparse else (ours, theirs)
 
 
-def compared(actual: Any, expected: Any, *, dtypes: bool = True, strides: bool = True) -> str:
-    """How results differ from those of eager; "" where they do not."""
+def compared(
+    actual: Any, expected: Any, *, dtypes: bool = True, strides: bool = True, atol: float = 1e-5
+) -> str:
+    """How results differ from those of eager; "" where they do not. ``atol`` is that of f32."""
     pairs = zip(*(pytree.tree_leaves(own) for own in (actual, expected)), strict=True)
     for ours, theirs in _dense(pairs):
         if not isinstance(theirs, torch.Tensor):
@@ -172,7 +185,7 @@ def compared(actual: Any, expected: Any, *, dtypes: bool = True, strides: bool =
             continue
         if dtypes and strides and ours.stride() != theirs.stride() and theirs.numel() > 1:
             return f"strides {ours.stride()} instead of {theirs.stride()}"
-        limits: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5} if ours.dtype == torch.float32 else {}
+        limits: dict[str, Any] = {"rtol": 1e-5, "atol": atol} if ours.dtype == torch.float32 else {}
         if ours.dtype == torch.bfloat16:
             sizes = theirs[theirs.isfinite()].abs()
             scale = float(sizes.max()) if sizes.numel() else 0.0

@@ -1,0 +1,39 @@
+"""PyTorch's databases of modules and of errors: results are eager's, and so are errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torch import error_cases
+from tests.torch.error_cases import SAME, TRACED
+from tests.torch.module_cases import module_outcomes
+from tests.torch.operator_cases import OURS, RAW, WRONG
+
+MODULES = (
+    *("nn.BatchNorm2d", "nn.ConvTranspose2d", "nn.CrossEntropyLoss", "nn.GRUCell", "nn.LayerNorm"),
+    *("nn.LazyConv1d", "nn.MaxPool2d", "nn.MultiheadAttention"),
+)
+"""Of every family."""
+OPERATORS = (
+    *("add", "cat", "gather", "index_select", "nn.functional.conv2d", "nn.functional.embedding"),
+    *("nn.functional.max_pool2d", "scatter_add", "where"),
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("with_gradients")
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module(name: str) -> None:
+    for training in (False, True):
+        found = module_outcomes(name, training, 1)
+        assert found
+        assert not [own for own in found if own.state in (WRONG, RAW)], training
+        assert training or {own.state for own in found} == {OURS}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_errors_of_an_operator(name: str) -> None:
+    found = error_cases.raised(name, 3)
+    assert found
+    assert not [own for own in found if own.state not in (SAME, TRACED)]
