@@ -15,6 +15,8 @@ from pathlib import Path
 import torch
 
 from dnnl.framework.summary import in_lines
+from tests.torch.gradient_cases import DTYPES as FLOATS
+from tests.torch.gradient_cases import gradient_outcomes
 from tests.torch.operator_cases import (
     DTYPES,
     LEFT,
@@ -33,25 +35,27 @@ PAGE = Path(__file__).parents[2] / "docs" / "pytorch-operators.md"
 States = Mapping[str, str]
 """The state of an operator in each of the types that it has."""
 _WIDTH = 100
-_MOST_REASONS = 60
+_MOST_REASONS = 40
 _INTRODUCTION = """\
 # Operators of PyTorch
 
-This page says who computes an operator in `torch.compile(net, backend="dnnl")`, without gradients.
-`dnnl.explain_graph(net, x)` says the same of a network. `python -m tests.torch.operators_page`
-writes the page, and a test compares a part of it.
+This page says who computes an operator in `torch.compile(net, backend="dnnl")`, in inference and
+with its [gradient](#gradients-by-dnnl). `dnnl.explain_graph(net, x)` says the same of a network.
+`python -m tests.torch.operators_page` writes the page, and a test compares a part of it.
 
 The cases are the records of PyTorch {version}'s own operator database (`op_db`), with up to {most}
-samples of each in f32, bf16 and int64, beside eager PyTorch: contents, types and strides of all
-results. Of {count:,} samples
+samples of each, beside eager PyTorch. In inference they are in f32, bf16 and int64, and contents,
+types and strides of all results are compared; gradients are in f32 and bf16. Samples by who
+computes the operators of ATen that they consist of:
 
-| samples | outcome |
-|---|---|
-| {ours:,} | dnnl computes all operators of ATen, views that nothing else needs aside |
-| {partly:,} | dnnl computes some |
-| {left:,} | PyTorch computes all |
-| {refused:,} | PyTorch does not compute or trace the sample |
-| {wrong} | wrong results, or errors that eager does not raise |
+| inference | gradients | outcome |
+|---|---|---|
+| {inference[dnnl]:,} | {gradients[dnnl]:,} | dnnl computes all but views that nothing needs |
+| {inference[partly]:,} | {gradients[partly]:,} | dnnl computes some |
+| {inference[PyTorch]:,} | {gradients[PyTorch]:,} | PyTorch computes all |
+| {inference[refused]:,} | {gradients[refused]:,} | PyTorch does not compute or trace the sample |
+| {inference[bad]} | {gradients[bad]} | wrong results, or errors that eager does not raise |
+| {inference[all]:,} | {gradients[all]:,} | all |
 
 """
 SECTIONS = {
@@ -77,6 +81,30 @@ consist of.
 
 {count} operators that PyTorch does not trace into one graph: their results have sizes that are
 data, are sparse, or are no tensors.
+""",
+}
+GRADIENT_SECTIONS = {  # without those in part, which are half a page
+    OURS: """\
+## Gradients by dnnl
+
+{count} operators: all of the forward and of the backward graph, in all samples. What is in none of
+the lists of gradients is computed in part, or has none.
+""",
+    LEFT: """\
+## Gradients by PyTorch
+
+{count} operators, inside the same compiled function.
+""",
+    REFUSED: """\
+## Gradients that are not traced
+
+{count} operators, which PyTorch refuses to differentiate or to trace.
+""",
+    WRONG: """\
+## Gradients that differ
+
+Of {count}: rows of one element in a layer normalization have the gradient 0, which here is the
+rounding of products that cancel.
 """,
 }
 _REASONS = """\
@@ -118,25 +146,35 @@ def entry(name: str, states: States) -> str:
     return f"{name} ({', '.join(ours)})" if partly else name
 
 
-def page(found: Mapping[str, Mapping[str, list[Outcome]]]) -> str:
-    """The page for the outcomes of samples by operator and type."""
+def _counts(outcomes: Iterable[Outcome]) -> dict[str, int]:
+    """The number of samples by state."""
+    counts = Counter(own.state for own in outcomes)
+    counts["bad"] = counts.pop(WRONG, 0) + counts.pop(RAW, 0)
+    return {**dict.fromkeys((OURS, PARTLY, LEFT, REFUSED), 0), **counts, "all": counts.total()}
+
+
+def _listed(head: str, names: list[str]) -> str:
+    lines = "\n".join(in_lines(names, _WIDTH))
+    return f"{head.format(count=len(names))}\n{lines}\n\n"
+
+
+def page(
+    found: Mapping[str, Mapping[str, list[Outcome]]], gradients: Mapping[str, list[Outcome]]
+) -> str:
+    """The page for the outcomes of samples by operator and type, and for those of gradients."""
     every = [one for kinds in found.values() for own in kinds.values() for one in own]
-    counts = Counter(own.state for own in every)
     text = _INTRODUCTION.format(
         version=torch.__version__.partition("+")[0],
         most=MOST,
-        count=len(every),
-        ours=counts[OURS],
-        partly=counts[PARTLY],
-        left=counts[LEFT],
-        refused=counts[REFUSED],
-        wrong=counts[WRONG] + counts[RAW],
+        inference=_counts(every),
+        gradients=_counts(one for own in gradients.values() for one in own),
     )
     states = {name: {k: state(own) for k, own in kinds.items()} for name, kinds in found.items()}
     for title, head in SECTIONS.items():
         names = [entry(n, own) for n, own in sorted(states.items()) if section(own) == title]
-        lines = "\n".join(in_lines(names, _WIDTH))
-        text += f"{head.format(count=len(names))}\n{lines}\n\n"
+        text += _listed(head, names)
+    for title, head in GRADIENT_SECTIONS.items():
+        text += _listed(head, [n for n, own in sorted(gradients.items()) if state(own) == title])
     reasons = Counter(
         (operator, _general(reason)) for own in every for operator, reason in set(own.left)
     )
@@ -155,19 +193,22 @@ def _general(reason: str) -> str:
     return re.sub(r"(?<!\w)-?\d+(\.\d+)?\b", "N", text).replace("|", "\\|")
 
 
-def _one(name: str) -> tuple[str, dict[str, list[Outcome]]]:
+def _one(name: str) -> tuple[str, dict[str, list[Outcome]], list[Outcome]]:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     found = {kind: outcomes(name, dtype) for kind, dtype in DTYPES.items()}
-    return name, {kind: own for kind, own in found.items() if own}
+    gradients = [one for dtype in FLOATS.values() for one in gradient_outcomes(name, dtype)]
+    return name, {kind: own for kind, own in found.items() if own}, gradients
 
 
 if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        every = dict(pool.imap_unordered(_one, sorted(operators()), chunksize=8))
-    for name, kinds in every.items():
-        for kind, own in kinds.items():
-            for outcome in own:
+        every = list(pool.imap_unordered(_one, sorted(operators()), chunksize=8))
+    for name, kinds, own in every:
+        for kind, found in {**kinds, "gradient": own}.items():
+            for outcome in found:
                 if outcome.state in (WRONG, RAW):
                     print(name, kind, outcome)
-    PAGE.write_text(page({name: own for name, own in every.items() if own}), encoding="utf-8")
+    inference = {name: kinds for name, kinds, _ in every if kinds}
+    differentiated = {name: own for name, _, own in every if own}
+    PAGE.write_text(page(inference, differentiated), encoding="utf-8")

@@ -120,6 +120,15 @@ def test_tensors_that_no_guard_has_seen_are_pytorchs() -> None:
         compare(function(other), [other.exp() + 1])
 
 
+def test_indices_that_no_guard_has_seen_are_pytorchs() -> None:
+    x, places = torch.randn(9, 4), torch.tensor([1, 8, 3])
+    for other in (places.int(), places[:2]):
+        torch._dynamo.reset()
+        function = of_backend(lambda x, places: x.index_select(0, places) * 2, x, places)
+        assert isinstance(function, Whole)
+        compare(function(x, other), [x.index_select(0, other) * 2])
+
+
 def test_new_results_in_each_of_several_threads() -> None:
     function = compiled(several)
     x = torch.randn(8, 1000)

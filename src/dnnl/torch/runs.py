@@ -11,6 +11,7 @@ import torch
 from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Arrays
 from dnnl.framework.compiler import compiled
+from dnnl.framework.feeds import check_input
 from dnnl.framework.parts import divided
 from dnnl.framework.plans import Settings
 from dnnl.framework.program import Called
@@ -166,12 +167,11 @@ def run_of(found: Imported) -> Run:
     session = Session(compiled(specialize(graph), first_cpu()))
     if _Direct.serves(session, found):
         return _Direct(session, found)
-    shapes = {name: kind.shape for name, kind in graph.inputs.items()}
 
     def run(values: Mapping[str, Array], threads: int) -> Mapping[str, Array]:
-        for name, shape in shapes.items():
-            if values[name].shape != shape:
-                raise InvalidArguments(f"input {name!r}", values[name].shape, f"expected {shape}")
+        for name, kind in session.inputs.items():
+            own = values[name]  # whose type, if it has elements, PyTorch may have foretold wrongly
+            check_input(name, own if own.size else own.astype(kind.dtype), kind)
         return session.execute(values, (), threads)
 
     return _ByArrays(found, run)
