@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -334,3 +335,15 @@ def test_explain_names_graph_breaks() -> None:
     found = dnnl.explain_graph(net, torch.randn(4))
     assert found.graphs == 2
     assert len(found.breaks) == 1
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_the_nearest_of_two_pixels_that_are_as_near(padding: str, corners: bool) -> None:
+    size = 9 if corners else 8  # places of halves are exact
+    image = torch.randn(1, 2, size, size)
+    places = torch.arange(-12, 24) + 0.5
+    x = places * 2 / 8 - 1 if corners else (places * 2 + 1) / 8 - 1
+    grid = torch.stack(torch.meshgrid(x, x, indexing="ij"), -1)[None]
+    options = {"mode": "nearest", "padding_mode": padding, "align_corners": corners}
+    check(partial(nn.functional.grid_sample, **options), image, grid)

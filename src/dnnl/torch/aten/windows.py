@@ -220,6 +220,9 @@ def _sampled(
     w: Writer, x: Value, grid: Value, mode: int, padding_mode: int, align_corners: bool
 ) -> str:
     require_floats(x, grid)
+    if (mode, padding_mode, align_corners) == (1, 2, False):
+        # PyTorch mirrors a place before it rounds it, GridSample after: halves are other elements.
+        raise Unimplemented("the nearest elements of an image that is mirrored at its border")
     return w.add(
         "GridSample",
         x,
