@@ -347,3 +347,28 @@ def test_the_nearest_of_two_pixels_that_are_as_near(padding: str, corners: bool)
     grid = torch.stack(torch.meshgrid(x, x, indexing="ij"), -1)[None]
     options = {"mode": "nearest", "padding_mode": padding, "align_corners": corners}
     check(partial(nn.functional.grid_sample, **options), image, grid)
+
+
+@pytest.mark.parametrize("order", [0.0, 0.5, 1.0, 2.0, torch.inf, -torch.inf])
+def test_a_norm_of_one_number(order: float) -> None:
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, order)
+
+    for number in (-8.5, 0.0):
+        check(norm, torch.tensor(number))
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(("dtype", "divisor"), [(torch.float32, 41), (torch.float64, 49)])
+def test_a_quotient_that_becomes_an_integer(dtype: torch.dtype, divisor: int) -> None:
+    def several(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first = x / divisor
+        return first.long(), first.view(-1, 7).t().relu().int(), first == 7, first >= 7
+
+    def joined(x: torch.Tensor) -> torch.Tensor:
+        return ((1 - x) / divisor * torch.ones(3, 1, dtype=dtype)).int()
+
+    x = torch.arange(7 * 500).to(dtype)
+    check(several, x)
+    check(joined, x)
+    check(lambda start: torch.linspace(start, 1, 50, dtype=torch.int64), torch.tensor(50))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from dnnl.graph.graph import FUNCTION, Array, Graph, ModelError, Node, PostOp, is_whole
+from dnnl.graph.graph import EXACT, FUNCTION, Array, Graph, ModelError, Node, PostOp, is_whole
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import same_shape
 from dnnl.types.scalar import Scalar, replayed, trace
@@ -135,7 +135,7 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     scalar = scalar_of(graph.constants.get(other))
     rule = (_SCALAR if first else _SCALAR_FIRST).get(node.op)
     parameters = None if scalar is None or rule is None else rule(scalar)
-    if parameters is not None:
+    if parameters is not None and not (node.op == "Div" and _needs_quotient(node, graph)):
         return PostOp("eltwise", *parameters)
     if node.op in BINARY and other != value and (first or node.op in _COMMUTATIVE):
         return PostOp("binary", BINARY[node.op], operands=(other,))
@@ -156,6 +156,31 @@ def _function_of(value: str, node: Node, graph: Graph) -> PostOp | None:
 
         function = replace(function, expression=trace(with_first, len(node.inputs)))
     return PostOp("function", function=function, operands=operands)
+
+
+_COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+_CARRIERS = frozenset(
+    {"Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze"}
+    | {"Transpose", "Unsqueeze"}
+    | {"Abs", "Add", "Clip", "Max", "Min", "Mul", "Neg", "Pow", "Relu", "Sub", "Where", FUNCTION}
+)
+"""Operators after which an element may still be the whole number that a quotient is."""
+
+
+def _needs_quotient(node: Node, graph: Graph) -> bool:
+    """Whether the last bit of a quotient decides about an integer or a truth value: 41 times the
+    inverse of 41 is less than 1."""
+    reached = {node.output}
+    for reader in graph.nodes:
+        if reached.isdisjoint(reader.inputs):
+            continue
+        if reader.op in _COMPARISONS or reader.op == EXACT:
+            return True
+        if reader.op == "Cast" and is_whole(graph.type_of(reader.output).dtype):
+            return True
+        if reader.op in _CARRIERS:
+            reached.update(reader.outputs)
+    return False
 
 
 def _has_inverse(number: float) -> bool:

@@ -53,7 +53,7 @@ def _norm(w: Writer, x: Value, order: Any, dim: Dims, keepdim: bool, dtype: Any)
     require_floats(Value("", w.dtype, ()))
     axes = x.axes(dim) if x.rank else ()
     value = w.to(x, w.dtype)
-    if not axes:
+    if not axes and order != 0:  # which is how many elements are not 0
         return w.add("Abs", value)
     if order in (1, 2):
         return _reduced(w, f"ReduceL{order:.0f}", value, axes, keepdim)
