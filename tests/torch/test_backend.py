@@ -345,17 +345,14 @@ def test_the_nearest_of_two_pixels_that_are_as_near(padding: str, corners: bool)
     places = torch.arange(-12, 24) + 0.5
     x = places * 2 / 8 - 1 if corners else (places * 2 + 1) / 8 - 1
     grid = torch.stack(torch.meshgrid(x, x, indexing="ij"), -1)[None]
-    options = {"mode": "nearest", "padding_mode": padding, "align_corners": corners}
-    check(partial(nn.functional.grid_sample, **options), image, grid)
+    sample = partial(nn.functional.grid_sample, mode="nearest", padding_mode=padding)
+    check(partial(sample, align_corners=corners), image, grid)
 
 
 @pytest.mark.parametrize("order", [0.0, 0.5, 1.0, 2.0, torch.inf, -torch.inf])
 def test_a_norm_of_one_number(order: float) -> None:
-    def norm(x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.vector_norm(x, order)
-
     for number in (-8.5, 0.0):
-        check(norm, torch.tensor(number))
+        check(lambda x: torch.linalg.vector_norm(x, order), torch.tensor(number))
 
 
 @pytest.mark.usefixtures("threads")
@@ -372,3 +369,13 @@ def test_a_quotient_that_becomes_an_integer(dtype: torch.dtype, divisor: int) ->
     check(several, x)
     check(joined, x)
     check(lambda start: torch.linspace(start, 1, 50, dtype=torch.int64), torch.tensor(50))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_power_that_becomes_an_integer(dtype: torch.dtype) -> None:
+    bases, exponents = torch.arange(1, 20).to(dtype), torch.arange(6).to(dtype)
+
+    def several(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x[:, None] ** y).int(), (10**y).int(), (x**3).int()
+
+    check(several, bases, exponents)
