@@ -113,6 +113,19 @@ def test_layouts_of_weights(tag: str, rows: int, kind: str) -> None:
     check(lstm(3, rows, tag=tag, layers=2, direction="bidirectional_sum", kind=kind))
 
 
+@every_isa
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("sizes", [(2, 3, 21, 9), (1, 33, 70, 37), (3, 1, 16, 64)])
+def test_weights_whose_inputs_are_contiguous(
+    sizes: tuple[int, int, int, int], kind: str, isa: str
+) -> None:
+    """As PyTorch has them; they are copied into blocks, however few the rows."""
+    steps, rows, channels, inputs = sizes
+    with config.override("max_cpu_isa", isa):
+        for tag in ("abdec", "badec"):
+            check(lstm(steps, rows, channels, inputs=inputs, tag=tag, direction=BOTH, kind=kind))
+
+
 @pytest.mark.parametrize("rows", [1, 2, 6, 7, 49, 97])
 def test_batches(rows: int) -> None:
     check(lstm(2, rows, 18))
@@ -267,7 +280,7 @@ def test_what_is_refused_says_why() -> None:
         with pytest.raises(Unimplemented, match=rule):
             PrimitiveDesc(desc, Engine("cpu"))
 
-    refused(lstm(tag="abdec"), "channels are contiguous, or abEcd")
+    refused(lstm(tag="abced"), "channels are contiguous, or abEcd.*, or inputs are")
     refused(lstm(kind="f64"), "unsupported data type: f64 of src_layer_desc")
 
 

@@ -157,6 +157,34 @@ def test_layouts_of_weights(alg: str, tag: str) -> None:
     check(gradient(forward, **weights))
 
 
+@every_pair(
+    isa=ISAS,
+    alg=["vanilla_rnn", "vanilla_lstm", "vanilla_gru", "lbr_gru"],
+    sizes=[(21, 9), (70, 33), (16, 64)],
+    flags=["undef", "diff_weights_overwrite"],
+    kind=["f32", "bf16"],
+    rows=[1, 9],
+)
+def test_gradients_whose_inputs_are_contiguous(
+    alg: str, sizes: tuple[int, int], flags: str, kind: str, rows: int, isa: str
+) -> None:
+    """As PyTorch has weights."""
+    channels, inputs = sizes
+    projection = 13 if alg == "vanilla_lstm" else 0
+    forward = network(
+        alg, 4, rows, channels, inputs=inputs, direction=BOTH, kind=kind, projection=projection
+    )
+    layouts = {"weights_layer": "abdec", "weights_iter": "abdec", "weights_projection": "abdc"}
+    given: dict[str, Any] = {}
+    for name, tag in layouts.items():
+        own = getattr(forward, f"{name}_desc")
+        if not own.is_zero:
+            given |= {f"{start}{name}_desc": MemoryDesc(own.dims, own.data_type, tag)
+                      for start in ("", "diff_")}  # fmt: skip
+    with config.override("max_cpu_isa", isa):
+        check(gradient(forward, kind=kind, flags=flags, **given))
+
+
 def test_gaps_between_rows() -> None:
     check(gradient(
         network(channels=20),
@@ -164,6 +192,7 @@ def test_gaps_between_rows() -> None:
         diff_src_layer_desc=md(3, 5, 20, layout=(25, 100, 1)),
         diff_dst_layer_desc=md(3, 5, 20, layout=(21, 70, 1)),
         diff_src_iter_c_desc=md(1, 1, 5, 20, layout=(999, 999, 23, 1)),
+        diff_weights_layer_desc=md(1, 1, 20, 4, 20, layout=(9999, 9999, 1, 500, 21)),
         diff_weights_iter_desc=md(1, 1, 20, 4, 20, layout=(9999, 9999, 90, 21, 1)),
         weights_layer_desc=md(1, 1, 20, 4, 20, layout=(9999, 9999, 1, 500, 21)),
     ))  # fmt: skip
@@ -242,14 +271,16 @@ def test_one_primitive_for_several_sizes() -> None:
             key = next((key for key in letters if key in name and "weights" not in name), "")
             dims = [RUNTIME_DIM if n in letters.get(key, ()) else size
                     for n, size in enumerate(own.dims)]  # fmt: skip
-            made[name] = MemoryDesc(dims, own.data_type)
+            transposed = name == "diff_weights_iter_desc"
+            made[name] = MemoryDesc(dims, own.data_type, "abdec" if transposed else None)
         return replace(desc, **made)
 
     pattern = gradient(network(channels=20))
     primitive = Primitive(PrimitiveDesc(opened(pattern), ENGINE))
     for steps, rows in ((3, 4), (1, 1), (7, 2)):
         forward = network("vanilla_lstm", steps, rows, 20, tag="abcde")
-        known = PrimitiveDesc(gradient(forward), ENGINE)
+        weights = md(1, 1, 20, 4, 20, layout="abdec")
+        known = PrimitiveDesc(gradient(forward, diff_weights_iter_desc=weights), ENGINE)
         values = SPECIFICATION.fill(known.desc)
         held = {argument: memory_of(own, known.arg_desc(argument), ENGINE)
                 for argument, own in values.items()}  # fmt: skip
@@ -277,7 +308,7 @@ def test_what_is_wrong_is_named() -> None:
         made("backward", *given[:8], md(3, 2, 5), *given[9:])
     with pytest.raises(Unimplemented, match=r"diff_weights_layer_desc.*channels are contiguous"):
         PrimitiveDesc(
-            gradient(network(), diff_weights_layer_desc=md(1, 1, 21, 4, 21, layout="abdec")), ENGINE
+            gradient(network(), diff_weights_layer_desc=md(1, 1, 21, 4, 21, layout="abced")), ENGINE
         )
 
 

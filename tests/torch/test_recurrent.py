@@ -113,9 +113,9 @@ def test_dropout_between_layers() -> None:
 
 
 def test_a_layer_follows_the_rules_of_pytorch() -> None:
-    weights = torch.randn(1, 4, 8, 5, requires_grad=True), torch.randn(1, 4, 8, 8)
-    bias, x = torch.randn(1, 4, 8, requires_grad=True), torch.randn(3, 2, 5, requires_grad=True)
-    given = x, None, None, *weights, bias, None, None, "lstm", True
+    shapes = (32, 5), (32, 8), (32,), (32,)
+    weights = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    given = torch.randn(3, 2, 5, requires_grad=True), None, None, weights, None, 1, "lstm", True
     torch.library.opcheck(torch.ops.dnnl.recurrent_layer.default, given)
 
 

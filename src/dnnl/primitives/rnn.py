@@ -78,8 +78,9 @@ class RnnDesc(Desc):
 
     Layouts may be ``any``: that of weights has blocks of units, everything else is row-major; those
     of a gradient are those of the forward pass that is its ``hint``. Channels must be contiguous;
-    of weights that a gradient reads, inputs may be instead. Sizes may be RUNTIME_DIM: one kernel
-    serves any T and N, other ones that are open have a kernel for the sizes of each execution.
+    of weights of floats, and of their gradients, inputs may be instead. Sizes may be RUNTIME_DIM:
+    one kernel serves any T and N, other ones that are open have a kernel for the sizes of each
+    execution.
     """
 
     single = ("T", "N")

@@ -9,7 +9,7 @@ from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import multiply
 from dnnl.kernels.rnn import backward, forward
-from dnnl.kernels.rnn.problem import Operands, RnnConf
+from dnnl.kernels.rnn.problem import Operands, RnnConf, along_units
 from dnnl.primitives.implementation import Plan, refuse_attr
 from dnnl.primitives.rnn_cases import SHAPES
 from dnnl.primitives.rnn_gradients import GRADIENTS, gradient_conf, workspace
@@ -69,17 +69,18 @@ def _planned(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> Pl
     weights = [own for name, own in desc.present() if name in _WEIGHTS]
     for name, own in desc.present():
         tag = operands.tag(own.ndims, isa.lanes) if name in _WEIGHTS else ""
-        if not _contiguous(own, tag, transposed=bool(tag) and gradient):
+        transposed = name.removeprefix("diff_") in _WEIGHTS and not desc.is_integer
+        if not _contiguous(own, tag, transposed=transposed):
             hint = f", or {tag}" if tag else ""
-            hint += ", or inputs are" if tag and gradient else ""
+            hint += ", or inputs are" if transposed else ""
             return Refusal(Reason.LAYOUT, f"{name} = {own}; channels are contiguous{hint}")
     conf = _conf(desc, isa, operands, attr)
     if gradient:
         own_conf = gradient_conf(desc, conf)
         return Plan(desc, (), Recipe(own_conf, isa, backward.build), own_conf.scratchpad)
-    unpacked = any(map(conf.packs, weights))
+    unpacked = any(along_units(own) and conf.packs(own) for own in weights)
     if operands.data is DataType.bf16 and unpacked and not conf.many_rows:
-        return Refusal(Reason.LAYOUT, "few rows by weights that are not in blocks")
+        return Refusal(Reason.LAYOUT, "few rows by weights that are row-major")
     return Plan(desc, (), Recipe(conf, isa, forward.build), conf.scratchpad)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, I64, Emitter, Value, Values, i64
 from dnnl.codegen.ir.transpose import transpose_registers
@@ -14,8 +13,9 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.rnn.gradient_problem import GradientConf
 from dnnl.kernels.rnn.memory import Place
+from dnnl.kernels.rnn.packing import WeightsPacking
+from dnnl.kernels.rnn.problem import along_units
 from dnnl.kernels.rnn.product import Factor, Tile, multiply, shaped
-from dnnl.kernels.rnn.tiles import LayerTiles
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -27,7 +27,7 @@ _BACK = {
 }
 
 
-class BackwardMemory(LayerTiles):
+class BackwardMemory(WeightsPacking):
     """The tensors and temporaries of the gradient of a layer."""
 
     _conf: GradientConf
@@ -99,7 +99,10 @@ class BackwardMemory(LayerTiles):
 
             def square(inputs: Mask, mask: Mask) -> None:
                 for slot, gate in enumerate(gates):
-                    rows = self._square(phase, argument, d, column, gate, block, inputs, mask)
+                    place = d, column, gate, block
+                    rows = self._square(phase, argument, place, inputs, mask)
+                    if along_units(desc) and self._lanes > 1:
+                        rows = transpose_registers(e, rows)
                     for lane, value in enumerate(rows):
                         index = [d, group, block, i64(slot), i64(lane), beside, i64(0)]
                         vector.store(e, value, self._part(phase, name, index))
@@ -111,55 +114,6 @@ class BackwardMemory(LayerTiles):
         count = conf.directions * conf.blocks(columns) * blocks
         phase.each_item(count, item)
         return phase.end(count)
-
-    def _square(
-        self,
-        phase: PhaseFunction,
-        argument: int,
-        d: Value,
-        column: Value,
-        gate: int,
-        block: Value,
-        inputs: Mask,
-        mask: Mask,
-    ) -> list[Value]:
-        """Vectors of inputs, one for each unit of a block; zeros beyond the last of either."""
-        e, lanes = phase.e, self._lanes
-        slot, desc = self._tensors[argument]
-        row = storage(desc.data_type)
-        kind = vector.vector_type(row.element, lanes)
-        zero = vector.splat_constant(vector.vector_type(F32, lanes), 0)
-        blocked = bool(desc.inner_blocks)
-        strides = desc.strides
-        offset = e.number(desc.offset0 + self._layer * strides[0])
-        offset = e.add(offset, e.mul(d, strides[1]))
-        offset = e.add(offset, e.mul(column, strides[2] * lanes))
-        per_gate = strides[3] if desc.ndims > 4 else 0
-        offset = e.add(offset, e.number(gate * per_gate))
-        offset = e.add(offset, e.mul(block, strides[-1] if blocked else strides[-1] * lanes))
-        start = e.element(phase.arguments[slot], offset, row.element)
-        along_units = blocked or strides[-1] == 1 or desc.dims[-1] == 1
-        last = desc.dims[2] - 1 if along_units else desc.dims[-1] - 1
-        apart, first, loaded, partial = (
-            (strides[2], column, mask, inputs)
-            if along_units
-            else (strides[-1], block, inputs, mask)
-        )
-        made = []
-        for number in range(lanes):
-            beyond: Value = i64(number)
-            if partial is not None:  # the last vector stands for those that are not there
-                beyond = e.smaller(beyond, e.b.sub(i64(last), e.mul(first, lanes)))
-            address = e.element(start, e.mul(beyond, apart), row.element)
-            own = None if blocked else loaded
-            made.append(row.to_core(e, vector.load(e, address, kind, own)))
-        if along_units:
-            made = transpose_registers(e, made) if lanes > 1 else made
-            return made if partial is None else [e.b.select(partial, own, zero) for own in made]
-        if partial is None:
-            return made
-        there = vector.each_lane(e, partial)
-        return [e.b.select(own, value, zero) for own, value in zip(there, made, strict=True)]
 
     def _dot(self, phase: PhaseFunction) -> Multiply:
         """Gradients are products of f32."""

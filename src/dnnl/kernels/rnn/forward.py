@@ -18,18 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, I8, I64, Emitter, Module, Value, i64
+from dnnl.codegen.ir.builder import F32, I8, I64, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn import cells
 from dnnl.kernels.rnn.memory import PACKED, SUMS, Place, Product
+from dnnl.kernels.rnn.packing import WeightsPacking
 from dnnl.kernels.rnn.problem import RnnConf
 from dnnl.kernels.rnn.product import Tile
-from dnnl.kernels.rnn.tiles import LayerTiles
 from dnnl.runtime.image import Phase, Repeat
 from dnnl.types.arg import Arg
 from dnnl.types.cell_functions import CellFunctions
@@ -59,7 +58,7 @@ def build(conf: RnnConf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids, tuple(repeats))
 
 
-class _Layer(LayerTiles):
+class _Layer(WeightsPacking):
     """Writes the phases of a layer."""
 
     # Phases.
@@ -89,55 +88,6 @@ class _Layer(LayerTiles):
         conf = self._conf
         given = {argument: conf.tensors.get(argument) for argument in PACKED}
         return [self._pack(argument) for argument, own in given.items() if conf.packs(own)]
-
-    def _pack(self, argument: int) -> Phase:
-        conf, name, desc = self._conf, PACKED[argument], self._tensors[argument][1]
-        phase, (inputs, *gates, units) = self._phase(f"pack_{name}"), desc.dims[2:]
-        e, operands, strides = phase.e, conf.operands, conf.parts[name].strides
-        element = storage(operands.weights).element
-        groups = operands.k_blocks(inputs) * operands.groups
-
-        def item(number: Value) -> None:
-            d, place = e.divmod(number, groups)
-            block, group = e.divmod(place, operands.groups)
-            k = e.mul(place, operands.group)
-
-            def write(count: int) -> None:
-                for gate in range(gates[0] if gates else 1):
-                    index = [d, i64(0), block, i64(gate), group, i64(0), i64(0)]
-                    to = self._part(phase, name, index)
-
-                    def one(at: Value, mask: Mask, gate: int = gate, to: Value = to) -> None:
-                        rows = [
-                            [i64(self._layer), d, e.add(k, i64(n)), *[i64(gate)][: len(gates)], at]
-                            for n in range(count)
-                        ]
-                        value = self._grouped(phase, argument, rows, mask)
-                        offset = e.mul(at, strides[1] // self._lanes)
-                        vector.store(e, value, e.element(to, offset, element))
-
-                    self._each_vector(e, units, one)
-
-            self._each_group(e, place, groups, inputs, write)
-
-        phase.each_item(conf.directions * groups, item)
-        return phase.end(conf.directions * groups)
-
-    def _each_group(
-        self, e: Emitter, number: Value, groups: int, inputs: int, write: Callable[[int], None]
-    ) -> None:
-        """Write the K group of a number, which has fewer inputs at the end, and none behind."""
-        whole, rest = divmod(inputs, self._conf.operands.group)
-        if whole == groups:
-            write(self._conf.operands.group)
-            return
-        self._either(
-            e, e.b.icmp_signed("<", number, i64(whole)),
-            lambda: write(self._conf.operands.group),
-            lambda: self._either(
-                e, e.b.icmp_signed("==", number, i64(whole)), lambda: write(rest), lambda: write(0)
-            ),
-        )  # fmt: skip
 
     def sums(self) -> list[Phase]:
         """The sums of the columns of weights, where products are compensated."""

@@ -26,6 +26,11 @@ _FEW_BLOCKS = 8
 often, and there are work items enough."""
 
 
+def most_blocks(blocks: int) -> int:
+    """The blocks of inputs of a tile, out of so many."""
+    return max(n for n in range(1, _MOST_BLOCKS + 1) if blocks % n == 0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GradientConf(RnnConf):
     """The gradient of a forward pass in training. ``overwrites`` says that gradients of weights
@@ -95,8 +100,7 @@ class GradientConf(RnnConf):
     @property
     def group(self) -> int:
         """The blocks of inputs whose gradients a tile has."""
-        blocks = self.blocks(self.inputs)
-        return max(n for n in range(1, _MOST_BLOCKS + 1) if blocks % n == 0)
+        return most_blocks(self.blocks(self.inputs))
 
     @property
     def pair(self) -> int:

@@ -11,30 +11,23 @@ Gradients of weights are added to what memory holds, unless they overwrite it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, Emitter, Value, Values, i64
+from dnnl.codegen.ir.builder import F32, Value, Values, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.kernels.rnn.backward_memory import BackwardMemory
 from dnnl.kernels.rnn.memory import Place
-from dnnl.kernels.rnn.problem import rows_of_tile
-from dnnl.kernels.rnn.product import Factor, multiply
+from dnnl.kernels.rnn.weight_products import WeightProducts
 from dnnl.runtime.image import Phase
-from dnnl.types.arg import GRADIENT, Arg
-
-_BLOCKS_OF_ITEM = 4
-_COLUMNS_OF_ITEM = 8
-"""Blocks of inputs, and of units, of a work item of weights: rows of inputs stay in the caches for
-as many blocks of units, and those for as many blocks of inputs."""
+from dnnl.types.arg import Arg
 
 _Load = Callable[[Value, Mask], Value]
 
 
-class WeightGradients(BackwardMemory):
+class WeightGradients(WeightProducts):
     """Writes the phases of a layer behind its steps."""
 
     def panels(self) -> Phase:
@@ -167,76 +160,6 @@ class WeightGradients(BackwardMemory):
 
         rows = conf.steps * conf.rows
         return self._each_tile(phase, conf.inputs, rows, width, write, width=width, joined=first)
-
-    def _weights(self, argument: int, panel: str, slots: Sequence[int], *, first: int = 0) -> Phase:
-        """Gradients of weights: of gates from the ``first`` on, whose slots are these, or of a
-        projection. Work items are some blocks of inputs for some blocks of units."""
-        conf, lanes, difference = self._conf, self._lanes, argument + GRADIENT
-        phase = self._phase(f"weights{argument}_{first}")
-        e, desc = phase.e, conf.tensors[difference]
-        inputs, units = desc.dims[2], desc.dims[-1]
-        height = lanes
-        while height > rows_of_tile(e.isa, len(slots)):
-            height //= 2
-        share, blocks = _BLOCKS_OF_ITEM * lanes, conf.blocks(units)
-        parts, shares = -(-blocks // _COLUMNS_OF_ITEM), -(-inputs // share)
-        columns = "projected" if argument == Arg.WEIGHTS_PROJECTION else "gate_diffs"
-        per_row = conf.parts[columns].strides[3]
-
-        def item(number: Value) -> None:
-            rest, part = e.divmod(number, parts)
-            d, own = e.divmod(rest, shares)
-            begin, start = e.mul(own, share), e.mul(part, _COLUMNS_OF_ITEM)
-            end = e.smaller(e.add(begin, i64(share)), i64(inputs))
-            last = e.smaller(e.add(start, i64(_COLUMNS_OF_ITEM)), i64(blocks))
-
-            def column(block: Value) -> None:
-                self._each_block(e, block, units, lambda mask: self._each_row(
-                    e, begin, end, inputs, height,
-                    lambda row, count: tile(d, block, row, count, mask),
-                ))  # fmt: skip
-
-            e.loop(start, last, column, unroll=False, name="column")
-
-        def tile(d: Value, block: Value, row: Value, count: int, mask: Mask) -> None:
-            index = [d, block, i64(0), i64(0), *[i64(0)] * (len(conf.parts[columns].strides) - 4)]
-            factor = Factor(
-                self._part(phase, columns, index), self._dot(phase), per_row,
-                tuple(slot * lanes for slot in slots), None,
-            )  # fmt: skip
-            source, lane = e.divmod(row, lanes)
-            pointer = self._part(phase, panel, [d, source, i64(0), i64(0), lane])
-            rows = [e.element(pointer, i64(r), F32) for r in range(count)]
-            places = [
-                [self._weights_index(d, e.add(row, i64(r)), first + n, block, desc.ndims, e)
-                 for n in range(len(slots))]
-                for r in range(count)
-            ]  # fmt: skip
-            before = [[self._held(phase, difference, at, mask) for at in own] for own in places]
-            terms = conf.steps * conf.rows
-            sums = multiply(e, before, rows, factor, terms, apart=lanes)
-            for own, values in zip(places, sums, strict=True):
-                for at, value in zip(own, values, strict=True):
-                    self._store(phase, difference, at, value, mask)
-
-        count = conf.directions * shares * parts
-        phase.each_item(count, item)
-        return phase.end(count)
-
-    def _weights_index(
-        self, d: Value, row: Value, gate: int, block: Value, ndims: int, e: Emitter
-    ) -> list[Value]:
-        unit = e.mul(block, self._lanes)
-        gates = [i64(gate)] if ndims > 4 else []
-        return [i64(self._layer), d, row, *gates, unit]
-
-    def _held(
-        self, phase: PhaseFunction, argument: int, index: Sequence[Value], mask: Mask
-    ) -> Value:
-        """What gradients of weights are added to."""
-        if self._conf.overwrites:
-            return vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
-        return self._load(phase, argument, index, mask)
 
     def _sums(self) -> Phase:
         """Gradients of biases and peepholes."""

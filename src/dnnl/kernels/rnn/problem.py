@@ -178,7 +178,7 @@ class RnnConf:
         """Whether weights are copied into blocks of units."""
         if weights is None or weights.inner_blocks:
             return False
-        return self.operands.group > 1 or self.many_rows
+        return self.operands.group > 1 or not along_units(weights) or self.many_rows
 
     @property
     def steps(self) -> int:
@@ -343,6 +343,11 @@ class RnnConf:
         """The elements from one row of operands to the next: whole vectors and whole K blocks."""
         step = max(self.lanes, self.operands.block)
         return -(-channels // step) * step
+
+
+def along_units(weights: MemoryDesc) -> bool:
+    """Whether units, and not inputs, are the contiguous axis of weights."""
+    return bool(weights.inner_blocks) or weights.strides[-1] == 1 or weights.dims[-1] == 1
 
 
 _OF_ROWS = ("inputs", "states", "between")

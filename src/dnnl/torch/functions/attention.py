@@ -16,6 +16,7 @@ from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.torch.functions.checks import check_source
 from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
+from dnnl.torch.functions.operators import operator
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.layout_input import read_bool
@@ -27,7 +28,7 @@ _broadcast: Callable[..., torch.Size] = torch.broadcast_shapes
 _Four: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-@torch.library.custom_op("dnnl::attention", mutates_args=())
+@operator("attention")
 def _attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -49,7 +50,7 @@ def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_others: Any
     return _made(query, key, value)
 
 
-@torch.library.custom_op("dnnl::attention_backward", mutates_args=())
+@operator("attention_backward")
 def _attention_backward(
     gradient: torch.Tensor,
     weights_gradient: torch.Tensor | None,

@@ -11,12 +11,13 @@ from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.torch.functions.checks import check_source, empty_like, format_of, packed
 from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
+from dnnl.torch.functions.operators import operator
 from dnnl.types.arg import Arg
 
 _BY_RESULT = "_use_dst_for_bwd"
 
 
-@torch.library.custom_op("dnnl::eltwise", mutates_args=())
+@operator("eltwise")
 def _eltwise(x: torch.Tensor, alg: str, alpha: float, beta: float) -> torch.Tensor:
     result = empty_like(x, x.shape)
     run(_forward, {Arg.SRC: packed(x), Arg.DST: result}, alg, alpha, beta)
@@ -28,7 +29,7 @@ def _(x: torch.Tensor, alg: str, alpha: float, beta: float) -> torch.Tensor:
     return empty_like(x, x.shape)
 
 
-@torch.library.custom_op("dnnl::eltwise_backward", mutates_args=())
+@operator("eltwise_backward")
 def _eltwise_backward(
     gradient: torch.Tensor, data: torch.Tensor, alg: str, alpha: float, beta: float
 ) -> torch.Tensor:

@@ -76,6 +76,7 @@ class _Plan:
         desc, attr = described if isinstance(described, tuple) else (described, None)
         pd = PrimitiveDesc(desc, first_cpu(), attr)
         self._primitive = Primitive(pd)
+        self._order = self._primitive.arguments
         outputs = {int(own.argument) for own in pd.desc.outputs}
         own = {argument: pd.arg_desc(argument) for argument in given}
         different = [argument for argument in given if own[argument] != given[argument]]
@@ -94,6 +95,10 @@ class _Plan:
     def run(self, stream: Stream, operands: Mapping[int, torch.Tensor]) -> None:
         """Execute once; results are complete when this returns."""
         held = {argument: tensor.data_ptr() for argument, tensor in operands.items()}
+        if not self._sizes:
+            addresses = [held[argument] for argument in self._order]
+            self._primitive.execute_at(stream, addresses).wait()
+            return
         with _scratch.lent(self._sizes) as own:
             for argument, reorder in self._before.items():
                 _execute(reorder, stream, {Arg.FROM: held[argument], Arg.TO: own[argument]})

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from dnnl.errors import Unimplemented
-
-
-class Operator(Protocol):
-    """What `torch.library.custom_op` makes."""
-
-    def register_autograd(self, backward: Callable[..., Any], /) -> None:
-        """Say how gradients are computed."""
+from dnnl.torch.functions.operators import Operator
 
 
 def only_once(operator: Operator, name: str) -> None:

@@ -23,6 +23,7 @@ from dnnl.torch.functions.checks import (
 )
 from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
+from dnnl.torch.functions.operators import operator
 from dnnl.types.arg import Arg
 
 _TYPES = torch.float32, torch.bfloat16, torch.float16
@@ -31,7 +32,7 @@ _LAYERS, _BATCH = 0, -1
 _Three: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-@torch.library.custom_op("dnnl::normalization", mutates_args=())
+@operator("normalization")
 def _normalization(
     x: torch.Tensor,
     scale: torch.Tensor | None,
@@ -73,7 +74,7 @@ def _made(x: torch.Tensor, mean: torch.Tensor | None, groups: int) -> _Three:
     return empty_like(x, x.shape), statistics[0], statistics[1]
 
 
-@torch.library.custom_op("dnnl::normalization_backward", mutates_args=())
+@operator("normalization_backward")
 def _normalization_backward(
     gradient: torch.Tensor,
     x: torch.Tensor,

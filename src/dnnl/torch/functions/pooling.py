@@ -20,13 +20,14 @@ from dnnl.torch.functions.checks import (
 )
 from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
+from dnnl.torch.functions.operators import operator
 from dnnl.types.arg import Arg
 
 _MAX = "pooling_max"
 _MARKED = 255  # so many places of a window have numbers in u8
 
 
-@torch.library.custom_op("dnnl::pooling", mutates_args=())
+@operator("pooling")
 def _pooling(
     x: torch.Tensor,
     alg: str,
@@ -65,7 +66,7 @@ def _made(
     return result, torch.empty_like(result, dtype=dtype)
 
 
-@torch.library.custom_op("dnnl::pooling_backward", mutates_args=())
+@operator("pooling_backward")
 def _pooling_backward(
     gradient: torch.Tensor,
     places: torch.Tensor,

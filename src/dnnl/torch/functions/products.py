@@ -22,6 +22,7 @@ from dnnl.torch.functions.checks import (
 )
 from dnnl.torch.functions.execution import Descs, run, undecided
 from dnnl.torch.functions.gradients import only_once
+from dnnl.torch.functions.operators import operator
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -29,7 +30,7 @@ _TRAINING, _DIRECT = "forward_training", "convolution_direct"
 _Two: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 
-@torch.library.custom_op("dnnl::linear", mutates_args=())
+@operator("linear")
 def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     result = x.new_empty((x.shape[0], weight.shape[0]))
     operands = {Arg.SRC: x.contiguous(), Arg.WEIGHTS: _matrix(weight), Arg.DST: result}
@@ -42,7 +43,7 @@ def _(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch
     return x.new_empty((x.shape[0], weight.shape[0]))
 
 
-@torch.library.custom_op("dnnl::linear_backward_data", mutates_args=())
+@operator("linear_backward_data")
 def _linear_data(gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     result = gradient.new_empty((gradient.shape[0], weight.shape[1]))
     given = gradient.contiguous(), _matrix(weight)
@@ -55,7 +56,7 @@ def _(gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return gradient.new_empty((gradient.shape[0], weight.shape[1]))
 
 
-@torch.library.custom_op("dnnl::linear_backward_weights", mutates_args=())
+@operator("linear_backward_weights")
 def _linear_weights(
     x: torch.Tensor, gradient: torch.Tensor, bias: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -75,7 +76,7 @@ def _(x: torch.Tensor, gradient: torch.Tensor, bias: bool) -> tuple[torch.Tensor
     return _weights_made(x, gradient, (), 1, bias)
 
 
-@torch.library.custom_op("dnnl::convolution", mutates_args=())
+@operator("convolution")
 def _convolution(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -96,7 +97,7 @@ def _(x: torch.Tensor, weight: torch.Tensor, _bias: Any, *window: Any) -> torch.
     return empty_like(x, _spatial(x, weight, *window[:-1]))
 
 
-@torch.library.custom_op("dnnl::convolution_backward_data", mutates_args=())
+@operator("convolution_backward_data")
 def _convolution_data(
     gradient: torch.Tensor,
     weight: torch.Tensor,
@@ -118,7 +119,7 @@ def _(_gradient: Any, _weight: Any, x: torch.Tensor, *_params: Any) -> torch.Ten
     return empty_like(x, x.shape)
 
 
-@torch.library.custom_op("dnnl::convolution_backward_weights", mutates_args=())
+@operator("convolution_backward_weights")
 def _convolution_weights(
     x: torch.Tensor,
     gradient: torch.Tensor,

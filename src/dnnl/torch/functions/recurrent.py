@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from dnnl.errors import InvalidArguments
 from dnnl.torch.functions.checks import check_like, check_source
-from dnnl.torch.functions.recurrent_layer import CELLS, Cell, recurrent_layer
+from dnnl.torch.functions.recurrent_layer import recurrent_layer
+from dnnl.torch.functions.recurrent_weights import CELLS, Cell
 
 _TYPES = torch.float32, torch.bfloat16, torch.float16
 _Weights: TypeAlias = Sequence[torch.Tensor]
@@ -156,11 +157,13 @@ def _layers(
     for layer in range(num_layers):
         place = slice(layer * directions, (layer + 1) * directions)
         h, c, *_ = *(each[place] for each in states), None, None
-        joined = _joined(kind, parts[place], has_biases)
-        source, *ends, _ = recurrent_layer(source, h, c, *joined, lengths, cell, trains)
+        weights = [own for part in parts[place] for own in part]
+        source, *ends, _ = recurrent_layer(source, h, c, weights, lengths, directions, cell, trains)
         lasts.append(tuple(ends[: kind.states]))
         if dropout and layer < num_layers - 1:
             source = dropped(source, dropout)
+    if num_layers == 1:
+        return source, list(lasts[0])
     return source, [torch.cat(each) for each in zip(*lasts, strict=True)]
 
 
@@ -199,28 +202,3 @@ def _divided(
             shape = channels, directions * outputs
         check_like(f"params[{number}]", own, source, shape)
     return [params[each * n : each * (n + 1)] for n in range(count)]
-
-
-def _joined(
-    kind: Cell, parts: Sequence[_Weights], has_biases: bool
-) -> tuple[torch.Tensor | None, ...]:
-    """Weights of inputs and of states, biases and projections of the directions of a layer, with
-    the gates in the order of the library."""
-    order = list(kind.order)
-
-    def gates(own: torch.Tensor) -> torch.Tensor:
-        seen = own.reshape(len(order), own.shape[0] // len(order), *own.shape[1:])
-        return seen if order == sorted(order) else seen[order]
-
-    inputs, states = (torch.stack([gates(own[n]) for own in parts]) for n in (0, 1))
-    bias = projection = None
-    if has_biases:
-        first, second = (torch.stack([gates(own[n].float()) for own in parts]) for n in (2, 3))
-        # A product, so that the gradients of both are not on the same memory: PyTorch would add a
-        # later one to it twice.
-        bias = first + second * 1.0
-        if kind.alg == "lbr_gru":  # of the last gate both are apart
-            bias = torch.cat([bias[:, :2], first[:, 2:], second[:, 2:]], 1)
-    if len(parts[0]) % 2:
-        projection = torch.stack([own[-1] for own in parts])
-    return inputs, states, bias, projection

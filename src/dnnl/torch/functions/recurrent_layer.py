@@ -3,84 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 
 from dnnl.primitives.rnn import RnnDesc
-from dnnl.torch.functions.execution import Descs, run, undecided
+from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
+from dnnl.torch.functions.operators import operator
+from dnnl.torch.functions.recurrent_weights import CELLS, Gradients, Weights
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
-
-@dataclass(frozen=True)
-class Cell:
-    """A kind of cells: our gates by their places in PyTorch's, how many states and biases there
-    are, and how many values of each channel of a step the gradient reads besides the states."""
-
-    alg: str
-    order: tuple[int, ...]
-    states: int = 1
-    biases: int = 1
-    saved: int = 0
-    activation: str | None = None
-
-
-CELLS = {
-    "lstm": Cell("vanilla_lstm", (0, 1, 2, 3), 2, 4, 4),
-    "gru": Cell("lbr_gru", (1, 0, 2), 1, 4, 4),
-    "tanh": Cell("vanilla_rnn", (0,), activation="eltwise_tanh"),
-    "relu": Cell("vanilla_rnn", (0,), activation="eltwise_relu"),
-}
 _Four: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-@torch.library.custom_op("dnnl::recurrent_layer", mutates_args=())
+@operator("recurrent_layer")
 def recurrent_layer(
     x: torch.Tensor,
     h: torch.Tensor | None,
     c: torch.Tensor | None,
-    inputs: torch.Tensor,
-    states: torch.Tensor,
-    bias: torch.Tensor | None,
-    projection: torch.Tensor | None,
+    weights: Sequence[torch.Tensor],
     lengths: torch.Tensor | None,
+    directions: int,
     cell: str,
     training: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """The results [T, N, D P], the last states and cells, and what a gradient reads.
 
-    x is [T, N, I], h [D, N, P], c [D, N, H], inputs [D, gates, H, I], states [D, gates, H, P], bias
-    [D, biases, H] in f32, projection [D, P, H], lengths [N] in s32. Cells are empty where there are
-    none, and what a gradient reads is unless ``training``.
+    x is [T, N, I], h [D, N, P], c [D, N, H], lengths [N] in s32, and weights those of PyTorch for
+    each direction, see `Weights.of`. Cells are empty where there are none, and what a gradient
+    reads is unless ``training``.
     """
-    made = _made(x, inputs, states, cell, training)
-    given = _given(x, h, c, inputs, states, bias, projection, lengths)
-    outputs = _outputs(made, cell, training)
-    run(_forward, given | outputs, cell, training)
+    made = _made(x, weights, directions, cell, training)
+    own = Weights.of(CELLS[cell], weights, directions)
+    given = _given(x, h, c, own, lengths)
+    run(_forward, given | _outputs(made, cell, training), cell, training)
     return made
 
 
 @recurrent_layer.register_fake
-def _(x: torch.Tensor, _h: Any, _c: Any, inputs: Any, states: Any, *others: Any) -> _Four:
-    return _made(x, inputs, states, *others[-2:])
+def _(
+    x: torch.Tensor,
+    _h: Any,
+    _c: Any,
+    weights: Sequence[torch.Tensor],
+    _lengths: Any,
+    directions: int,
+    cell: str,
+    training: bool,
+) -> _Four:
+    return _made(x, weights, directions, cell, training)
 
 
 def _made(
-    x: torch.Tensor, inputs: torch.Tensor, states: torch.Tensor, cell: str, training: bool
+    x: torch.Tensor, weights: Sequence[torch.Tensor], directions: int, cell: str, training: bool
 ) -> _Four:
     (steps, rows, _), kind = x.shape, CELLS[cell]
-    directions, _, hidden, _ = inputs.shape
-    outputs, has_cells = states.shape[3], kind.states > 1
+    hidden, outputs = weights[0].shape[0] // len(kind.order), weights[1].shape[1]
+    has_cells = kind.states > 1
     per_step = rows * (outputs + hidden * has_cells)
     workspace = directions * (steps * rows * kind.saved * hidden + (steps + 1) * per_step)
     return (
         x.new_empty((steps, rows, directions * outputs)),
         x.new_empty((directions, rows, outputs)),
         x.new_empty((directions, rows, hidden) if has_cells else (0,)),
-        torch.empty((workspace if training else 0,), dtype=torch.float32, device=x.device),
+        x.new_empty((workspace if training else 0,), dtype=torch.float32),
     )
 
 
@@ -88,32 +76,24 @@ def _given(
     x: torch.Tensor,
     h: torch.Tensor | None,
     c: torch.Tensor | None,
-    inputs: torch.Tensor,
-    states: torch.Tensor,
-    bias: torch.Tensor | None,
-    projection: torch.Tensor | None,
+    own: Weights,
     lengths: torch.Tensor | None,
 ) -> dict[int, torch.Tensor | None]:
     return {
         Arg.SRC_LAYER: x.contiguous(),
         Arg.SRC_ITER: _first(h),
         Arg.SRC_ITER_C: _first(c),
-        Arg.WEIGHTS_LAYER: _weights(inputs),
-        Arg.WEIGHTS_ITER: _weights(states),
-        Arg.WEIGHTS_PROJECTION: None if projection is None else _weights(projection),
-        Arg.BIAS: _first(bias),
+        Arg.WEIGHTS_LAYER: own.inputs,
+        Arg.WEIGHTS_ITER: own.states,
+        Arg.WEIGHTS_PROJECTION: own.projection,
+        Arg.BIAS: own.bias,
         Arg.SEQUENCE_LENGTHS: lengths,
     }
 
 
 def _first(own: torch.Tensor | None) -> torch.Tensor | None:
     """A tensor with the axis of layers in front."""
-    return None if own is None else own.contiguous()[None]
-
-
-def _weights(own: torch.Tensor) -> torch.Tensor:
-    """Weights with the axes in the library's order: inputs before gates and outputs."""
-    return own.contiguous()[None].movedim(-1, 2)
+    return None if own is None else own.contiguous().unsqueeze(0)
 
 
 def _outputs(made: Sequence[torch.Tensor], cell: str, training: bool) -> dict[int, Any]:
@@ -126,7 +106,7 @@ def _outputs(made: Sequence[torch.Tensor], cell: str, training: bool) -> dict[in
     }
 
 
-@torch.library.custom_op("dnnl::recurrent_layer_backward", mutates_args=())
+@operator("recurrent_layer_backward")
 def _backward(
     gradient: torch.Tensor,
     h_gradient: torch.Tensor | None,
@@ -138,61 +118,70 @@ def _backward(
     x: torch.Tensor,
     h: torch.Tensor | None,
     c: torch.Tensor | None,
-    inputs: torch.Tensor,
-    states: torch.Tensor,
-    bias: torch.Tensor | None,
-    projection: torch.Tensor | None,
     lengths: torch.Tensor | None,
+    weights: Sequence[torch.Tensor],
+    directions: int,
     cell: str,
+    of_inputs: bool,
 ) -> list[torch.Tensor]:
-    """The gradients of x, h, c, inputs, states, bias and projection; those that are absent are
-    empty."""
-    made = _gradients_made(x, h, c, inputs, states, bias, projection)
-    given = _given(x, h, c, inputs, states, bias, projection, lengths)
+    """The gradients of x, if they are wanted ``of_inputs``, of h and c if these are there, and of
+    the weights."""
+    kind = CELLS[cell]
+    own = Weights.of(kind, weights, directions)
+    gradients = Gradients(kind, weights, directions)
+    sources = {
+        argument: source.new_empty(source.shape)
+        for argument, source in (
+            (Arg.DIFF_SRC_LAYER, x if of_inputs else None),
+            (Arg.DIFF_SRC_ITER, h),
+            (Arg.DIFF_SRC_ITER_C, c),
+        )
+        if source is not None
+    }
+    given = _given(x, h, c, own, lengths)
     given |= _outputs((result, h_n, c_n, workspace), cell, training=True)
     given |= {
         Arg.DIFF_DST_LAYER: gradient.contiguous(),
         Arg.DIFF_DST_ITER: _first(h_gradient),
         Arg.DIFF_DST_ITER_C: _first(c_gradient),
-        Arg.DIFF_SRC_LAYER: made[0],
-        Arg.DIFF_SRC_ITER: None if h is None else _first(made[1]),
-        Arg.DIFF_SRC_ITER_C: None if c is None else _first(made[2]),
-        Arg.DIFF_WEIGHTS_LAYER: _weights(made[3]),
-        Arg.DIFF_WEIGHTS_ITER: _weights(made[4]),
-        Arg.DIFF_BIAS: None if bias is None else _first(made[5]),
-        Arg.DIFF_WEIGHTS_PROJECTION: None if projection is None else _weights(made[6]),
+        Arg.DIFF_WEIGHTS_LAYER: gradients.weights.inputs,
+        Arg.DIFF_WEIGHTS_ITER: gradients.weights.states,
+        Arg.DIFF_BIAS: gradients.weights.bias,
+        Arg.DIFF_WEIGHTS_PROJECTION: gradients.weights.projection,
     }
+    for argument, made in sources.items():
+        given[argument] = made if argument == Arg.DIFF_SRC_LAYER else _first(made)
     run(_gradient_of, given, cell)
-    return made
+    return [*sources.values(), *gradients.parted(x.dtype)]
 
 
 @_backward.register_fake
 def _(*given: Any) -> list[torch.Tensor]:
-    return _gradients_made(*given[7:14])
-
-
-def _gradients_made(x: torch.Tensor, *others: torch.Tensor | None) -> list[torch.Tensor]:
-    return [x.new_empty((0,)) if own is None else own.new_empty(own.shape) for own in (x, *others)]
+    x, h, c, _, weights, _, _, of_inputs = given[7:]
+    sources = [x if of_inputs else None, h, c, *weights]
+    return [own.new_empty(own.shape) for own in sources if own is not None]
 
 
 only_once(_backward, "recurrent networks")
 
 
 def _saved(ctx: Any, inputs: tuple[Any, ...], output: _Four) -> None:
-    *tensors, ctx.cell, ctx.training = inputs
+    *tensors, weights, lengths, ctx.directions, ctx.cell, _ = inputs
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*output, *tensors)
+    ctx.save_for_backward(*output, *tensors, lengths, *weights)
 
 
-def _gradient(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-    result, *_, tensors = own = ctx.saved_tensors
-    tensors = own[4:]
+def _gradient(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+    *sources, lengths, first = ctx.saved_tensors[4:9]
+    weights = [first, *ctx.saved_tensors[9:]]
     last, h, c, _ = gradients
     if last is None:
-        last = torch.zeros_like(result)
-    made = _backward(last, h, c, *own, ctx.cell)
-    found = [None if own is None else each for own, each in zip(tensors[:7], made, strict=True)]
-    return *found, None, None, None
+        last = torch.zeros_like(ctx.saved_tensors[0])
+    outputs, params = ctx.saved_tensors[:4], (ctx.directions, ctx.cell, ctx.needs_input_grad[0])
+    made = _backward(last, h, c, *outputs, *sources, lengths, weights, *params)
+    wanted = ctx.needs_input_grad[0], sources[1] is not None, sources[2] is not None
+    found = [made.pop(0) if own else None for own in wanted]
+    return *found, made, None, None, None, None
 
 
 recurrent_layer.register_autograd(_gradient, setup_context=_saved)
@@ -220,16 +209,13 @@ _FIELDS = {
     "diff_weights_projection": Arg.DIFF_WEIGHTS_PROJECTION,
     "diff_bias": Arg.DIFF_BIAS,
 }
-_CHOSEN = "weights_layer", "weights_iter", "weights_projection"
 
 
 def _described(descs: Descs, cell: str, **fields: Any) -> RnnDesc:
     kind, found = CELLS[cell], dict[str, MemoryDesc]()
     for name, argument in _FIELDS.items():
         if argument in descs:
-            chosen = name.removeprefix("diff_") in _CHOSEN
-            own = descs[argument]
-            found[f"{name}_desc"] = undecided(own) if chosen else own
+            found[f"{name}_desc"] = descs[argument]
     both = descs[Arg.WEIGHTS_LAYER].dims[1] > 1
     return RnnDesc.made(
         alg_kind=kind.alg,

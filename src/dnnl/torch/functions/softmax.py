@@ -17,10 +17,11 @@ from dnnl.torch.functions.checks import (
 )
 from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
+from dnnl.torch.functions.operators import operator
 from dnnl.types.arg import Arg
 
 
-@torch.library.custom_op("dnnl::softmax", mutates_args=())
+@operator("softmax")
 def _softmax(x: torch.Tensor, alg: str, axis: int) -> torch.Tensor:
     result = empty_like(x, x.shape)
     run(_forward, {Arg.SRC: packed(x), Arg.DST: result}, alg, axis)
@@ -32,7 +33,7 @@ def _(x: torch.Tensor, alg: str, axis: int) -> torch.Tensor:
     return empty_like(x, x.shape)
 
 
-@torch.library.custom_op("dnnl::softmax_backward", mutates_args=())
+@operator("softmax_backward")
 def _softmax_backward(
     gradient: torch.Tensor, result: torch.Tensor, alg: str, axis: int
 ) -> torch.Tensor:

@@ -14,6 +14,7 @@ from dnnl.primitives.parameters import Traced
 from dnnl.torch.functions.checks import check_source, empty_like, format_of, packed
 from dnnl.torch.functions.execution import Descs, run
 from dnnl.torch.functions.gradients import only_once
+from dnnl.torch.functions.operators import operator
 from dnnl.types.arg import Arg
 from dnnl.types.expression import Function
 
@@ -25,7 +26,7 @@ forks.hold(_NUMBERING)
 _ALG = "eltwise_function"
 
 
-@torch.library.custom_op("dnnl::function", mutates_args=())
+@operator("function")
 def _function(x: torch.Tensor, number: int) -> torch.Tensor:
     result = empty_like(x, x.shape)
     run(_forward, {Arg.SRC: packed(x), Arg.DST: result}, _function_of(number))
@@ -37,7 +38,7 @@ def _(x: torch.Tensor, number: int) -> torch.Tensor:
     return empty_like(x, x.shape)
 
 
-@torch.library.custom_op("dnnl::function_backward", mutates_args=())
+@operator("function_backward")
 def _function_backward(gradient: torch.Tensor, x: torch.Tensor, number: int) -> torch.Tensor:
     result = empty_like(x, x.shape)
     operands: dict[int, torch.Tensor] = {
