@@ -41,7 +41,7 @@ def plan(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
     """What products may multiply, best first: integers; bf16 where inputs and weights are, and the
-    target has instructions for it; and f32. Training and gradients have f32."""
+    target has instructions for it; and f32. Gradients have f32."""
     if desc.is_integer:
         found = multiply(isa, DataType.u8, DataType.s8, tiled=True)
         yield Operands(DataType.u8, DataType.s8, found is not None and found.tiles is not None)
@@ -50,8 +50,8 @@ def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
     kinds = {own.data_type for name, own in given.items() if name in _MULTIPLIED}
     bf16 = DataType.bf16
     dot = multiply(isa, bf16, bf16, tiled=True)
-    infers = desc.propagation is PropKind.forward_inference
-    if infers and kinds == {bf16} and dot is not None and dot.group > 1:
+    forward = desc.propagation not in GRADIENTS
+    if forward and kinds == {bf16} and dot is not None and dot.group > 1:
         yield Operands(bf16, bf16, unit=dot.tiles is not None)
     yield Operands()
 

@@ -132,7 +132,10 @@ class _Layer(WeightsPacking):
             d, row = e.divmod(number, conf.rows)
             place = [i64(self._layer), d, row]
             states = self._state(phase, d, i64(0), row)
-            self._fill(phase, "states", states, Arg.SRC_ITER, place, conf.before)
+            self._fill(phase, "left", states, Arg.SRC_ITER, place, conf.before)
+            if conf.states_apart:
+                states = self._operand(phase, d, i64(0), row)
+                self._fill(phase, "states", states, Arg.SRC_ITER, place, conf.before)
             if conf.is_lstm:
                 own = self._cells(phase, d, i64(0), row)
                 self._fill(phase, "cells", own, Arg.SRC_ITER_C, place, conf.channels)
@@ -203,7 +206,7 @@ class _Layer(WeightsPacking):
             place = [i64(self._layer), d, row]
             if conf.dst_iter is not None:
                 source = self._state(phase, d, e.number(conf.steps), row)
-                self._write(phase, "states", source, Arg.DST_ITER, place, conf.outputs)
+                self._write(phase, "left", source, Arg.DST_ITER, place, conf.outputs)
             if conf.dst_iter_c is not None:
                 source = self._cells(phase, d, e.number(conf.steps), row)
                 self._write(phase, "cells", source, Arg.DST_ITER_C, place, conf.channels)
@@ -225,7 +228,7 @@ class _Layer(WeightsPacking):
             alive = self._alive(phase, t, row)
 
             def add(offset: Value, mask: Mask) -> None:
-                first, second = (self._get(e, "states", start, offset, mask) for start in starts)
+                first, second = (self._get(e, "left", start, offset, mask) for start in starts)
                 value = self._unless_past(e, alive, e.b.fadd(first, second))
                 self._store(phase, Arg.DST_LAYER, [t, row, offset], value, mask)
 
@@ -253,7 +256,7 @@ class _Layer(WeightsPacking):
         def source(place: Place, row: Value) -> Value:
             if of_reset:
                 return self._row(phase, "between", place.direction, row)
-            return self._state(phase, i64(place.direction), step, row)
+            return self._operand(phase, i64(place.direction), step, row)
 
         def first(place: Place, row: Value) -> list[Value]:
             time = self._time(phase.e, place.direction, step)
@@ -385,12 +388,15 @@ class _Layer(WeightsPacking):
         row, unit = e.add(place.row, i64(r)), e.mul(place.block, self._lanes)
         time = self._time(e, place.direction, step, layered=False)
         alive = self._alive(phase, time, row)
-        following = self._state(phase, i64(place.direction), e.add(step, i64(1)), row)
-        state = value
+        state, behind = value, e.add(step, i64(1))
         if alive is not None:
             before = self._states_of(phase, place, step, row)
             state = self._unless_past(e, alive, value, before)
-        self._put(e, "states", following, unit, state, place.mask)
+        following = self._state(phase, i64(place.direction), behind, row)
+        self._put(e, "left", following, unit, state, place.mask)
+        if conf.states_apart:
+            following = self._operand(phase, i64(place.direction), behind, row)
+            self._put(e, "states", following, unit, state)
         if not self._last or conf.added:
             return
         channel = e.add(unit, i64(place.direction * conf.outputs))

@@ -136,7 +136,7 @@ class LayerMemory:
             dense = surely_equal(strides[0], conf.rows * strides[1])
             step, n = (i64(0), row) if dense else e.divmod(row, conf.rows)
             return self._address(phase, Arg.SRC_LAYER, [step, n, i64(0)])
-        return self._state(phase, i64(direction), i64(1), row, self._layer - 1)
+        return self._operand(phase, i64(direction), i64(1), row, self._layer - 1)
 
     def _products(self, phase: PhaseFunction, place: Place, row: Value, gate: int) -> Value:
         """A vector of the products of the inputs; rows are those of all steps."""
@@ -151,18 +151,42 @@ class LayerMemory:
         row: Value,
         layer: int | None = None,
     ) -> Value:
-        """The states of a row before a step, of this layer or another one. In training there are
-        those of all layers, else of two in turn."""
+        """What is left of the states of a row before a step, of this layer or another one."""
+        return self._states(phase, "left", direction, step, row, layer)
+
+    def _operand(
+        self,
+        phase: PhaseFunction,
+        direction: Value,
+        step: Value,
+        row: Value,
+        layer: int | None = None,
+    ) -> Value:
+        """The states of a row before a step as products read them."""
+        return self._states(phase, "states", direction, step, row, layer)
+
+    def _states(
+        self,
+        phase: PhaseFunction,
+        name: str,
+        direction: Value,
+        step: Value,
+        row: Value,
+        layer: int | None,
+    ) -> Value:
+        """A row of a part: the workspace has the states of all layers, the scratchpad those of two
+        in turn."""
         own = self._layer if layer is None else layer
-        place = i64(own if self._trains else own % 2)
-        return self._part(phase, "states", [place, direction, step, row, i64(0)])
+        all_layers = self._conf.parts[name].argument == Arg.WORKSPACE
+        place = i64(own if all_layers else own % 2)
+        return self._part(phase, name, [place, direction, step, row, i64(0)])
 
     def _states_of(self, phase: PhaseFunction, place: Place, step: Value, row: Value) -> Value:
         """The states of the units of a block, in a row, before a step."""
         e = phase.e
         start = self._state(phase, i64(place.direction), step, row)
         unit = e.mul(place.block, self._lanes)
-        return self._get(e, "states", start, unit, place.mask)
+        return self._get(e, "left", start, unit, place.mask)
 
     def _store_gates(
         self,
@@ -341,7 +365,7 @@ class LayerMemory:
             self._clear(e, "between", between, conf.channels)
 
         def clear(step: Value, channels: int = conf.outputs) -> None:
-            self._clear(e, "states", self._state(phase, direction, step, row), channels)
+            self._clear(e, "states", self._operand(phase, direction, step, row), channels)
 
         clear(i64(0), conf.before)
         if conf.pitch(conf.outputs) > self._lanes * conf.blocks(conf.outputs):
@@ -356,7 +380,7 @@ class LayerMemory:
         gap = e.element(self._state(phase, direction, i64(step), row), i64(channels), F32)
 
         def fill(at: Value, mask: Mask) -> None:
-            self._put(e, "states", gap, at, zero, mask)
+            self._put(e, "left", gap, at, zero, mask)
 
         if conf.widest > channels:
             self._each_vector(e, conf.widest - channels, fill)

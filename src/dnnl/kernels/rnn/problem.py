@@ -257,11 +257,20 @@ class RnnConf:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """Those of the scratchpad, and of the workspace."""
+        """Those of the scratchpad, and of the workspace. Products read the ``states``, and other
+        phases what is ``left`` of them, which is the same unless `states_apart`."""
         own = {name: part for name, part, _ in self._divided()}
         if self.workspace is not None:
-            own |= workspace_parts(self._sizes)
-        return own
+            left = workspace_parts(self._sizes)
+            own |= {"left": left.pop("states"), **left}
+            return {"states": own["left"], **own}
+        return {"left": own["states"], **own}
+
+    @property
+    def states_apart(self) -> bool:
+        """Whether what products read of states is not what is left of them: a pass in training
+        leaves f32."""
+        return self.workspace is not None and self.operands.group > 1
 
     @property
     def _sizes(self) -> WorkspaceSizes:
@@ -317,7 +326,9 @@ class RnnConf:
             "updates": ((d, n, wide * (self.in_two and not self.is_lstm)), DataType.f32),
         }
         if self.workspace is not None:
-            del parts["states"], parts["cells"]
+            del parts["cells"]
+            if not self.states_apart:
+                del parts["states"]
         return parts
 
     def _panels(self, weights: MemoryDesc | None, gates: int) -> tuple[tuple[int, ...], DataType]:
