@@ -41,7 +41,7 @@ def plan(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
     """What products may multiply, best first: integers; bf16 where inputs and weights are, and the
-    target has instructions for it; and f32. Gradients have f32."""
+    target has instructions for it; and f32."""
     if desc.is_integer:
         found = multiply(isa, DataType.u8, DataType.s8, tiled=True)
         yield Operands(DataType.u8, DataType.s8, found is not None and found.tiles is not None)
@@ -50,8 +50,13 @@ def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
     kinds = {own.data_type for name, own in given.items() if name in _MULTIPLIED}
     bf16 = DataType.bf16
     dot = multiply(isa, bf16, bf16, tiled=True)
-    forward = desc.propagation not in GRADIENTS
-    if forward and kinds == {bf16} and dot is not None and dot.group > 1:
+    if desc.propagation in GRADIENTS:
+        # What panels of terms are is known to the kernel.
+        sizes = desc.src_layer_desc.dims[:2]
+        serves = all(is_known(size) and size > 0 for size in sizes)
+    else:
+        serves = True
+    if serves and kinds == {bf16} and dot is not None and dot.group > 1:
         yield Operands(bf16, bf16, unit=dot.tiles is not None)
     yield Operands()
 
@@ -69,6 +74,11 @@ def _planned(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> Pl
     weights = [own for name, own in desc.present() if name in _WEIGHTS]
     for name, own in desc.present():
         tag = operands.tag(own.ndims, isa.lanes) if name in _WEIGHTS else ""
+        if gradient and tag:  # it reads weights in the blocks of any forward pass
+            tags = [each.tag(own.ndims, isa.lanes) for each in _operands(desc, isa)]
+            tag = next(
+                (t for t in tags if own.inner_blocks and _contiguous(own, t, transposed=False)), tag
+            )
         transposed = name.removeprefix("diff_") in _WEIGHTS and not desc.is_integer
         if not _contiguous(own, tag, transposed=transposed):
             hint = f", or {tag}" if tag else ""

@@ -24,6 +24,7 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn import gradient_cells
+from dnnl.kernels.rnn.back_products import BackProduct
 from dnnl.kernels.rnn.gradient_problem import GradientConf
 from dnnl.kernels.rnn.gradients import WeightGradients
 from dnnl.kernels.rnn.memory import Place
@@ -52,7 +53,7 @@ def build(conf: GradientConf, isa: Isa) -> Kernel:
         if conf.rows:
             phases += writer.first()
         if there:
-            phases.append(writer.panels())
+            phases += writer.panels()
         phases += writer.products()
     return Kernel(module, tuple(phases), arguments.ids, tuple(repeats))
 
@@ -82,6 +83,8 @@ class _Layer(WeightGradients):
                 name = "gathered_cells"
                 cells = self._part(phase, name, [d, row, i64(0)])
                 self._fill(phase, name, cells, Arg.DIFF_DST_ITER_C, place, conf.channels)
+            if conf.in_pairs:
+                self._clear_gaps(phase, d, row)
             first = e.b.icmp_signed("==", number, i64(0))
             at = self._part(phase, "step", [i64(0)])
             self._either(e, first, lambda: e.b.store(e.number(conf.steps - 1), at), lambda: None)
@@ -122,28 +125,61 @@ class _Layer(WeightGradients):
     def _first_states(self) -> Phase:
         conf = self._conf
         phase = self._phase("first_states")
+        e, zero = phase.e, vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
 
-        def write(place: Place) -> None:
-            e = phase.e
+        def first(place: Place, row: Value) -> list[Value]:
             if conf.before == conf.outputs:
-                first = self._all_carried(phase, place)
-            else:  # what has been gathered is of other states, and passed on to none of these
-                zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
-                first = [[zero] * conf.pair] * place.rows
-            tile = self._gathered(phase, place, i64(-1), first)
+                return self._all_carried(phase, place, row)
+            # What has been gathered is of other states, and passed on to none of these.
+            return [zero] * conf.pair
+
+        def finish(place: Place, tile: Tile) -> None:
             for number, own in enumerate(self._blocks_of(e, place)):
                 unit = e.mul(own.block, self._lanes)
                 for r, values in enumerate(tile):
                     index = [i64(self._layer), i64(own.direction), e.add(own.row, i64(r)), unit]
                     self._store(phase, Arg.DIFF_SRC_ITER, index, values[number], own.mask)
 
-        return self._each_pair(phase, conf.before, write)
+        return self._gather(phase, i64(-1), conf.before, first, finish)
+
+    def _gather(
+        self,
+        phase: PhaseFunction,
+        step: Value,
+        channels: int,
+        first: Callable[[Place, Value], list[Value]],
+        finish: Callable[[Place, Tile], None],
+    ) -> Phase:
+        """The gradients of the states behind a step, but for those by its results: what is
+        ``first``, and those by the gates of the step behind, unless it is the last."""
+        conf, e = self._conf, phase.e
+        if not conf.steps:
+            return self._each_pair(phase, channels, first, finish)
+        slots = conf.iter_slots[:2] if conf.is_gru else conf.iter_slots
+        least, behind = min(slots), e.add(step, i64(1))
+
+        def source(place: Place, row: Value) -> Value:
+            return self._slot(phase, replace(place, block=i64(0)), behind, row, least)
+
+        return self._each_back(phase, conf.rows, BackProduct(
+            Arg.WEIGHTS_ITER, range(len(slots)), channels, conf.pair, "gate_diffs", source, first,
+            finish, e.b.icmp_signed("==", step, e.number(conf.steps - 1)),
+        ))  # fmt: skip
 
     def _each_pair(
-        self, phase: PhaseFunction, channels: int, write: Callable[[Place], None]
+        self,
+        phase: PhaseFunction,
+        channels: int,
+        first: Callable[[Place, Value], list[Value]],
+        finish: Callable[[Place, Tile], None],
     ) -> Phase:
-        """Work items of a step: its rows for a block or two."""
+        """The rows of a step for a block or two, without a product."""
         conf = self._conf
+
+        def write(place: Place) -> None:
+            rows = [phase.e.add(place.row, i64(r)) for r in range(place.rows)]
+            finish(place, [first(place, row) for row in rows])
+
         return self._each_tile(phase, channels, conf.rows, conf.pair, write, width=conf.pair)
 
     def _blocks_of(self, e: Emitter, place: Place) -> list[Place]:
@@ -174,36 +210,12 @@ class _Layer(WeightGradients):
 
     # Steps.
 
-    def _gathered(self, phase: PhaseFunction, place: Place, step: Value, first: Tile) -> Tile:
-        """The gradients of the states behind a step, but for those by its results: what is
-        ``first``, and those by the gates of the step behind, unless it is the last."""
-        conf, e = self._conf, phase.e
-        rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
-        blocks = conf.blocks(conf.channels)
-        if not conf.steps:
-            return first
-        slots = range(2) if conf.is_gru else range(min(conf.iter_slots), max(conf.iter_slots) + 1)
-        behind = e.add(step, i64(1))
-        start = Place(place.direction, i64(0), place.row, place.rows, None)
-        sources = [self._slot(phase, start, behind, row, slots.start) for row in rows]
-        factor = self._back(
-            phase, Arg.WEIGHTS_ITER, place.direction, place.block,
-            range(slots.start - min(conf.iter_slots), slots.stop - min(conf.iter_slots)),
-        )  # fmt: skip
-        last = e.b.icmp_signed("==", step, e.number(conf.steps - 1))
-        count = e.b.select(last, i64(0), i64(blocks))
-        apart = conf.parts["gate_diffs"].strides[1], conf.parts["iter_back"].strides[2]
-        return self._through(phase, first, sources, factor, len(slots) * self._lanes, count, apart)
-
-    def _all_carried(self, phase: PhaseFunction, place: Place) -> Tile:
-        """What has been gathered of the gradients of the states of a tile."""
-        e = phase.e
-        rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
+    def _all_carried(self, phase: PhaseFunction, place: Place, row: Value) -> list[Value]:
+        """What has been gathered of the gradients of the states of a row of a tile."""
         return [
-            [self._loaded(e, self._carried(phase, own, row), own.mask)
-             for own in self._blocks_of(e, place)]
-            for row in rows
-        ]  # fmt: skip
+            self._loaded(phase.e, self._carried(phase, own, row), own.mask)
+            for own in self._blocks_of(phase.e, place)
+        ]
 
     def _carried(self, phase: PhaseFunction, place: Place, row: Value) -> Value:
         """What has been gathered of the gradients of states."""
@@ -224,11 +236,11 @@ class _Layer(WeightGradients):
             Alg.lbr_augru: self._mixed,
         }[conf.alg]
 
-        def write(place: Place) -> None:
+        def first(place: Place, row: Value) -> list[Value]:
+            return self._all_carried(phase, place, row)
+
+        def finish(place: Place, tile: Tile) -> None:
             e = phase.e
-            tile = self._all_carried(phase, place)
-            if conf.before == conf.outputs:  # else it is the only step
-                tile = self._gathered(phase, place, step, tile)
             for r, values in enumerate(tile):
                 row = e.add(place.row, i64(r))
                 alive = self._alive_at(phase, place, step, row)
@@ -240,7 +252,9 @@ class _Layer(WeightGradients):
                         passed = self._unless_past(e, alive, passed, value)
                     vector.store(e, passed, self._carried(phase, own, row))
 
-        return self._each_pair(phase, conf.outputs, write)
+        if conf.before != conf.outputs:  # it is the only step
+            return self._each_pair(phase, conf.outputs, first, finish)
+        return self._gather(phase, step, conf.outputs, first, finish)
 
     def _by_results(self, phase: PhaseFunction, place: Place, step: Value, row: Value) -> Value:
         """The gradients of the results of a step: of dst, or of the inputs of the layer above."""
@@ -316,38 +330,44 @@ class _Layer(WeightGradients):
         dh: Value,
         alive: Value | None,
     ) -> Value:
-        index = [i64(place.direction), place.block, step, row, i64(0)]
-        vector.store(phase.e, dh, self._part(phase, "projected", index))
+        start = self._projected_row(phase, place.direction, place.block, step, row)
+        self._put(phase.e, "projected", start, i64(0), dh)
         return vector.splat_constant(dh.type, 0)
 
     def _projected(self) -> Phase:
         """What follows from the gradients of what is projected."""
-        conf = self._conf
         phase = self._phase("cell")
         step = self._now(phase)
 
-        def write(place: Place) -> None:
+        def finish(place: Place, tile: Tile) -> None:
             e = phase.e
             rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
-            zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
-            sources = [
-                self._part(phase, "projected", [i64(place.direction), i64(0), step, row, i64(0)])
-                for row in rows
-            ]
-            factor = self._back(
-                phase, Arg.WEIGHTS_PROJECTION, place.direction, place.block, range(1)
-            )
-            strides = conf.parts["projected"].strides[1], conf.parts["projection_back"].strides[2]
-            tile = self._through(
-                phase, [[zero] * conf.pair] * place.rows, sources, factor, self._lanes,
-                i64(conf.blocks(conf.outputs)), strides,
-            )  # fmt: skip
             for row, values in zip(rows, tile, strict=True):
                 alive = self._alive_at(phase, place, step, row)
                 for own, dh in zip(self._blocks_of(e, place), values, strict=True):
                     self._lstm(phase, own, step, row, dh, alive)
 
-        return self._each_pair(phase, conf.channels, write)
+        def source(place: Place, row: Value) -> Value:
+            return self._projected_row(phase, place.direction, i64(0), step, row)
+
+        return self._second(phase, Arg.WEIGHTS_PROJECTION, range(1), "projected", source, finish)
+
+    def _second(
+        self,
+        phase: PhaseFunction,
+        weights: int,
+        slots: range,
+        part: str,
+        source: Callable[[Place, Value], Value],
+        finish: Callable[[Place, Tile], None],
+    ) -> Phase:
+        """The second product of a step, which gives gradients of as many channels as cells have."""
+        conf = self._conf
+        zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
+        return self._each_back(phase, conf.rows, BackProduct(
+            weights, slots, conf.channels, conf.pair, part, source,
+            lambda _place, _row: [zero] * conf.pair, finish,
+        ))  # fmt: skip
 
     def _mixed(
         self,
@@ -392,28 +412,21 @@ class _Layer(WeightGradients):
     def _reset(self) -> Phase:
         """Of a GRU whose reset gate multiplies the state: its slot, and the part of the gradients
         of the states before that comes by the product of both."""
-        conf = self._conf
         phase = self._phase("reset")
         step = self._now(phase)
 
-        def write(place: Place) -> None:
+        def finish(place: Place, tile: Tile) -> None:
             e = phase.e
             rows = [e.add(place.row, i64(r)) for r in range(place.rows)]
-            zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
-            start = Place(place.direction, i64(0), place.row, place.rows, None)
-            sources = [self._slot(phase, start, step, row, 2) for row in rows]
-            factor = self._back(phase, Arg.WEIGHTS_ITER, place.direction, place.block, range(2, 3))
-            strides = conf.parts["gate_diffs"].strides[1], conf.parts["iter_back"].strides[2]
-            tile = self._through(
-                phase, [[zero] * conf.pair] * place.rows, sources, factor, self._lanes,
-                i64(conf.blocks(conf.channels)), strides,
-            )  # fmt: skip
             for row, values in zip(rows, tile, strict=True):
                 alive = self._alive_at(phase, place, step, row)
                 for own, value in zip(self._blocks_of(e, place), values, strict=True):
                     self._reset_row(phase, own, step, row, value, alive)
 
-        return self._each_pair(phase, conf.channels, write)
+        def source(place: Place, row: Value) -> Value:
+            return self._slot(phase, replace(place, block=i64(0)), step, row, 2)
+
+        return self._second(phase, Arg.WEIGHTS_ITER, range(2, 3), "gate_diffs", source, finish)
 
     def _reset_row(
         self,

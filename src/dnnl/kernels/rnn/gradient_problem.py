@@ -7,13 +7,18 @@ one of o at the front, so that both products read neighbours::
     weights_layer   o  u  r
     slots           o  u  r  inner
     weights_iter       u  r  inner
+
+Where products are of pairs of bf16, what they sum over is contiguous: for gradients of states and
+inputs the slots of a row, one behind the other, for those of weights all rows of all steps, the
+terms.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
-from dnnl.kernels.rnn.problem import RnnConf
+from dnnl.kernels.rnn.problem import RnnConf, along_units
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -108,15 +113,92 @@ class GradientConf(RnnConf):
         blocks = set(map(self.blocks, (self.before, self.outputs, self.channels)))
         return 2 if all(own >= _FEW_BLOCKS and own % 2 == 0 for own in blocks) else 1
 
+    @property
+    def in_pairs(self) -> bool:
+        """Whether products are of pairs of bf16."""
+        return self.operands.group > 1
+
+    @property
+    def terms(self) -> int:
+        """The terms of gradients of weights with those that pad them, where they are pairs."""
+        return self.pitch(self.steps * self.rows)
+
+    def along_units(self, panel: str) -> bool:
+        """Whether units are contiguous of the gradient that a panel of inputs is multiplied for."""
+        desc = {
+            "inputs": self.diff_weights_layer,
+            "before": self.diff_weights_iter,
+            "second": self.diff_projection or self.diff_weights_iter,
+        }[panel]
+        return along_units(desc)
+
+    def has(self, panel: str) -> bool:
+        """Whether a panel is there, where there are pairs."""
+        shape, _ = self._shapes()[panel]
+        return prod(shape) > 0
+
+    def is_rows(self, panel: str) -> bool:
+        """Whether a panel has rows of terms, rather than columns, where there are pairs."""
+        named = panel.endswith(("_rows", "_pairs"))
+        return panel.endswith("_rows") if named else self.along_units(panel)
+
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], DataType]]:
+        """The shapes of the parts of the scratchpad."""
+        return self._shapes_of_pairs() if self.in_pairs else self._shapes_of_singles()
+
+    def _shapes_of_pairs(self) -> dict[str, tuple[tuple[int, ...], DataType]]:
+        """Gradients of gates are [direction, step, row, slot and unit]; weights whose inputs are
+        columns [direction, group of blocks, K block, block, group, lane, k]; panels rows of terms
+        [direction, channel, term], or as columns [direction, block, K block, slot, group, lane, k];
+        the gradients of inputs that directions add up [step, row, channel]. The rest is as where
+        there are no pairs."""
+        t, n, d, lanes, kind = self.steps, self.rows, self.directions, self.lanes, DataType.bf16
+        inputs, units = map(self.blocks, (self.inputs, self.channels))
+        of_units, of_outputs = self.pitch(self.channels), self.pitch(self.outputs)
+        before, pair, block = self.blocks(self.before), self.pair, self.operands.block
+        projects, cell = self.projection is not None, (self.operands.groups, lanes, 2)
+        second = units * (self.is_gru or projects)
+        per_slot = of_units // block
+        blocks = {"inputs": inputs, "before": before, "second": second}
+        panels = {
+            name: (d, count * lanes, self.terms) if self.along_units(name)
+            else (d, count, self.terms // block, 1, *cell)
+            for name, count in blocks.items()
+        }  # fmt: skip
+        forms = {self.along_units(name) for name in ("inputs", "before")}
+        projected = projects and self.along_units("second")
+        wide = of_units // lanes
+        narrow: dict[str, tuple[int, ...]] = {
+            "gate_diffs": (d, t, n, self.slots * of_units),
+            "projected": (d, t, n, of_outputs * projects),
+            "layer_back": (
+                d, inputs // self.group, self.gates * per_slot, self.group, *cell
+            ),
+            "iter_back": (d, before // pair, self.gates * per_slot, pair, *cell),
+            "projection_back": (d, units // pair * projects, of_outputs // block, pair, *cell),
+            **panels,
+            "gate_rows": (d, self.slots * of_units * (False in forms), self.terms),
+            "gate_pairs": (
+                d, wide * (True in forms), self.terms // block, self.slots, *cell
+            ),
+            "projected_rows": (d, of_outputs * (projects and not projected), self.terms),
+            "projected_pairs": (
+                d, of_outputs // lanes * projected, self.terms // block, 1, *cell
+            ),
+        }  # fmt: skip
+        own = {name: (shape, kind) for name, shape in narrow.items()}
+        singles = self._shapes_of_singles()
+        return singles | own
+
+    def _shapes_of_singles(self) -> dict[str, tuple[tuple[int, ...], DataType]]:
         """The shapes of the parts of the scratchpad: the number of the step; what the gradients of
         states and of cells have gathered [direction, row, channel]; the gradients of gates
         [direction, block, step, row, slot, lane]; weights whose inputs are columns [direction,
         group of blocks, block of units, slot, unit, block, lane]; for the gradients of weights, by
         blocks [direction, block, step, row, lane], the inputs, the states before steps, what a
         second product of a step multiplies, and the gradients of what a projection gives; the
-        gradients of the results of the layer below [direction, step, row, channel], and what those
-        of the attention are added up of."""
+        gradients of the results of the layer below [direction, step, row, channel], what those of
+        the attention are added up of, and what those of inputs of one direction are added to."""
         t, n, d, lanes = self.steps, self.rows, self.directions, self.lanes
         inputs, outputs, units = map(self.blocks, (self.inputs, self.outputs, self.channels))
         before = self.blocks(self.before)
@@ -137,5 +219,6 @@ class GradientConf(RnnConf):
             "projected": (d, projected, t, n, lanes),
             "below": (d, t, n, outputs * lanes * (self.layers > 1)),
             "attended": (d, t, n, units * lanes * (self.attention is not None)),
+            "added": (t, n, inputs * lanes * (d > 1)),
         }
         return {name: (shape, DataType.f32) for name, shape in shapes.items()}

@@ -53,7 +53,9 @@ class Product:
     """What a phase multiplies: ``weights`` of some ``gates`` by ``inputs`` operands of each row
     from its ``source`` on; rows of operands are those of a ``part`` of the scratchpad. The sums are
     added to the vectors that are ``first``, one for each gate, and ``finish`` is what becomes of
-    them."""
+    them. A ``factor`` of its own is what is multiplied instead of weights as a forward pass has
+    them, with columns of ``width`` blocks as its gates; where ``nothing`` is true, sums are zeros.
+    ``joined`` products are those of one direction."""
 
     weights: int
     gates: Sequence[int]
@@ -62,6 +64,10 @@ class Product:
     source: Callable[[Place, Value], Value]
     first: Callable[[Place, Value], list[Value]]
     finish: Callable[[Place, Tile], None]
+    factor: Callable[[Place], Factor] | None = None
+    width: int = 1
+    joined: bool = False
+    nothing: Value | None = None
 
 
 class LayerMemory:

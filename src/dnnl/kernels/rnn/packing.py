@@ -19,7 +19,7 @@ from dnnl.codegen.ir.transpose import transpose_registers
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.memory import PACKED
-from dnnl.kernels.rnn.problem import along_units
+from dnnl.kernels.rnn.problem import along_units, k_of_blocks
 from dnnl.kernels.rnn.tiles import LayerTiles
 from dnnl.runtime.image import Phase
 
@@ -142,6 +142,8 @@ class WeightsPacking(LayerTiles):
         of inputs, the gate and the block of units."""
         e, lanes, (d, column, gate, block) = phase.e, self._lanes, place
         slot, desc = self._tensors[argument]
+        if k_of_blocks(desc) > 1:
+            return self._square_of_pairs(phase, argument, place, inputs)
         row, strides, along = storage(desc.data_type), desc.strides, along_units(desc)
         blocked = bool(desc.inner_blocks)
         wide = 1 if along else group
@@ -168,5 +170,40 @@ class WeightsPacking(LayerTiles):
             made.append(e.b.bitcast(own, zero.type) if group > 1 else row.to_core(e, own))
         if partial is None:
             return made
+        return self._there(e, made, partial)
+
+    @staticmethod
+    def _there(e: Emitter, made: list[Value], partial: Mask) -> list[Value]:
+        """The vectors that a mask has lanes of, and zeros instead of others."""
+        zero = vector.splat_constant(made[0].type, 0)
         there = vector.each_lane(e, partial)
         return [e.b.select(own, value, zero) for own, value in zip(there, made, strict=True)]
+
+    def _square_of_pairs(
+        self,
+        phase: PhaseFunction,
+        argument: int,
+        place: tuple[Value, Value, int, Value],
+        inputs: Mask,
+    ) -> list[Value]:
+        """A square of weights whose blocks have K groups of two bf16: the units of each input."""
+        e, lanes, (d, column, gate, block) = phase.e, self._lanes, place
+        slot, desc = self._tensors[argument]
+        groups, row = k_of_blocks(desc) // 2, storage(desc.data_type)
+        last = -(-desc.dims[2] // k_of_blocks(desc)) * groups - 1
+        strides, made = desc.strides, list[Value]()
+        offset = e.number(desc.offset0 + self._layer * strides[0])
+        offset = e.add(offset, e.mul(d, strides[1]))
+        offset = e.add(offset, e.number(gate * (strides[3] if desc.ndims > 4 else 0)))
+        offset = e.add(offset, e.mul(block, strides[-1]))
+        words = vector.vector_type(I32, lanes)
+        kind, half = vector.vector_type(F32, lanes), vector.splat_constant(words, 16)
+        for pair in range(lanes // 2):
+            number = e.smaller(e.add(e.mul(column, lanes // 2), i64(pair)), i64(last))
+            k_block, group = e.divmod(number, groups)
+            at = e.add(e.add(offset, e.mul(k_block, strides[2])), e.mul(group, 2 * lanes))
+            both = vector.load(e, e.element(phase.arguments[slot], at, row.element), words)
+            first = e.b.shl(both, half)
+            second = e.b.shl(e.b.lshr(both, half), half)
+            made += [e.b.bitcast(first, kind), e.b.bitcast(second, kind)]
+        return made if inputs is None else self._there(e, made, inputs)

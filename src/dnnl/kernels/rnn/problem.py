@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply, multiply
@@ -361,7 +362,16 @@ def along_units(weights: MemoryDesc) -> bool:
     return bool(weights.inner_blocks) or weights.strides[-1] == 1 or weights.dims[-1] == 1
 
 
-_OF_ROWS = ("inputs", "states", "between")
+def k_of_blocks(weights: MemoryDesc) -> int:
+    """The inputs of a K block, where weights are in blocks; 1 where these are of units alone."""
+    return prod(size for axis, size in weights.inner_blocks if axis == 2)
+
+
+_OF_ROWS = (
+    "inputs", "states", "between", "before", "second", "gate_diffs", "projected", "gate_rows",
+    "projected_rows",
+)  # fmt: skip
+"""Parts whose rows are operands: the unit reads whole tiles of them."""
 
 
 def rows_of_tile(isa: Isa, vectors: int) -> int:

@@ -45,7 +45,7 @@ def multiply(
     first: Tile,
     rows: Sequence[Value],
     factor: Factor,
-    blocks: int,
+    blocks: int | Value,
     *,
     apart: int = 1,
 ) -> Tile:
@@ -53,7 +53,8 @@ def multiply(
     with the weights."""
     kind, (a_element, b_element) = factor.multiply, factor.multiply.element
     count, gates = len(rows), len(factor.gates)
-    split = max(1, min(_IN_FLIGHT // (count * gates), blocks)) if is_known(blocks) else 1
+    known = isinstance(blocks, int) and is_known(blocks)
+    split = max(1, min(_IN_FLIGHT // (count * gates), blocks)) if known else 1
     sets = [first, *([[kind.zero(e)] * gates for _ in rows] for _ in range(split - 1))]
 
     def step(base: Values, weights: Value, number: int, tile: Tile) -> Tile:

@@ -12,7 +12,7 @@ from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.memory import LayerMemory, Place, Product
 from dnnl.kernels.rnn.problem import rows_of_tile
-from dnnl.kernels.rnn.product import Tile, multiply
+from dnnl.kernels.rnn.product import Factor, Tile, multiply
 from dnnl.kernels.rnn.unit import UnitProduct
 from dnnl.runtime.image import Phase
 from dnnl.types.size import is_known
@@ -43,8 +43,11 @@ class LayerTiles(LayerMemory):
             every = [e.add(place.row, i64(r)) for r in range(place.rows)]
             first = [self._before(phase, place, product, row) for row in every]
             sources = [product.source(place, row) for row in every]
-            factor = self._factor(phase, product.weights, place, gates)
-            tile = multiply(e, first, sources, factor, blocks)
+            factor = self._factor_of(phase, product, place)
+            count = blocks
+            if product.nothing is not None:
+                count = e.b.select(product.nothing, i64(0), i64(blocks))
+            tile = multiply(e, first, sources, factor, count)
             product.finish(
                 place,
                 [
@@ -53,7 +56,15 @@ class LayerTiles(LayerMemory):
                 ],
             )
 
-        return self._each_tile(phase, channels, rows, len(gates), write)
+        return self._each_tile(
+            phase, channels, rows, len(gates), write, width=product.width, joined=product.joined
+        )
+
+    def _factor_of(self, phase: PhaseFunction, product: Product, place: Place) -> Factor:
+        """What is multiplied with operands."""
+        if product.factor is not None:
+            return product.factor(place)
+        return self._factor(phase, product.weights, place, product.gates)
 
     def _each_chunk(
         self, phase: PhaseFunction, channels: int, rows: int, product: Product
@@ -70,9 +81,16 @@ class LayerTiles(LayerMemory):
         def some(place: Place, first: Value, end: Value) -> None:
             """A chunk, and what becomes of it."""
             here = replace(place, row=first)
-            factor = self._factor(phase, product.weights, here, gates)
-            source = product.source(here, first)
-            unit.compute(source, pitch, factor, blocks, e.b.sub(end, first), buffer)
+            factor = self._factor_of(phase, product, here)
+            source, count = product.source(here, first), e.b.sub(end, first)
+
+            def compute() -> None:
+                unit.compute(source, pitch, factor, blocks, count, buffer)
+
+            if product.nothing is None:
+                compute()
+            else:
+                self._either(e, product.nothing, lambda: unit.clear(buffer), compute)
 
             def finish(row: Value, count: int) -> None:
                 tile: Tile = []
@@ -95,7 +113,10 @@ class LayerTiles(LayerMemory):
             )  # fmt: skip
 
         unit.configure()
-        count = self._each_item(phase, channels, rows, _ROWS_OF_CHUNKS, item)
+        count = self._each_item(
+            phase, channels, rows, _ROWS_OF_CHUNKS, item,
+            width=product.width, joined=product.joined,
+        )  # fmt: skip
         unit.release()
         return phase.end(count)
 

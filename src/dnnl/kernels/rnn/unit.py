@@ -79,6 +79,16 @@ class UnitProduct:
                 e.b.icmp_signed(">", rows, i64(TILE_ROWS)), lambda: of(self._parts), lambda: of(1)
             )
 
+    def clear(self, buffer: Value) -> None:
+        """Store zeros instead of the sums of a chunk."""
+        e, kind = self._e, self._multiply.zero(self._e).type
+        zero = vector.splat_constant(kind, 0)
+        e.loop(
+            i64(0), i64(self.scratch // 4),
+            lambda at: vector.store(e, zero, e.element(buffer, at, kind.element)),
+            step=_LANES, unroll=False, name="clear",
+        )  # fmt: skip
+
     def sums(self, buffer: Value, row: Value) -> list[Value]:
         """The sums of a row of the chunk, for each gate."""
         e, kind = self._e, self._multiply.zero(self._e).type

@@ -17,10 +17,11 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Value, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.kernels.rnn.backward_memory import BackwardMemory
 from dnnl.kernels.rnn.gradient_problem import most_blocks
+from dnnl.kernels.rnn.memory import Place, Product
+from dnnl.kernels.rnn.panels import Panels
 from dnnl.kernels.rnn.problem import along_units, rows_of_tile
-from dnnl.kernels.rnn.product import Factor, multiply
+from dnnl.kernels.rnn.product import Factor, Tile, multiply
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import GRADIENT, Arg
 
@@ -44,19 +45,33 @@ class _Gradient:
     slots: Sequence[int]
     first: int
 
+    @property
+    def side(self) -> str:
+        """What the panels of its columns are named by."""
+        return "projected" if self.columns == "projected" else "gate"
 
-class WeightProducts(BackwardMemory):
+
+class WeightProducts(Panels):
     """Writes the phases that compute gradients of weights."""
 
-    def _weights(self, argument: int, panel: str, slots: Sequence[int], *, first: int = 0) -> Phase:
+    def _weights(
+        self, argument: int, panel: str, slots: Sequence[int], *, first: int = 0
+    ) -> list[Phase]:
         """Gradients of weights: of gates from the ``first`` on, whose slots are these, or of a
         projection."""
+        conf = self._conf
         columns = "projected" if argument == Arg.WEIGHTS_PROJECTION else "gate_diffs"
         own = _Gradient(argument + GRADIENT, panel, columns, slots, first)
-        phase = self._phase(f"weights{argument}_{first}")
-        if along_units(self._conf.tensors[own.argument]):
-            return self._of_units(phase, own)
-        return self._of_inputs(phase, own)
+        name = f"weights{argument}_{first}"
+        if along_units(conf.tensors[own.argument]):
+            write = self._pairs_of_units if conf.in_pairs else self._of_units
+            return [write(self._phase(name), own)]
+        if not conf.in_pairs:
+            return [self._of_inputs(self._phase(name), own)]
+        return [
+            self._pairs_of_inputs(self._phase(f"{name}_{number}"), own, number)
+            for number in range(len(slots))
+        ]
 
     def _of_units(self, phase: PhaseFunction, own: _Gradient) -> Phase:
         """Work items are some blocks of inputs for some blocks of units."""
@@ -128,6 +143,84 @@ class WeightProducts(BackwardMemory):
             self._each_block(e, last, inputs, each)
 
         return self._each_share(phase, units, conf.blocks(inputs) // width, column)
+
+    def _pairs_of_units(self, phase: PhaseFunction, own: _Gradient) -> Phase:
+        """Rows of inputs by a block of units, all gates at once."""
+        conf, e = self._conf, phase.e
+        inputs, units = conf.tensors[own.argument].dims[2], conf.tensors[own.argument].dims[-1]
+        columns = f"{own.side}_pairs"
+
+        def factor(place: Place) -> Factor:
+            index = [i64(place.direction), place.block, *[i64(0)] * 5]
+            strides = conf.parts[columns].strides
+            beside = tuple(slot * strides[3] for slot in own.slots)
+            pointer = self._part(phase, columns, index)
+            return Factor(pointer, self._dot(phase), strides[2], beside, None)
+
+        def source(place: Place, row: Value) -> Value:
+            return self._part(phase, own.panel, [i64(place.direction), row, i64(0)])
+
+        def at(place: Place, row: Value) -> list[tuple[list[Value], Mask]]:
+            unit, d = e.mul(place.block, self._lanes), i64(place.direction)
+            return [(self._index(own, d, row, n, unit), place.mask) for n in range(len(own.slots))]
+
+        product = self._of_pairs(phase, own, own.panel, source, at, factor, len(own.slots))
+        return self._each_product(phase, units, inputs, product)
+
+    def _pairs_of_inputs(self, phase: PhaseFunction, own: _Gradient, number: int) -> Phase:
+        """Rows of units of a gate by some blocks of inputs."""
+        conf, e, lanes = self._conf, phase.e, self._lanes
+        inputs, units = conf.tensors[own.argument].dims[2], conf.tensors[own.argument].dims[-1]
+        width, rows = most_blocks(conf.blocks(inputs)), f"{own.side}_rows"
+        before = own.slots[number] * conf.pitch(units)
+
+        def factor(place: Place) -> Factor:
+            index = [i64(place.direction), e.mul(place.block, width), *[i64(0)] * 5]
+            strides = conf.parts[own.panel].strides
+            beside = tuple(n * strides[1] for n in range(width))
+            pointer = self._part(phase, own.panel, index)
+            return Factor(pointer, self._dot(phase), strides[2], beside, None)
+
+        def source(place: Place, row: Value) -> Value:
+            return self._part(phase, rows, [i64(place.direction), e.add(row, i64(before)), i64(0)])
+
+        def at(place: Place, row: Value) -> list[tuple[list[Value], Mask]]:
+            first, d = e.mul(place.block, width), i64(place.direction)
+            starts = [e.mul(e.add(first, i64(n)), lanes) for n in range(width)]
+            masks = [*[None] * (width - 1), place.mask]
+            return [
+                (self._index(own, d, start, number, row), mask)
+                for start, mask in zip(starts, masks, strict=True)
+            ]
+
+        product = self._of_pairs(phase, own, rows, source, at, factor, width, width=width)
+        return self._each_product(phase, inputs, units, product)
+
+    def _of_pairs(
+        self,
+        phase: PhaseFunction,
+        own: _Gradient,
+        part: str,
+        source: Callable[[Place, Value], Value],
+        at: Callable[[Place, Value], list[tuple[list[Value], Mask]]],
+        factor: Callable[[Place], Factor],
+        vectors: int,
+        *,
+        width: int = 1,
+    ) -> Product:
+        """What adds the products of all terms to a gradient, whose vectors of a row are ``at``."""
+
+        def first(place: Place, row: Value) -> list[Value]:
+            return [self._held(phase, own.argument, *each) for each in at(place, row)]
+
+        def finish(place: Place, tile: Tile) -> None:
+            for r, values in enumerate(tile):
+                row = phase.e.add(place.row, i64(r))
+                for (index, mask), value in zip(at(place, row), values, strict=True):
+                    self._store(phase, own.argument, index, value, mask)
+
+        weights, terms = own.argument - GRADIENT, self._conf.terms
+        return Product(weights, range(vectors), terms, part, source, first, finish, factor, width)
 
     def _height(self, phase: PhaseFunction, vectors: int) -> int:
         """The rows of a tile, none of which reaches into another block."""
