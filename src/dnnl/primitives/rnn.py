@@ -71,10 +71,11 @@ class RnnDesc(Desc):
     to what memory holds, unless ``flags`` are ``diff_weights_overwrite``; forward passes have none.
 
     All but the lengths may be f32, bf16 or f16. Gates, and the states c, are f32 from step to step;
-    so are the states h, unless it is inference, src_layer and weights are bf16, and the processor
-    multiplies pairs of it: then they are bf16. Or, in inference, src_layer is u8 or s8 and weights
-    are s8, which stand for other numbers by the attribute's ``rnn_qparams``; src_iter, dst_layer
-    and dst_iter may be of the type of src_layer then, and h is an integer from step to step.
+    so are the states h, unless src_layer and weights are bf16, and the processor multiplies pairs
+    of it: then products, also those of a gradient, read bf16. Or, in inference, src_layer is u8 or
+    s8 and weights are s8, which stand for other numbers by the attribute's ``rnn_qparams``;
+    src_iter, dst_layer and dst_iter may be of the type of src_layer then, and h is an integer from
+    step to step.
 
     Layouts may be ``any``: that of weights has blocks of units, everything else is row-major; those
     of a gradient are those of the forward pass that is its ``hint``. Channels must be contiguous;

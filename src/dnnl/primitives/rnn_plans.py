@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
@@ -32,8 +32,9 @@ def plan(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     refusal = refuse_attr(attr, *["rnn_qparams"] * desc.is_integer) or _refused(desc, isa)
     if refusal is not None:
         return refusal
-    for operands in _operands(desc, isa):
-        found = _planned(desc, isa, operands, attr)
+    kinds = list(_operands(desc, isa))
+    for operands in kinds if _panels_are_known(desc) else kinds[-1:]:
+        found = _planned(desc, isa, operands, kinds, attr)
         if isinstance(found, Plan):
             return found
     return found
@@ -50,18 +51,22 @@ def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
     kinds = {own.data_type for name, own in given.items() if name in _MULTIPLIED}
     bf16 = DataType.bf16
     dot = multiply(isa, bf16, bf16, tiled=True)
-    if desc.propagation in GRADIENTS:
-        # What panels of terms are is known to the kernel.
-        sizes = desc.src_layer_desc.dims[:2]
-        serves = all(is_known(size) and size > 0 for size in sizes)
-    else:
-        serves = True
-    if serves and kinds == {bf16} and dot is not None and dot.group > 1:
+    if kinds == {bf16} and dot is not None and dot.group > 1:
         yield Operands(bf16, bf16, unit=dot.tiles is not None)
     yield Operands()
 
 
-def _planned(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> Plan | Refusal:
+def _panels_are_known(desc: Any) -> bool:
+    """Whether panels of terms can be laid out: gradients by pairs need steps and rows for them."""
+    sizes = desc.src_layer_desc.dims[:2]
+    return desc.propagation not in GRADIENTS or all(is_known(own) and own > 0 for own in sizes)
+
+
+def _planned(
+    desc: Any, isa: Isa, operands: Operands, kinds: Sequence[Operands], attr: PrimitiveAttr
+) -> Plan | Refusal:
+    """With some operands, out of the ``kinds`` of them that there are: a gradient reads weights in
+    the blocks of any."""
     gradient = desc.propagation in GRADIENTS
     laid_out = {}
     for name, own in desc.present():
@@ -73,15 +78,11 @@ def _planned(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> Pl
     desc = desc.laid_out(**laid_out)
     weights = [own for name, own in desc.present() if name in _WEIGHTS]
     for name, own in desc.present():
-        tag = operands.tag(own.ndims, isa.lanes) if name in _WEIGHTS else ""
-        if gradient and tag:  # it reads weights in the blocks of any forward pass
-            tags = [each.tag(own.ndims, isa.lanes) for each in _operands(desc, isa)]
-            tag = next(
-                (t for t in tags if own.inner_blocks and _contiguous(own, t, transposed=False)), tag
-            )
+        readable = kinds if gradient else [operands]
+        tags = [each.tag(own.ndims, isa.lanes) for each in readable] if name in _WEIGHTS else []
         transposed = name.removeprefix("diff_") in _WEIGHTS and not desc.is_integer
-        if not _contiguous(own, tag, transposed=transposed):
-            hint = f", or {tag}" if tag else ""
+        if not _contiguous(own, tags, transposed=transposed):
+            hint = "".join(f", or {tag}" for tag in tags)
             hint += ", or inputs are" if transposed else ""
             return Refusal(Reason.LAYOUT, f"{name} = {own}; channels are contiguous{hint}")
     conf = _conf(desc, isa, operands, attr)
@@ -94,11 +95,11 @@ def _planned(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> Pl
     return Plan(desc, (), Recipe(conf, isa, forward.build), conf.scratchpad)
 
 
-def _contiguous(desc: MemoryDesc, tag: str, *, transposed: bool) -> bool:
-    """Whether channels are, or weights are in the blocks of a tag, or inputs are contiguous of
-    weights that may be ``transposed``."""
+def _contiguous(desc: MemoryDesc, tags: Sequence[str], *, transposed: bool) -> bool:
+    """Whether channels are, or weights are in the blocks of one of the tags, or inputs are
+    contiguous of weights that may be ``transposed``."""
     if desc.inner_blocks:
-        return bool(tag) and desc.inner_blocks == desc.with_tag(tag).inner_blocks
+        return any(desc.inner_blocks == desc.with_tag(tag).inner_blocks for tag in tags)
     dims = (-1, 2) if transposed else (-1,)
     return desc.ndims == 1 or any(desc.dims[n] == 1 or desc.strides[n] == 1 for n in dims)
 

@@ -112,25 +112,29 @@ class _Recurrent(Specification):
     ) -> Rule:
         """A few epsilons for each doubling of the terms, relative to 1, the size of a state.
 
-        Where states are stored as integers, or may be as bf16, roundings of them move results.
+        Where states are stored as integers, or may be as bf16, roundings of them move results; so
+        do those of gradients that are multiplied as bf16.
         """
         _, _, inputs, _, channels = desc.weights_layer_desc.dims
         terms = (inputs + channels) * desc.src_layer_desc.dims[0] * desc.weights_layer_desc.dims[0]
-        kind = desc.desc_of(argument).data_type
-        bound = 4 * kind.eps * ceil(log2(terms + 2))
+        kind, data = desc.desc_of(argument).data_type, desc.src_layer_desc.data_type
+        narrow = data is DataType.bf16 is desc.weights_iter_desc.data_type
+        eps = kind.eps
+        if narrow and not desc.propagation.is_forward:
+            eps = max(eps, data.eps)
+        bound = 4 * eps * ceil(log2(terms + 2))
         if not desc.propagation.is_forward:
             return Rule(2 * bound, 100, absolute=2 * bound)
+        if narrow:
+            bound += data.eps
         if argument == Arg.WORKSPACE:
             return Rule(bound, 100, absolute=bound)
         others = desc.activation is not None or desc.functions is not None
         zeros = 100 if others or not desc.lengths_desc.is_zero else 30
         if kind in _BYTES:
             return Rule(0.0, 100, slack=_ROUNDINGS + 0.5)
-        data = desc.src_layer_desc.data_type
         if data in _BYTES:
             bound += _ROUNDINGS / self.qparams.scale
-        elif data is DataType.bf16 is desc.weights_iter_desc.data_type:
-            bound += data.eps
         return Rule(bound, zeros, absolute=bound)
 
 

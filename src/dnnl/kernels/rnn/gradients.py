@@ -65,18 +65,20 @@ class WeightGradients(WeightProducts):
         behind = direction is not None and direction < conf.directions - 1
 
         def source(place: Place, flat: Value) -> Value:
-            time, row = e.divmod(flat, conf.rows)
+            step, row = e.divmod(flat, conf.rows)  # in the order of steps, in which rows follow
             d = place.direction if direction is None else direction
-            step = time if direction is None else self._time(e, d, time)
             return self._slot(phase, Place(d, i64(0), row, 1, None), step, row, 0)
+
+        def time_of(flat: Value) -> tuple[Value, Value]:
+            step, row = e.divmod(flat, conf.rows)
+            return step if direction is None else self._time(e, direction, step), row
 
         def units(place: Place) -> list[Value]:
             blocks = [e.add(e.mul(place.block, width), i64(number)) for number in range(width)]
             return [e.mul(block, self._lanes) for block in blocks]
 
         def added(flat: Value, unit: Value) -> Value:
-            time, row = e.divmod(flat, conf.rows)
-            return self._part(phase, "added", [time, row, unit])
+            return self._part(phase, "added", [*time_of(flat), unit])
 
         def first(place: Place, flat: Value) -> list[Value]:
             if not direction:
@@ -86,7 +88,7 @@ class WeightGradients(WeightProducts):
         def finish(place: Place, tile: Tile) -> None:
             for r, values in enumerate(tile):
                 flat = e.add(place.row, i64(r))
-                time, row = e.divmod(flat, conf.rows)
+                time, row = time_of(flat)
                 for number, (unit, value) in enumerate(zip(units(place), values, strict=True)):
                     if behind:
                         vector.store(e, value, added(flat, unit))

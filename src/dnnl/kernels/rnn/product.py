@@ -10,7 +10,7 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.types.size import is_known
+from dnnl.types.size import Size
 
 _IN_FLIGHT = 8
 """Multiply-adds that a processor has under way: sums of so few accumulators are split."""
@@ -50,11 +50,15 @@ def multiply(
     apart: int = 1,
 ) -> Tile:
     """``first`` plus the products of ``blocks`` K groups of each row, so many groups ``apart``,
-    with the weights."""
+    with the weights; their number may be a value of the kernel."""
     kind, (a_element, b_element) = factor.multiply, factor.multiply.element
     count, gates = len(rows), len(factor.gates)
-    known = isinstance(blocks, int) and is_known(blocks)
-    split = max(1, min(_IN_FLIGHT // (count * gates), blocks)) if known else 1
+    split, rest = 1, 0
+    end = e.number(blocks) if isinstance(blocks, int | Size) else blocks
+    if isinstance(blocks, int):
+        split = max(1, min(_IN_FLIGHT // (count * gates), blocks))
+        rest = blocks % split
+        end = i64(blocks - rest)
     sets = [first, *([[kind.zero(e)] * gates for _ in rows] for _ in range(split - 1))]
 
     def step(base: Values, weights: Value, number: int, tile: Tile) -> Tile:
@@ -77,14 +81,13 @@ def multiply(
         return behind, *following, *(v for tile in tiles for row in tile for v in row)
 
     flat = [value for tile in sets for row in tile for value in row]
-    whole = blocks // split * split if split > 1 else blocks
     carried = e.loop(
-        i64(0), e.number(whole), body, (e.opaque(factor.pointer), *map(e.opaque, rows), *flat),
+        i64(0), end, body, (e.opaque(factor.pointer), *map(e.opaque, rows), *flat),
         step=split, unroll=False, name="k",
     )  # fmt: skip
     weights, base, flat = carried[0], carried[1 : 1 + count], list(carried[1 + count :])
     tiles = [shaped(flat, number, count, gates) for number in range(split)]
-    for number in range(blocks - whole if split > 1 else 0):
+    for number in range(rest):
         tiles[number] = step(base, weights, number, tiles[number])
     add = e.b.add if kind.accumulator is I32 else e.b.fadd
     total = tiles[0]
