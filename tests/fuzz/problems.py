@@ -38,7 +38,7 @@ _LEFT_ALONE = {
     # The batch is part of the problem, and the fuzzer has threads of its own.
     "mb", "l", "t", "ctx-init", "ctx-exe",
     # Refused wherever it is not what it is by default.
-    "cross-engine", "skip-nonlinear", "trivial-strides",
+    "cross-engine", "skip-nonlinear",
     # Parts of the problem.
     "encoding", "grouped",
     # Drawn for whole cases (`tests.fuzz.open_cases`).
@@ -299,6 +299,7 @@ _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     **dict.fromkeys(("direction", "activation", "cfg", "scaling", "scaling-proj"), _names),
     **dict.fromkeys(("with-peephole", "with-projection"), _of_lstm),
     "with-lengths": _sampled("true"),
+    "trivial-strides": _sampled("false"),
     **dict.fromkeys(("sdt", "ddt", "dt", "ss_dt"), _types),
     "bia-dt": _sampled("f32", "bf16", "s8", "s32", "f16"),
     "stag": _tags(Arg.SRC),

@@ -13,7 +13,7 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation
 from dnnl.primitives.operation import FORWARD, TRAINING, Operation, Parameter, Role
 from dnnl.primitives.parameters import Cells, Flags, Member, Real
-from dnnl.primitives.rnn_cases import SHAPES, case_of, counts, invalid, quantize, row_major
+from dnnl.primitives.rnn_cases import SHAPES, case_of, counts, invalid, quantize, row_major, states
 from dnnl.primitives.rnn_gradients import (
     GRADIENT_ROLES,
     GRADIENTS,
@@ -321,11 +321,11 @@ RnnDesc.operation = Operation(
         ),
         Role(
             Arg.SRC_ITER, "src_iter", "src_iter_desc", reads=_READS, optional=True, like=("",),
-            letters="ldnc", case=row_major("src_iter_desc"),
+            letters="ldnc", case=states("src_iter_desc"),
         ),
         Role(
             Arg.SRC_ITER_C, "src_iter_c", "src_iter_c_desc", reads=_READS, optional=True,
-            when=is_lstm, like=("",), letters="ldnc", case=row_major("src_iter_c_desc"),
+            when=is_lstm, like=("",), letters="ldnc", case=states("src_iter_c_desc"),
         ),
         Role(
             Arg.AUGRU_ATTENTION, "augru_attention", "attention_desc", reads=_READS,
@@ -363,12 +363,12 @@ RnnDesc.operation = Operation(
         ),
         Role(
             Arg.DST_ITER, "dst_iter", "dst_iter_desc", writes=FORWARD, reads=GRADIENTS,
-            optional=True, like=("",), letters="ldnc", case=row_major("dst_iter_desc"),
+            optional=True, like=("",), letters="ldnc", case=states("dst_iter_desc"),
         ),
         Role(
             Arg.DST_ITER_C, "dst_iter_c", "dst_iter_c_desc", writes=FORWARD, reads=GRADIENTS,
             optional=True, when=is_lstm, like=("",), letters="ldnc",
-            case=row_major("dst_iter_c_desc"),
+            case=states("dst_iter_c_desc"),
         ),
         Role(
             Arg.WORKSPACE, "ws", writes=TRAINING, reads=GRADIENTS, derived=workspace, letters="w",
@@ -409,6 +409,7 @@ RnnDesc.operation = Operation(
         "--cfg=bf16,f16 --alg=VANILLA_LSTM,VANILLA_GRU --direction=sum t2mb9sic37",
         "--prop=FWD_D,BWD_DW --alg=VANILLA_LSTM,LBR_AUGRU --direction=concat,sum l2t3mb7sic20",
         "--prop=FWD_D,BWD_DW --flags=O --activation=RELU,LOGISTIC t3mb5sic19",
+        "--prop=FWD_I,BWD_DW --cfg=f32,bf16 --tag=abx --trivial-strides=false t3mb5sic19slc7",
         "--prop=BWD_DW --alg=VANILLA_LSTM --with-projection=true t2mb9sic9slc30dhc33dic9",
         "--prop=BWD_DW --alg=VANILLA_LSTM --with-peephole=true --with-lengths=true t2mb13sic33",
         "--prop=BWD_DW --cfg=bf16 --alg=VANILLA_GRU,LBR_GRU --direction=right2left t3mb9sic17slc37",

@@ -11,7 +11,7 @@ from dnnl.primitives.rnn_language import types_of
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import Alg, Direction
+from dnnl.types.kinds import Alg, Direction, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 
 SHAPES: dict[str, tuple[str, ...]] = {
@@ -78,7 +78,27 @@ def case_of(field_name: str, number: int) -> Callable[[CaseValues], MemoryDesc]:
     """A tensor of a case, with layout ``number`` of its layouts."""
 
     def desc(case: CaseValues) -> MemoryDesc:
-        return tensor(_dims(case, field_name), _type(case, field_name), case.part("tag", number))
+        made = tensor(_dims(case, field_name), _type(case, field_name), case.part("tag", number))
+        spread = not case["trivial-strides"] and field_name in ("src_layer_desc", "dst_layer_desc")
+        if not spread or made.format_kind is FormatKind.any:
+            return made
+        strides = list(made.strides)
+        strides[strides.index(max(strides))] += 1
+        return MemoryDesc(made.dims, made.data_type, strides)
+
+    return desc
+
+
+def states(field_name: str) -> Callable[[CaseValues], MemoryDesc]:
+    """First or last states of a case, whose rows have a gap behind where strides are not
+    trivial."""
+
+    def desc(case: CaseValues) -> MemoryDesc:
+        dims = _dims(case, field_name)
+        *_, directions, rows, channels = dims
+        apart = channels + (not case["trivial-strides"])
+        strides = directions * rows * apart, rows * apart, apart, 1
+        return MemoryDesc(dims, _type(case, field_name), strides)
 
     return desc
 

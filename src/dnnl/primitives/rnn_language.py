@@ -108,6 +108,12 @@ def _tags_of(line: OperationLine) -> str | None:
     return ":".join(map(open_tag, tensors))
 
 
+def _strides_of(line: OperationLine) -> str | None:
+    """Whether states have gaps behind their rows."""
+    states = line.named("src_iter", "src_iter_c", "dst_iter", "dst_iter_c")
+    return "false" if any(tensor.strides for tensor in states) else None
+
+
 def _has(name: str) -> Option:
     return Option(
         f"with-{name}", "false", flag,
@@ -140,7 +146,7 @@ DRIVER = Driver(
         _scaling("scaling", "weights"), _scaling("scaling-proj", "projection"),
         _said("direction", "left2right", DIRECTIONS), _said("activation", "RELU", ACTIVATIONS),
         Option("skip-nonlinear", "false", _fixed("false", "there are no cells without functions")),
-        Option("trivial-strides", "true", _fixed("true", "cases have tensors without gaps")),
+        Option("trivial-strides", "true", flag, _strides_of),
         Option("flags", "", letters("O"), lambda line: line.aux.get("flags") or None), MB,
         *(Option(name, "0", integer) for name in ("l", "t")), *ATTRIBUTES,
     ),
