@@ -257,5 +257,5 @@ def test_what_is_refused_says_why() -> None:
     mixed = described("lstm", src="u8", dst="s8")
     with pytest.raises(Unimplemented, match="s8 of dst_layer_desc"):
         PrimitiveDesc(mixed, ENGINE, attr)
-    with pytest.raises(Unimplemented, match="s8 of weights_layer_desc"):
-        PrimitiveDesc(described("lstm", src="f32"), ENGINE)
+    with pytest.raises(Unimplemented, match="u8 of weights_layer_desc"):
+        PrimitiveDesc(inference("lstm", src="u8", weights="u8"), ENGINE)

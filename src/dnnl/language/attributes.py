@@ -37,6 +37,7 @@ _PLAIN_DROPOUT = (12345, "any", 0, False)
 """Seed, layout of the mask, offset, and whether these are scalars of the host."""
 _ARGUMENTS = {
     "src": Arg.SRC, "src0": Arg.SRC, "src1": Arg.SRC_1, "wei": Arg.WEIGHTS, "dst": Arg.DST,
+    "wei_iter": Arg.WEIGHTS_ITER, "wei_proj": Arg.WEIGHTS_PROJECTION,
     "attr_post_op_dw_wei": Arg.POST_OP_DW | Arg.WEIGHTS,
     "attr_post_op_dw_dst": Arg.POST_OP_DW | Arg.DST,
 }  # fmt: skip

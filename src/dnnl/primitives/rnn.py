@@ -77,6 +77,12 @@ class RnnDesc(Desc):
     src_iter, dst_layer and dst_iter may be of the type of src_layer then, and h is an integer from
     step to step.
 
+    Or, in inference, weights are s8 or u8 beside floats, and stand for scale * (w - zero point):
+    ``set_scales`` and ``set_zero_points`` of WEIGHTS_LAYER, WEIGHTS_ITER and WEIGHTS_PROJECTION
+    have any mask without the dimension of the inputs, as 27 for each column of each layer and
+    direction. Zero points are s32, s8 or u8. Weights are never stored as floats then, unless they
+    are row-major and rows of all steps are 16 or more.
+
     Layouts may be ``any``: that of weights has blocks of units, everything else is row-major; those
     of a gradient are those of the forward pass that is its ``hint``. Channels must be contiguous;
     of weights of floats, and of their gradients, inputs may be instead. Sizes may be RUNTIME_DIM:
@@ -406,6 +412,9 @@ RnnDesc.operation = Operation(
         "--alg=VANILLA_GRU,LBR_AUGRU --direction=concat t3mb5sic17slc24dhc17",
         "--cfg=u8u8u8u8,s8s8s8f32 --alg=VANILLA_LSTM,VANILLA_GRU --scaling=per_oc t3mb5sic21",
         "--cfg=f32u8f32u8 --alg=VANILLA_LSTM --with-projection=true mb5sic9dhc21dic9",
+        "--cfg=f32_s8,bf16_s8 --alg=VANILLA_LSTM --attr-scales=wei:27+wei_iter:24 t3mb5sic21",
+        "--cfg=f32_u8 --alg=LBR_GRU --tag=any,abx --attr-zero-points=wei:0:2 t3mb5sic21",
+        "--cfg=f32_s8 --alg=VANILLA_LSTM --with-projection=1 --attr-scales=wei_proj:11 sic9dhc21",
         "--cfg=bf16,f16 --alg=VANILLA_LSTM,VANILLA_GRU --direction=sum t2mb9sic37",
         "--prop=FWD_D,BWD_DW --alg=VANILLA_LSTM,LBR_AUGRU --direction=concat,sum l2t3mb7sic20",
         "--prop=FWD_D,BWD_DW --flags=O --activation=RELU,LOGISTIC t3mb5sic19",

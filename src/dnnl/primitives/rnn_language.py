@@ -39,18 +39,22 @@ CONFIGURATIONS = {
     "f32u8f32u8": "f32 u8 f32 u8 f32", "f32u8f32f32": "f32 u8 f32 f32 f32",
     "s8s8s8s8": "s8 s8 s8 s8 f32", "s8s8s8f32": "s8 s8 s8 f32 f32",
     "f32s8f32s8": "f32 s8 f32 s8 f32", "f32s8f32f32": "f32 s8 f32 f32 f32",
+    "f32_s8": "f32 f32 f32 f32 f32 s8", "f32_u8": "f32 f32 f32 f32 f32 u8",
+    "bf16_s8": "bf16 bf16 bf16 bf16 f32 s8",
 }  # fmt: skip
 """The types of src_iter, src_layer, dst_iter, dst_layer and both states c, by the names of cases.
-Weights are s8 where src_layer is an integer, else of its type."""
+Weights have the type behind them, or are s8 where src_layer is an integer, else of its type."""
+WEIGHTS = ("wei_layer", "wei_iter", "wei_proj")
 DATA = ("src_iter", "src_layer", "dst_iter", "dst_layer", "src_iter_c", "dst_iter_c")
 
 
 def types_of(name: str) -> dict[str, DataType]:
     """The types of inputs, states and results of a configuration, and of weights."""
-    kinds = [DataType[kind] for kind in CONFIGURATIONS[name].split()]
-    found = dict(zip(DATA, [*kinds, kinds[-1]], strict=True))
-    src = found["src_layer"]
-    return found | {"wei_layer": DataType.s8 if src.is_integer else src}
+    *kinds, cells = [DataType[kind] for kind in CONFIGURATIONS[name].split()[: len(DATA) - 1]]
+    found = dict(zip(DATA, [*kinds, cells, cells], strict=True))
+    src, *own = found["src_layer"], *CONFIGURATIONS[name].split()[len(DATA) - 1 :]
+    usual = DataType.s8 if src.is_integer else src
+    return found | dict.fromkeys(WEIGHTS, DataType[own[0]] if own else usual)
 
 
 def _named(names: dict[str, str]) -> Parser:
@@ -79,7 +83,7 @@ def _fixed(value: str, reason: str) -> Parser:
 
 
 def _types_of(line: OperationLine) -> str:
-    names = (*DATA, "wei_layer")
+    names = (*DATA, *WEIGHTS)
     given = {name: tensor.data_type for name in names for tensor in line.named(name)}
     for name in CONFIGURATIONS:
         known = {key: str(kind) for key, kind in types_of(name).items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import multiply
@@ -14,6 +15,7 @@ from dnnl.primitives.implementation import Plan, refuse_attr
 from dnnl.primitives.rnn_cases import SHAPES
 from dnnl.primitives.rnn_gradients import GRADIENTS, gradient_conf, workspace
 from dnnl.reference.rnn import reversed_of
+from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.cell_functions import usual
 from dnnl.types.dtype import DataType
@@ -22,14 +24,25 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known
 
 TYPES = (DataType.f32, DataType.bf16, DataType.f16)
-_WEIGHTS = ("weights_layer_desc", "weights_iter_desc", "weights_projection_desc")
+_WEIGHTS = {
+    "weights_layer_desc": Arg.WEIGHTS_LAYER,
+    "weights_iter_desc": Arg.WEIGHTS_ITER,
+    "weights_projection_desc": Arg.WEIGHTS_PROJECTION,
+}
+_BYTES = (DataType.s8, DataType.u8)
+_ALONG_INPUTS = 1 << 2
+"""The dimension of weights that sums are along."""
+_ZERO_POINTS = (DataType.s32, *_BYTES)
 _STATES = ("src_iter_desc", "dst_layer_desc", "dst_iter_desc")
 _MULTIPLIED = ("src_layer_desc", *_WEIGHTS)
 
 
 def plan(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     """A pass in either direction."""
-    refusal = refuse_attr(attr, *["rnn_qparams"] * desc.is_integer) or _refused(desc, isa)
+    compressed = {} if desc.is_integer else _compressed(desc)
+    allowed = ["rnn_qparams"] * desc.is_integer + ["scales", "zero_points"] * bool(compressed)
+    refusal = refuse_attr(attr, *allowed) or _refused(desc, isa)
+    refusal = refusal or _refused_parameters(attr, compressed)
     if refusal is not None:
         return refusal
     kinds = list(_operands(desc, isa))
@@ -62,6 +75,36 @@ def _panels_are_known(desc: Any) -> bool:
     return desc.propagation not in GRADIENTS or all(is_known(own) and own > 0 for own in sizes)
 
 
+def _compressed(desc: Any) -> dict[int, MemoryDesc]:
+    """Weights that are bytes, by argument."""
+    given = dict(desc.present())
+    return {
+        argument: given[name]
+        for name, argument in _WEIGHTS.items()
+        if name in given and given[name].data_type in _BYTES
+    }
+
+
+def _refused_parameters(attr: PrimitiveAttr, weights: dict[int, MemoryDesc]) -> Refusal | None:
+    """Why scales and zero points of weights that are bytes are none that a kernel reads: sums are
+    multiplied by scales, so that these do not vary along them."""
+    own = Quantization.of(attr)
+    refusal = own.refuse(weights)
+    if refusal is not None:
+        return refusal
+    for what, specs in (("scales", own.scales), ("zero points", own.zero_points)):
+        for argument, spec in specs:
+            where = f"{what} of {name_of(argument)}"
+            if spec.mask & _ALONG_INPUTS or spec.groups:
+                gates = 27 if weights[argument].ndims == 5 else 11
+                rule = f"along inputs or in groups; mask = {gates} has one of each column"
+                return Refusal(Reason.ATTRIBUTE, f"{where} {rule}")
+            if specs is own.zero_points and spec.data_type not in _ZERO_POINTS:
+                rule = f"of type {spec.data_type}; s32, s8 and u8 are read"
+                return Refusal(Reason.ATTRIBUTE, f"{where} {rule}")
+    return None
+
+
 def _planned(
     desc: Any, isa: Isa, operands: Operands, kinds: Sequence[Operands], attr: PrimitiveAttr
 ) -> Plan | Refusal:
@@ -80,7 +123,7 @@ def _planned(
     for name, own in desc.present():
         readable = kinds if gradient else [operands]
         tags = [each.tag(own.ndims, isa.lanes) for each in readable] if name in _WEIGHTS else []
-        transposed = name.removeprefix("diff_") in _WEIGHTS and not desc.is_integer
+        transposed = name.removeprefix("diff_") in _WEIGHTS and own.data_type not in _BYTES
         if not _contiguous(own, tags, transposed=transposed):
             hint = "".join(f", or {tag}" for tag in tags)
             hint += ", or inputs are" if transposed else ""
@@ -121,12 +164,14 @@ def _refused(desc: Any, isa: Isa) -> Refusal | None:
 
 def _types_of(desc: Any, name: str) -> tuple[DataType, ...]:
     """The types that a tensor may have: where inputs are integers, in inference, weights are too,
-    and states and results may be."""
+    and states and results may be; where they are floats, weights may be bytes in inference."""
     data = desc.src_layer_desc.data_type
     if name == "lengths_desc":
         return (DataType.s32,)
-    if not desc.is_integer or desc.propagation is not PropKind.forward_inference:
+    if desc.propagation is not PropKind.forward_inference:
         return TYPES
+    if not desc.is_integer:
+        return (*TYPES, *_BYTES) if name in _WEIGHTS else TYPES
     if name in _MULTIPLIED:
         return (data if name == "src_layer_desc" else DataType.s8,)
     return (*TYPES, data) if name in _STATES else TYPES
@@ -145,5 +190,6 @@ def _conf(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnCo
         there(desc.weights_peephole_desc), there(desc.weights_projection_desc),
         there(desc.bias_desc), desc.dst_layer_desc, there(desc.dst_iter_desc),
         there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands, attr.rnn_qparams,
+        Quantization.of(attr),
         None if desc.propagation is PropKind.forward_inference else workspace(desc),
     )  # fmt: skip

@@ -28,6 +28,10 @@ _ROUNDINGS = 4
 neighbour: products of it are smaller."""
 
 
+_SMALL = 8
+"""Of weights that scales below 1 multiply: functions of their sums are not saturated."""
+
+
 @dataclass(frozen=True)
 class _Recurrent(Specification):
     """States of numbers below 1, and weights whose products have the size of one number, so that
@@ -150,6 +154,8 @@ def _filled(desc: Description, argument: int, tensor: MemoryDesc) -> Array:
     rng, kind = generator("rnn", argument, tensor.dims), tensor.data_type
     if argument == Arg.SEQUENCE_LENGTHS:
         return integers(rng, tensor.dims, 0, desc.src_layer_desc.dims[0])
+    if kind in _BYTES and argument in _MULTIPLIED and desc.src_layer_desc.data_type.is_float:
+        return integers(rng, tensor.dims, max(-_SMALL, int(kind.min)), _SMALL)
     if kind in _BYTES:
         return integers(rng, tensor.dims, max(-127, int(kind.min)), int(kind.max))
     if argument in _MULTIPLIED:

@@ -39,6 +39,8 @@ _VERBOSE_NAMES = {
     int(Arg.SRC): "src0",
     int(Arg.SRC_1): "src1",
     int(Arg.WEIGHTS): "wei",
+    int(Arg.WEIGHTS_ITER): "wei_iter",
+    int(Arg.WEIGHTS_PROJECTION): "wei_proj",
     int(Arg.DST): "dst",
     Arg.POST_OP_DW | Arg.WEIGHTS: "attr_post_op_dw_wei",
     Arg.POST_OP_DW | Arg.DST: "attr_post_op_dw_dst",

@@ -78,7 +78,8 @@ class LayerMemory:
         self._lanes = conf.lanes
         self._last = layer == conf.layers - 1
         self._tensors = {
-            argument: (arguments.slot(argument), desc) for argument, desc in conf.tensors.items()
+            argument: (arguments.slot(argument), desc)
+            for argument, desc in (conf.tensors | conf.parameters).items()
         }
         self._scratchpad = arguments.slot(Arg.SCRATCHPAD)
         self._trains = conf.workspace is not None
@@ -295,6 +296,7 @@ class LayerMemory:
         not; a projection has no gates."""
         slot, desc = self._tensors[argument]
         operands, isa = self._conf.operands, phase.e.isa
+        less = self._parameters(phase, Arg.ZERO_POINTS | argument, place, gates)
         if self._conf.packs(desc):
             name = PACKED[argument]
             strides = self._conf.parts[name].strides
@@ -302,7 +304,7 @@ class LayerMemory:
             pointer = self._part(phase, name, [i64(place.direction), place.block, *zeros])
             apart = tuple(gate * strides[3] for gate in gates)
             multiply = operands.multiply(isa, operands.weights)
-            return Factor(pointer, multiply, strides[2], apart, None)
+            return Factor(pointer, multiply, strides[2], apart, None, less)
         e, strides = phase.e, desc.strides
         per_gate = strides[3] if desc.ndims == 5 else 0
         blocked = bool(desc.inner_blocks)
@@ -312,7 +314,27 @@ class LayerMemory:
         multiply = operands.multiply(isa, desc.data_type)
         pointer = e.element(phase.arguments[slot], offset, multiply.element[1])
         apart = tuple(gate * per_gate for gate in gates)
-        return Factor(pointer, multiply, strides[2], apart, None if blocked else place.mask)
+        mask = None if blocked else place.mask
+        return Factor(pointer, multiply, strides[2], apart, mask, less)
+
+    def _parameters(
+        self, phase: PhaseFunction, argument: int, place: Place, gates: Sequence[int]
+    ) -> list[Value]:
+        """Scales or zero points of weights for the units of a block, of each gate; none where there
+        are none."""
+        if argument not in self._tensors:
+            return []
+        dims, unit = self._tensors[argument][1].dims, phase.e.mul(place.block, self._lanes)
+        found = list[Value]()
+        for gate in gates:
+            of_gate = [i64(gate)] if len(dims) == 5 else []
+            every = [i64(self._layer), i64(place.direction), i64(0), *of_gate, unit]
+            index = [at if size > 1 else i64(0) for at, size in zip(every, dims, strict=True)]
+            if dims[-1] == 1:
+                found.append(self._splat(phase, argument, index))
+            else:
+                found.append(self._load(phase, argument, index, place.mask))
+        return found
 
     def _columns(self, phase: PhaseFunction, place: Place, product: Product) -> list[Value]:
         """The sums of the columns of weights, for each gate."""

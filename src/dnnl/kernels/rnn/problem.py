@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply, multiply
 from dnnl.types.arg import Arg
@@ -60,9 +61,10 @@ class Part:
 class Operands:
     """What products multiply: inputs and states of the type ``data``, with ``weights``.
 
-    Those of f32 are multiplied one k at a time, and weights become f32 as they are loaded. Others
-    have K groups of 4 bytes, and weights K blocks: on the matrix ``unit`` of so many groups as a
-    row of its tiles has, else of one group. Integers are u8 by s8, and stand for other numbers.
+    Those of f32 are multiplied one k at a time, and weights become f32 as they are loaded, bytes
+    among them. Others have K groups of 4 bytes, and weights K blocks: on the matrix ``unit`` of so
+    many groups as a row of its tiles has, else of one group. Integers are u8 by s8, and stand for
+    other numbers.
     """
 
     data: DataType = DataType.f32
@@ -115,7 +117,8 @@ class RnnConf:
     """A forward pass. Absent tensors are None; ``functions`` are those of each direction,
     ``reverse`` says of each whether it goes from the last step to the first, ``added`` whether the
     results of both are added up rather than one behind the other. ``lanes`` are the units of a
-    block, ``operands`` what is multiplied, ``qparams`` how numbers become integers. With a
+    block, ``operands`` what is multiplied, ``qparams`` how numbers become integers,
+    ``quantization`` what weights that are bytes mean beside inputs that are floats. With a
     ``workspace`` it is a pass in training, which leaves gates, states and cells of all steps there
     (`workspace_shapes`), all in f32."""
 
@@ -139,6 +142,7 @@ class RnnConf:
     lengths: MemoryDesc | None = None
     operands: Operands = field(default_factory=Operands)
     qparams: RnnQparams = field(default_factory=RnnQparams)
+    quantization: Quantization = field(default_factory=Quantization)
     workspace: MemoryDesc | None = None
 
     @property
@@ -154,6 +158,17 @@ class RnnConf:
             Arg.WORKSPACE: self.workspace,
         }  # fmt: skip
         return {argument: desc for argument, desc in every.items() if desc is not None}
+
+    @property
+    def parameters(self) -> dict[int, MemoryDesc]:
+        """The scales and zero points of weights, by argument."""
+        own = self.quantization
+        kinds = ((Arg.SCALES, own.scales), (Arg.ZERO_POINTS, own.zero_points))
+        return {
+            flag | argument: spec.desc(self.tensors[argument].dims)
+            for flag, specs in kinds
+            for argument, spec in specs
+        }
 
     @property
     def converts(self) -> bool:

@@ -22,16 +22,25 @@ Tile = list[list[Value]]
 class Factor:
     """The weights of a block of units: the address of the first input of the first gate, and how
     many elements K blocks and gates are apart; ``multiply`` is how they are multiplied. ``mask``
-    has the units that are there, if they are not in blocks."""
+    has the units that are there, if they are not in blocks. Of each gate ``zeros``, if there are
+    any, are what weights that become f32 have too much."""
 
     pointer: Value
     multiply: Multiply
     per_block: int
     gates: tuple[int, ...]
     mask: Mask
+    zeros: Sequence[Value] = ()
 
     def columns(self, e: Emitter, start: Value) -> list[Values]:
         """The operands of a K group of each gate."""
+        found = self._loaded(e, start)
+        if not self.zeros:
+            return found
+        pairs = zip(found, self.zeros, strict=True)
+        return [(e.b.fsub(own, zero),) for (own,), zero in pairs]
+
+    def _loaded(self, e: Emitter, start: Value) -> list[Values]:
         _, element = self.multiply.element
         starts = [e.element(start, e.number(gate), element) for gate in self.gates]
         if self.mask is None:

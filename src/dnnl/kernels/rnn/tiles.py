@@ -15,6 +15,7 @@ from dnnl.kernels.rnn.problem import rows_of_tile
 from dnnl.kernels.rnn.product import Factor, Tile, multiply
 from dnnl.kernels.rnn.unit import UnitProduct
 from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
 from dnnl.types.size import is_known
 
 _ROWS_OF_ITEM = 48
@@ -123,10 +124,14 @@ class LayerTiles(LayerMemory):
     def _before(
         self, phase: PhaseFunction, place: Place, product: Product, row: Value
     ) -> list[Value]:
-        """What the sums of a row are added to: of integers, what a shift of theirs has too much."""
+        """What the sums of a row are added to: of integers, what a shift of theirs has too much;
+        nothing where scales multiply them."""
         conf, e = self._conf, phase.e
         if not conf.operands.is_integer:
-            return product.first(place, row)
+            if Arg.SCALES | product.weights not in self._tensors:
+                return product.first(place, row)
+            zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
+            return [zero] * len(product.gates)
         zero = vector.splat_constant(vector.vector_type(I32, self._lanes), 0)
         if not conf.compensates:
             return [zero] * len(product.gates)
@@ -139,7 +144,8 @@ class LayerTiles(LayerMemory):
         """The sums of a row in f32: of integers, by what these stand for."""
         conf, e = self._conf, phase.e
         if not conf.operands.is_integer:
-            return sums
+            scales = self._parameters(phase, Arg.SCALES | product.weights, place, product.gates)
+            return self._scaled(phase, place, product, row, sums, scales) if scales else sums
         kind, part = vector.vector_type(F32, self._lanes), conf.shift - round(conf.shift)
         totals = [e.b.sitofp(own, kind) for own in sums]
         if part:
@@ -150,9 +156,21 @@ class LayerTiles(LayerMemory):
                 for own, total in zip(columns, totals, strict=True)
             ]
         scales = self._weights_scales(phase, place, product)
+        return self._scaled(phase, place, product, row, totals, scales)
+
+    @staticmethod
+    def _scaled(
+        phase: PhaseFunction,
+        place: Place,
+        product: Product,
+        row: Value,
+        sums: list[Value],
+        scales: list[Value],
+    ) -> list[Value]:
+        """Sums by the scales of their gates, added to what is first."""
         return [
-            vector.multiply_add(e, total, scale, first)
-            for total, scale, first in zip(totals, scales, product.first(place, row), strict=True)
+            vector.multiply_add(phase.e, total, scale, first)
+            for total, scale, first in zip(sums, scales, product.first(place, row), strict=True)
         ]
 
     def _each_tile(
