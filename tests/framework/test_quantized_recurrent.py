@@ -1,4 +1,5 @@
-"""DynamicQuantizeLSTM of ONNX Runtime's domain: against it, and against LSTM."""
+"""Recurrent layers of models whose weights are bytes: DynamicQuantizeLSTM of ONNX Runtime's domain,
+and layers behind DequantizeLinear, against ONNX Runtime and against layers of floats."""
 
 from __future__ import annotations
 
@@ -7,8 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dnnl import Arg, Engine
 from dnnl.errors import Unimplemented
+from dnnl.framework.compiler import lower, optimize
 from dnnl.graph.graph import ModelError
+from dnnl.operators import recurrent_weights
+from dnnl.operators.recurrent_weights import Compressed
+from dnnl.passes.specialize import specialize
 from tests.framework.contributed import contributed, contributed_model, results
 from tests.framework.models import Array, make_model, model_of, node, run_peer
 from tests.framework.test_operators import random
@@ -16,6 +22,22 @@ from tests.framework.test_operators import random
 STEPS, ROWS, INPUTS, HIDDEN = 5, 3, 10, 19
 NAMES = ("x", "w", "r", "b", "lengths", "h", "c", "p", "ws", "wz", "rs", "rz")
 CONSTANTS = ("w", "r", "b", "p", "ws", "wz", "rs", "rz")
+
+
+@pytest.fixture(params=[-1, recurrent_weights.CACHED], ids=["bytes", "floats"])
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As what a layer reads small weights."""
+    monkeypatch.setattr(recurrent_weights, "CACHED", request.param)
+    return "s8" if request.param < 0 else "f32"
+
+
+def types_of_weights(proto: Any) -> list[tuple[str, str]]:
+    """Those of W and R of each layer of a model."""
+    steps = lower(optimize(specialize(model_of(proto).graph)), Engine("cpu")).steps
+    found = [step.args for step in steps if step.kind == "rnn"]
+    places = (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER)
+    return [(str(args[a].desc.data_type), str(args[b].desc.data_type)) for args in found
+            for a, b in (places,)]  # fmt: skip
 
 
 def sources(
@@ -73,15 +95,17 @@ def as_floats(given: dict[str, Array], feeds: dict[str, Array], **attrs: Any) ->
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("kind", [np.int8, np.uint8])
-def test_it_is_an_lstm(kind: Any, columns: bool, direction: str) -> None:
+def test_it_is_an_lstm(kind: Any, columns: bool, direction: str, stored: str) -> None:
     given = sources(1 + (direction == "bidirectional"), kind, columns=columns)
     proto, feeds = layer(given, direction=direction)
+    assert types_of_weights(proto) == [(stored, stored)]
     got = results(model_of(proto), feeds)
     want = run_peer(as_floats(given, feeds, direction=direction), feeds)
     for name, expected in want.items():
         np.testing.assert_allclose(got[name], expected, atol=1e-5)
 
 
+@pytest.mark.usefixtures("stored")
 def test_other_functions() -> None:
     given = sources(1)
     functions = ["HardSigmoid", "Softsign", "Elu"]
@@ -92,6 +116,7 @@ def test_other_functions() -> None:
         np.testing.assert_allclose(got[name], expected, atol=1e-5)
 
 
+@pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize("kind", [np.int8, np.uint8])
 @pytest.mark.parametrize("absent", [(), ("lengths", "p"), ("h", "c", "lengths", "b", "p")])
 def test_it_is_near_what_onnx_runtime_quantizes(absent: tuple[str, ...], kind: Any) -> None:
@@ -102,35 +127,161 @@ def test_it_is_near_what_onnx_runtime_quantizes(absent: tuple[str, ...], kind: A
         np.testing.assert_allclose(got[name], expected, atol=0.03)
 
 
-@pytest.mark.parametrize("op", ["LSTM", "GRU"])
-@pytest.mark.parametrize("columns", [False, True])
-def test_bytes_between_conversions(op: str, columns: bool) -> None:
-    """Weights become floats when a model is loaded, and nothing moves or converts them in a run."""
-    gates = 4 if op == "LSTM" else 3
-    rng, width = np.random.default_rng(0), gates * HIDDEN
-    held: dict[str, Array] = {
+def quantized_layer(
+    op: str, held: dict[str, Array], axis: int = 1, *, steps: Any = STEPS, rows: Any = ROWS,
+    **attrs: Any,
+) -> Any:  # fmt: skip
+    """The model of a layer between conversions, as ONNX Runtime's quantizer writes them, whose
+    weights are ``held``."""
+    given = {
         "s": np.array(1 / 127, np.float32), "z": np.array(128, np.uint8),
-        "bs": np.array(2**-20, np.float32),
-        "ws": rng.uniform(0.001, 0.003, width if columns else ()).astype(np.float32),
-        "w": rng.integers(-128, 128, (1, width, INPUTS), np.int8),
-        "r": rng.integers(-128, 128, (1, width, HIDDEN), np.int8),
-        "b": rng.integers(-(2**20), 2**20, (1, 2 * width), np.int32),
+        "bs": np.array(2**-20, np.float32), **held,
     }  # fmt: skip
+    directions, width, inputs = held["w"].shape
+    rng = np.random.default_rng(1)
+    given["b"] = rng.integers(-(2**20), 2**20, (directions, 2 * width), np.int32)
     nodes = [
         node("QuantizeLinear", ["x", "s", "z"], "x8"),
         node("DequantizeLinear", ["x8", "s", "z"], "x32"),
-        node("DequantizeLinear", ["w", "ws"], "w32", axis=1),
-        node("DequantizeLinear", ["r", "ws"], "r32", axis=1),
         node("DequantizeLinear", ["b", "bs"], "b32"),
-        node(op, ["x32", "w32", "r32", "b32"], "y", "y_h", hidden_size=HIDDEN),
-    ]
-    proto = make_model(nodes, {"x": (STEPS, ROWS, INPUTS)}, ["y", "y_h"], held)
-    feeds = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
-    model = model_of(proto)
-    got, want = results(model, feeds), run_peer(proto, feeds)
+        *(
+            node("DequantizeLinear", [n, f"{n}s", *[f"{n}z"] * (f"{n}z" in held)], f"{n}32",
+                 axis=axis)
+            for n in "wr"
+        ),
+        node(op, ["x32", "w32", "r32", "b32"], "y", "y_h", hidden_size=held["r"].shape[2], **attrs),
+    ]  # fmt: skip
+    return make_model(nodes, {"x": (steps, rows, inputs)}, ["y", "y_h"], given)
+
+
+def quantized_weights(
+    op: str, directions: int, shape: tuple[int, ...], kind: Any = np.int8, hidden: int = HIDDEN
+) -> dict[str, Array]:
+    """Weights with scales and zero points of a shape, by direction and column."""
+    rng, width = np.random.default_rng(0), {"LSTM": 4, "GRU": 3, "RNN": 1}[op] * hidden
+    info, made = np.iinfo(kind), dict[str, Array]()
+    middle = (int(info.min) + int(info.max) + 1) // 2
+    for name, inputs in (("w", INPUTS), ("r", hidden)):
+        size = (directions, width, inputs)
+        made[name] = rng.integers(info.min, info.max + 1, size).astype(kind)
+        spread = 0.06 / hidden**0.5
+        made[f"{name}s"] = rng.uniform(spread / 3, spread, shape).astype(np.float32)
+        made[f"{name}z"] = (middle + rng.integers(-5, 6, shape)).astype(kind)
+    return made
+
+
+def check_quantized(proto: Any, steps: int = STEPS, rows: int = ROWS) -> None:
+    """Results are those of the conversions and of a layer of floats."""
+    feeds = {"x": np.tanh(random(steps, rows, INPUTS))}
+    got, want = results(model_of(proto), feeds), run_peer(proto, feeds)
     for name, expected in want.items():
         np.testing.assert_allclose(got[name], expected, atol=1e-5)
-    assert [own.primitive for own in model.compile().layers] == ["eltwise", "rnn"]
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_bytes_between_conversions(op: str, columns: bool, kind: Any, stored: str) -> None:
+    """Nothing moves or converts weights in a run."""
+    width = {"LSTM": 4, "GRU": 3, "RNN": 1}[op] * HIDDEN
+    held = quantized_weights(op, 1, (width,) if columns else (), kind)
+    proto = quantized_layer(op, held)
+    check_quantized(proto)
+    assert types_of_weights(proto) == [(stored, stored)]
+    assert [own.primitive for own in model_of(proto).compile().layers] == ["eltwise", "rnn"]
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_parameters_of_directions(op: str, direction: str, stored: str) -> None:
+    directions = 1 + (direction == "bidirectional")
+    attrs = {"linear_before_reset": 1} if op == "GRU" else {}
+    proto = quantized_layer(
+        op, quantized_weights(op, directions, (directions,)), 0, direction=direction, **attrs
+    )
+    check_quantized(proto)
+    assert types_of_weights(proto) == [(stored, stored)]
+
+
+def test_scales_along_inputs_make_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrent_weights, "CACHED", -1)
+    held = quantized_weights("LSTM", 1, ())
+    held |= {"ws": np.linspace(0.001, 0.003, INPUTS, dtype=np.float32),
+             "wz": np.zeros(INPUTS, np.int8)}  # fmt: skip
+    proto = quantized_layer("LSTM", held, 2)
+    check_quantized(proto)
+    assert types_of_weights(proto) == [("f32", "s8")]
+
+
+def test_zero_points_that_no_byte_needs_are_gone() -> None:
+    """What u8 with a zero point of 128 stand for has none as s8, which is a step less for each."""
+    rng, scale = np.random.default_rng(0), np.full((1, 1, 1), 0.5)
+    codes = rng.integers(0, 256, (1, 8, 5)).astype(np.uint8)
+    for zero, codes_are_shifted in ((128, True), (100, False)):
+        own = Compressed(codes, scale, np.full((1, 1, 1), float(zero)))
+        integers, left = own.signed()
+        assert bool(left.any()) is not codes_are_shifted
+        assert integers.dtype == np.int8
+        np.testing.assert_array_equal((integers - left) * scale, (codes - float(zero)) * scale)
+    few = Compressed(codes % 100, scale, np.full((1, 1, 1), 50.0))
+    assert not few.signed()[1].any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("hidden", [250, 264])
+def test_large_weights_stay_bytes(hidden: int, threads: int) -> None:
+    """The floats of 264 units take more than what stays in caches."""
+    held = quantized_weights("LSTM", 1, (4 * hidden,), hidden=hidden)
+    proto = quantized_layer("LSTM", held)
+    feeds = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
+    got = model_of(proto).compile(num_threads=threads).run(feeds)
+    for name, expected in run_peer(proto, feeds).items():
+        np.testing.assert_allclose(got[name], expected, atol=1e-5)
+    assert types_of_weights(proto) == [("f32", "s8" if hidden > 256 else "f32")]
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+def test_open_steps_and_rows(op: str) -> None:
+    """One plan serves them from 2 on."""
+    proto = quantized_layer(op, quantized_weights(op, 1, ()), steps="t", rows="n")
+    model = model_of(proto)
+    for steps, rows in ((4, 3), (2, 9), (7, 2), (1, 1)):
+        feeds = {"x": np.tanh(random(steps, rows, INPUTS))}
+        got, want = results(model, feeds), run_peer(proto, feeds)
+        for name, expected in want.items():
+            np.testing.assert_allclose(got[name], expected, atol=1e-5)
+
+
+@pytest.mark.usefixtures("stored")
+def test_layers_above_each_other() -> None:
+    held = {f"{name}{n}": own for n in "01" for name, own in quantized_weights(
+        "LSTM", 1, (4 * HIDDEN,)).items()}  # fmt: skip
+    held["w1"] = held["r1"]
+    nodes, below = [], "x"
+    for n in "01":
+        nodes += [
+            node("DequantizeLinear", [f"w{n}", f"ws{n}", f"wz{n}"], f"w{n}f", axis=1),
+            node("DequantizeLinear", [f"r{n}", f"rs{n}", f"rz{n}"], f"r{n}f", axis=1),
+            node("LSTM", [below, f"w{n}f", f"r{n}f"], f"y{n}", hidden_size=HIDDEN),
+            node("Squeeze", [f"y{n}", "one"], f"x{n}"),
+        ]
+        below = f"x{n}"
+    held["one"] = np.array([1])
+    proto = make_model(nodes, {"x": (STEPS, ROWS, INPUTS)}, ["x1"], held)
+    feeds = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
+    got, want = results(model_of(proto), feeds), run_peer(proto, feeds)
+    np.testing.assert_allclose(got["x1"], want["x1"], atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_precisions(precision: str, stored: str) -> None:
+    proto = quantized_layer("GRU", quantized_weights("GRU", 1, (3 * HIDDEN,)))
+    feeds = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
+    got = model_of(proto).compile(precision=precision).run(feeds)
+    for name, expected in run_peer(proto, feeds).items():
+        np.testing.assert_allclose(got[name], expected, atol=1e-5 if precision == "f32" else 0.01)
+    assert types_of_weights(proto) == [(stored, stored)]
 
 
 def test_what_is_refused_says_why() -> None:

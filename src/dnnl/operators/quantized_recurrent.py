@@ -1,24 +1,24 @@
 """DynamicQuantizeLSTM of ONNX Runtime's domain: an LSTM whose weights are bytes.
 
 ONNX Runtime also quantizes sources and states, by their range in each step, and so loses digits of
-them. Here weights become f32 when a model is loaded, and the layer is an LSTM of f32.
+them. Here the layer is an LSTM of f32, whose weights stay bytes where that is faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
 import numpy as np
 
-from dnnl.graph.graph import Array, ModelError, Node, TensorType
+from dnnl.graph.graph import ModelError, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.writer import Writer
 from dnnl.operators.microsoft import MICROSOFT, check_known, refuse
 from dnnl.operators.operator import Operator
-from dnnl.operators.quantization import BYTES
-from dnnl.operators.recurrent import directions_of
+from dnnl.operators.quantization import BYTES, Float64
+from dnnl.operators.recurrent import directions_of, write_layer
 from dnnl.operators.recurrent_functions import chosen
+from dnnl.operators.recurrent_weights import Compressed
 
 _X, _W, _R, _B, _LENGTHS, _H, _C, _P, _W_SCALE, _W_ZERO, _R_SCALE, _R_ZERO = range(12)
 _GATES, _BIASES = 4, 2
@@ -74,33 +74,26 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 
 def _expand(writer: Writer) -> bool:
-    """An LSTM of dequantized weights."""
-    node = writer.node
-    weights = [
-        writer.constant(_dequantized(writer, *places), _F32)
+    """An LSTM."""
+    w, r = (
+        _compressed(writer, *places)
         for places in ((_W, _W_SCALE, _W_ZERO), (_R, _R_SCALE, _R_ZERO))
-    ]
-    further = [node.input(index) for index in (_B, _LENGTHS, _H, _C, _P)]
-    y = writer.add("LSTM", (node.inputs[_X], *weights, *further), writer.shape_of(node.output))
-    made, hidden = writer.nodes[-1], writer.shape_of(node.inputs[_R])[1]
-    attrs = {**node.attrs, "hidden_size": hidden}
-    writer.nodes[-1] = Node("LSTM", made.name, made.inputs, (y, *node.outputs[1:]), attrs)
-    writer.reshape(y, writer.shape_of(y))
-    return True
+    )
+    return write_layer(writer, "LSTM", r.integers.shape[2], (w, r))
 
 
-def _dequantized(writer: Writer, weights: int, scale: int, zero: int) -> Array:
-    """Weights [D, inputs, columns] as [D, columns, inputs] in f32."""
+def _compressed(writer: Writer, weights: int, scale: int, zero: int) -> Compressed:
+    """Weights [D, inputs, columns] as [D, columns, inputs]."""
     constants, node = writer.graph.constants, writer.node
-    integers = constants[node.inputs[weights]].astype(np.float32)
+    integers = constants[node.inputs[weights]].swapaxes(1, 2)
 
-    def factors(place: int) -> Array:
-        own = constants[node.inputs[place]].astype(np.float32)
-        return own.reshape(len(integers), 1, prod(own.shape) // len(integers))
+    def along_columns(place: int) -> Float64:
+        if not node.input(place):
+            return np.zeros((1, 1, 1))
+        own = constants[node.inputs[place]]
+        return own.astype(np.float64).reshape(len(own), -1, 1)
 
-    if node.input(zero):
-        integers = integers - factors(zero)
-    return np.asarray((integers * factors(scale)).swapaxes(1, 2))
+    return Compressed(integers, along_columns(scale), along_columns(zero))
 
 
 OPERATORS: Mapping[str, Operator] = {

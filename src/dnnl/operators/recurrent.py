@@ -12,11 +12,12 @@ from dnnl.graph.graph import Array, Graph, ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import same_shape
 from dnnl.graph.writer import Writer
-from dnnl.lowering.facts import Source, amount
+from dnnl.lowering.facts import Factors, Source, amount
 from dnnl.lowering.graphs import FORWARD, Lowering
 from dnnl.operators.operator import Operator, Role
 from dnnl.operators.quantization import dequantized
 from dnnl.operators.recurrent_functions import chosen
+from dnnl.operators.recurrent_weights import Compressed, compressed, mask_of, written
 from dnnl.operators.writing import gathered
 from dnnl.primitives.rnn import RnnDesc
 from dnnl.types.arg import Arg
@@ -25,7 +26,8 @@ from dnnl.types.size import is_known, surely_equal
 
 RECURRENT = "dnnl.Recurrent"
 """What passes write: the sources X [T, N, I], initial_h [D, N, H], initial_c, lengths, W and R with
-[D, inputs, gates, H], B [D, biases, H] and P [D, 3, H]; the results Y [T, N, D H], Y_h and Y_c."""
+[D, inputs, gates, H], B [D, biases, H] and P [D, 3, H], and where W and R are bytes scales and zero
+points of each, [1, D or 1, 1, gates or 1, H or 1]; the results Y [T, N, D H], Y_h and Y_c."""
 
 _X, _W, _R, _B, _LENGTHS, _H, _C, _P = range(8)
 
@@ -117,28 +119,44 @@ def directions_of(scope: Scope) -> int:
 
 
 def _expand(writer: Writer) -> bool:
-    """Sources as the primitive has them, and its results as the operator has them."""
+    """Weights that a DequantizeLinear makes of bytes were left for products of bytes, and these
+    cells have those of floats, by bytes or not."""
     node, graph = writer.node, writer.graph
-    scope, cell = Scope(node, graph), _CELLS[node.op]
-    first, hidden = scope.attr("layout", 0), _hidden(scope)
+    w, r = (compressed(graph, value) or value for value in (node.inputs[_W], node.inputs[_R]))
+    return write_layer(writer, node.op, _hidden(Scope(node, graph)), (w, r))
+
+
+def write_layer(
+    writer: Writer, op: str, hidden: int, factors: tuple[Compressed | str, Compressed | str]
+) -> bool:
+    """A layer of an operator ``op`` whose other sources are those of the node: sources as the
+    primitive has them, and its results as the operator has them. ``factors`` are W and R, values
+    [D, gates H, inputs] or bytes of this shape."""
+    node, graph = writer.node, writer.graph
+    scope, cell = Scope(node, graph), _CELLS[op]
+    first = scope.attr("layout", 0)
     directions, gates = directions_of(scope), len(cell.order)
     x = _swapped(writer, node.inputs[_X], scope.shape()) if first else node.inputs[_X]
     steps, rows, inputs = scope.shape()
     if first:
         steps, rows = rows, steps
     states = [_states(writer, node.input(index), first) for index in (_H, _C)]
-    lbr = node.op == "GRU" and scope.attr("linear_before_reset", 0)
-    weights = [
-        _rearranged(writer, node.inputs[index], (directions, gates, hidden, size), 1, cell.order,
-                    (0, 3, 1, 2))
-        for index, size in ((_W, inputs), (_R, hidden))
-    ]  # fmt: skip
+    lbr = op == "GRU" and scope.attr("linear_before_reset", 0)
+    weights, parameters = list[str](), list[str]()
+    for own, size in zip(factors, (inputs, hidden), strict=True):
+        if isinstance(own, str):
+            shape = (directions, gates, hidden, size)
+            made = _rearranged(writer, own, shape, 1, cell.order, (0, 3, 1, 2)), "", ""
+        else:
+            made = written(writer, own, gates, cell.order)
+        weights.append(made[0])
+        parameters += made[1:]
     bias = _bias(writer, cell, (directions, 2, gates, hidden), lbr=bool(lbr))
     peephole = ""
     if node.input(_P):
         shape = (directions, 3, hidden)
         peephole = _rearranged(writer, node.input(_P), shape, 1, _PEEPHOLES, (0, 1, 2))
-    functions = chosen(scope, node.op, directions)
+    functions = chosen(scope, op, directions)
     attrs = {
         "alg": "lbr_gru" if lbr else cell.alg,
         "direction": _DIRECTIONS[_direction(scope)],
@@ -146,18 +164,14 @@ def _expand(writer: Writer) -> bool:
         "alpha": functions.alpha,
         "functions": functions.functions,
     }
-    sources = (x, *states, _lengths(scope, steps), *weights, bias, peephole)
+    sources = (x, *states, _lengths(scope, steps), *weights, bias, peephole, *parameters)
     y = writer.add(RECURRENT, sources, (steps, rows, directions * hidden), attrs)
     _name_states(writer, cell, (directions, rows, hidden), first)
     y = writer.reshape(y, (steps, rows, directions, hidden))
     perm = (1, 0, 2, 3) if first else (0, 2, 1, 3)
-    writer.add("Transpose", (y,), graph_shape(node, writer), {"perm": perm})
+    seen = steps, rows, directions, hidden
+    writer.add("Transpose", (y,), tuple(seen[axis] for axis in perm), {"perm": perm})
     return True
-
-
-def graph_shape(node: Node, writer: Writer) -> Shape:
-    """The shape of Y, which may have no name."""
-    return _infer(Scope(node, writer.graph))[0].sizes
 
 
 def _name_states(writer: Writer, cell: _Cell, shape: Shape, first: int) -> None:
@@ -200,8 +214,7 @@ def _lengths(scope: Scope, steps: int) -> str:
 
 
 def _known(graph: Graph, value: str) -> Array | None:
-    """A constant, or what a DequantizeLinear makes of one: it was left for products of bytes, and
-    these cells have those of floats."""
+    """A constant, or what a DequantizeLinear makes of one."""
     if value in graph.constants:
         return graph.constants[value]
     made = next((node for node in graph.nodes if value in node.outputs), None)
@@ -282,6 +295,7 @@ def _lower(lowering: Lowering, node: Node) -> None:
     kind, steps, rows = x.desc.data_type, *graph.shape_of(node.inputs[0])[:2]
     _, directions, _, gates, hidden = w.desc.dims
     state = MemoryDesc((1, directions, rows, hidden), kind)
+    factors = _factors(lowering, node)
     names = (*node.outputs, "")
     desc = RnnDesc.made(
         prop_kind=FORWARD,
@@ -313,9 +327,22 @@ def _lower(lowering: Lowering, node: Node) -> None:
     inputs = w.desc.dims[2] + hidden
     flops = 2.0 * amount((steps, rows, directions, gates, hidden, inputs))
     result = lowering.emit(
-        node, desc, sources, flops, further={a: value for a, value in further.items() if value}
-    )
+        node, desc, sources, flops, factors,
+        further={a: value for a, value in further.items() if value},
+    )  # fmt: skip
     lowering.define(node.output, result)
+
+
+def _factors(lowering: Lowering, node: Node) -> list[Factors]:
+    """The scales and zero points of weights that are bytes."""
+    flags, made = (Arg.SCALES, Arg.ZERO_POINTS), list[Factors]()
+    places = ((argument, flag) for argument in (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER)
+              for flag in flags)  # fmt: skip
+    for (argument, flag), value in zip(places, node.inputs[_P + 1 :], strict=True):
+        if value:
+            values = lowering.source(value)
+            made.append(Factors(flag, argument, mask_of(values.desc.dims), values))
+    return made
 
 
 def _plain(source: Source | None) -> MemoryDesc | None:
@@ -336,5 +363,5 @@ _OPERATOR = {
 }
 OPERATORS: Mapping[str, Operator] = _OPERATOR
 MADE: Mapping[str, Operator] = {
-    RECURRENT: Operator(_infer, lower=_lower, inputs=(8, 8), role=Role.EXACT)
+    RECURRENT: Operator(_infer, lower=_lower, inputs=(12, 12), role=Role.EXACT)
 }
