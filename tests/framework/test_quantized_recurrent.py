@@ -3,12 +3,13 @@ and layers behind DequantizeLinear, against ONNX Runtime and against layers of f
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dnnl import Arg, Engine
+from dnnl import Arg, Engine, load
 from dnnl.errors import Unimplemented
 from dnnl.framework.compiler import lower, optimize
 from dnnl.graph.graph import ModelError
@@ -274,6 +275,17 @@ def test_layers_above_each_other() -> None:
     np.testing.assert_allclose(got["x1"], want["x1"], atol=1e-5)
 
 
+def test_bytes_are_saved(tmp_path: Path) -> None:
+    hidden = 264
+    proto = quantized_layer("LSTM", quantized_weights("LSTM", 1, (4 * hidden,), hidden=hidden))
+    model, feeds = model_of(proto), {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
+    want, path = results(model, feeds), tmp_path / "layer.dnnl"
+    model.save(path, shapes=[{"x": (STEPS, ROWS, INPUTS)}])
+    got = results(load(path, compile=False), feeds)
+    for name, expected in want.items():
+        np.testing.assert_array_equal(got[name], expected)
+
+
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_precisions(precision: str, stored: str) -> None:
     proto = quantized_layer("GRU", quantized_weights("GRU", 1, (3 * HIDDEN,)))
@@ -302,3 +314,7 @@ def test_what_is_refused_says_why() -> None:
     refused(ModelError, "input 1 has shape", layer(wrong))
     floats = {**given, "w": given["w"].astype(np.float32), "wz": given["wz"].astype(np.float32)}
     refused(Unimplemented, "weights of float32", layer(floats))
+    mixed = {**given, "rz": given["rz"].astype(np.uint8)}
+    refused(ModelError, "input 11 is a zero point of uint8; the integers are int8", layer(mixed))
+    infinite = {**given, "ws": np.full(1, np.inf, np.float32)}
+    refused(ModelError, "input 8 has a scale of inf", layer(infinite))

@@ -16,11 +16,13 @@ from dnnl.graph.writer import Writer
 from dnnl.operators.microsoft import MICROSOFT, check_known, refuse
 from dnnl.operators.operator import Operator
 from dnnl.operators.quantization import BYTES, Float64
+from dnnl.operators.quantized import check_scale, check_zero_point
 from dnnl.operators.recurrent import directions_of, write_layer
 from dnnl.operators.recurrent_functions import chosen
 from dnnl.operators.recurrent_weights import Compressed
 
 _X, _W, _R, _B, _LENGTHS, _H, _C, _P, _W_SCALE, _W_ZERO, _R_SCALE, _R_ZERO = range(12)
+_PARAMETERS = (_W, _W_SCALE, _W_ZERO), (_R, _R_SCALE, _R_ZERO)
 _GATES, _BIASES = 4, 2
 _F32 = np.dtype(np.float32)
 _ATTRIBUTES = (
@@ -66,8 +68,12 @@ def _infer(scope: Scope) -> list[TensorType]:
         name = scope.node.input(index)
         if name and name not in scope.graph.constants:
             refuse(scope, f"input {index}, which a run computes", "weights are constants")
-    if not {scope.type(_W).dtype, scope.type(_R).dtype} <= set(BYTES):
-        refuse(scope, f"weights of {scope.type(_W).dtype}", "quantized values are int8 or uint8")
+    for weights, scale, zero in _PARAMETERS:
+        stored = scope.type(weights).dtype
+        if stored not in BYTES:
+            refuse(scope, f"weights of {stored}", "quantized values are int8 or uint8")
+        check_scale(scope, scale)
+        check_zero_point(scope, zero, stored)
     state = TensorType(_F32, (directions, rows, hidden))
     y = TensorType(_F32, (steps, directions, rows, hidden))
     return [y, state, state][: len(scope.node.outputs)]
@@ -75,10 +81,7 @@ def _infer(scope: Scope) -> list[TensorType]:
 
 def _expand(writer: Writer) -> bool:
     """An LSTM."""
-    w, r = (
-        _compressed(writer, *places)
-        for places in ((_W, _W_SCALE, _W_ZERO), (_R, _R_SCALE, _R_ZERO))
-    )
+    w, r = (_compressed(writer, *places) for places in _PARAMETERS)
     return write_layer(writer, "LSTM", r.integers.shape[2], (w, r))
 
 

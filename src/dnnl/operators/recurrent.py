@@ -145,8 +145,8 @@ def write_layer(
     weights, parameters = list[str](), list[str]()
     for own, size in zip(factors, (inputs, hidden), strict=True):
         if isinstance(own, str):
-            shape = (directions, gates, hidden, size)
-            made = _rearranged(writer, own, shape, 1, cell.order, (0, 3, 1, 2)), "", ""
+            seen = (directions, gates, hidden, size)
+            made = _rearranged(writer, own, seen, 1, cell.order, (0, 3, 1, 2)), "", ""
         else:
             made = written(writer, own, gates, cell.order)
         weights.append(made[0])
@@ -169,8 +169,8 @@ def write_layer(
     _name_states(writer, cell, (directions, rows, hidden), first)
     y = writer.reshape(y, (steps, rows, directions, hidden))
     perm = (1, 0, 2, 3) if first else (0, 2, 1, 3)
-    seen = steps, rows, directions, hidden
-    writer.add("Transpose", (y,), tuple(seen[axis] for axis in perm), {"perm": perm})
+    result = tuple((steps, rows, directions, hidden)[axis] for axis in perm)
+    writer.add("Transpose", (y,), result, {"perm": perm})
     return True
 
 

@@ -42,7 +42,7 @@ class Compressed:
     def streamed(self) -> bool:
         """Whether a layer reads bytes."""
         directions = max(1, self.integers.shape[0])
-        return _F32.itemsize * self.integers.size // directions > CACHED
+        return bool(_F32.itemsize * self.integers.size // directions > CACHED)
 
     def signed(self) -> tuple[Array, Float64]:
         """The same as s8, and zero points: those are 0 where bytes without them are s8."""
