@@ -72,6 +72,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "kernels": KERNEL,
     "kernels.shared": (*CODE, "codegen.*"),
     "kernels.pointwise": KERNEL,
+    "kernels.attention": KERNEL,
     "kernels.data": KERNEL,
     "kernels.reduction": KERNEL,
     "kernels.normalization": KERNEL,

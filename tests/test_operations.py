@@ -27,6 +27,7 @@ EXPORTS = (
     "torch/derivatives/",
     "torch/functions/",
     "torch/modules.py",
+    "torch/multihead.py",
 )
 PEERS = ("tools/bench/peers/", "onednn.py")
 ONNX = (

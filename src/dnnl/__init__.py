@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dnnl.framework.model import Model
     from dnnl.framework.special import SpecialKernels as SpecialKernels
     from dnnl.primitives.arg_reduction import ArgReductionDesc as ArgReductionDesc
+    from dnnl.primitives.attention import AttentionDesc as AttentionDesc
     from dnnl.primitives.batch_normalization import BatchNormalizationDesc as BatchNormalizationDesc
     from dnnl.primitives.binary import BinaryDesc as BinaryDesc
     from dnnl.primitives.concat import ConcatDesc as ConcatDesc
@@ -97,6 +98,7 @@ _HOMES = {
     "Unimplemented": "errors",
     "ArgReductionDesc": "primitives.arg_reduction",
     "AugruDesc": "primitives.rnn_cells",
+    "AttentionDesc": "primitives.attention",
     "BatchNormalizationDesc": "primitives.batch_normalization",
     "BinaryDesc": "primitives.binary",
     "ConcatDesc": "primitives.concat",

@@ -31,8 +31,8 @@ _QUANTIZED = (
 def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
     """A problem, with options without which it makes no sense."""
     drawn = {
-        "exact": _functions, "gather": _indexed, "grid_sample": _sampled, "matmul": _multiplied,
-        "rnn": _stepped, "scatter": _indexed,
+        "attention": _attended, "exact": _functions, "gather": _indexed, "grid_sample": _sampled,
+        "matmul": _multiplied, "rnn": _stepped, "scatter": _indexed,
     }  # fmt: skip
     alone = drawn.get(driver.name)
     if alone is not None:
@@ -102,6 +102,24 @@ def _sampled(draw: Draw) -> tuple[str, dict[str, str]]:
     kinds = [draw(st.sampled_from(("f32", "bf16", "f16", "f64"))) for _ in range(2)]
     problem = _text((batch, channels, *space), (batch, *places, len(space)))
     return problem, {"sdt": ":".join(kinds)}
+
+
+@st.composite
+def _attended(draw: Draw) -> tuple[str, dict[str, str]]:
+    """Heads of queries, of keys and of values, and perhaps a mask that is broadcast."""
+    batch, served, group = (draw(st.sampled_from((1, 2, 3))) for _ in range(3))
+    rows, keys = draw(st.sampled_from((*_ROWS, 130))), draw(st.sampled_from((*_ROWS, 0, 200)))
+    depth, width = (draw(st.sampled_from((1, 3, 8, 16, 17, 40))) for _ in range(2))
+    heads = served * group
+    tensors: list[Dims] = [
+        (batch, heads, rows, depth),
+        (batch, served, keys, depth),
+        (batch, served, keys, width),
+    ]
+    if draw(st.booleans()):
+        tensors.append(tuple(draw(st.sampled_from((own, 1))) for own in (batch, heads, rows, keys)))
+    kinds = [draw(st.sampled_from(("f32", "bf16", "f16"))) for _ in range(3)]
+    return _text(*tensors), {"sdt": ":".join(kinds)}
 
 
 def _text(*tensors: Sequence[int]) -> str:

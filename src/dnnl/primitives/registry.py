@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dnnl.primitives.arg_reduction import ArgReductionDesc
+from dnnl.primitives.attention import AttentionDesc
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.concat import ConcatDesc
@@ -32,6 +33,7 @@ from dnnl.primitives.sum import SumDesc
 
 _EVERY: tuple[type[Desc], ...] = (
     ArgReductionDesc,
+    AttentionDesc,
     BatchNormalizationDesc,
     BinaryDesc,
     ConcatDesc,

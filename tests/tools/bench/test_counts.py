@@ -32,6 +32,7 @@ COUNTS = {
 
 OWN = {
     ("arg_reduction", "test_arg_reduction_ci"): 1856,
+    ("attention", "test_attention_ci"): 141,
     ("conv", "test_conv_backward_ci"): 1177,
     ("conv", "test_conv_winograd_ci"): 380,
     ("cumulative", "test_cumulative_ci"): 2904,

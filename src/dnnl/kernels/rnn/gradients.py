@@ -156,7 +156,7 @@ class WeightGradients(WeightProducts):
     def _attention(self) -> Phase:
         """Gradients of the attention: sums over the units of both directions."""
         conf = self._conf
-        phase = self._phase("attention")
+        phase = self._phase("attention_sums")
         e = phase.e
         stored = storage(conf.tensors[Arg.DIFF_AUGRU_ATTENTION].data_type)
 

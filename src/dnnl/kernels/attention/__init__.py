@@ -1,0 +1,1 @@
+"""Attention: softmax(query key^T) value by blocks of scores, and its gradients."""
