@@ -13,11 +13,20 @@ from dnnl import InvalidArguments
 from tests.ops.test_ops import drawn, untyped
 
 Q, K, V = drawn(2, 3, 7, 8), drawn(2, 3, 11, 8, seed=2), drawn(2, 3, 11, 5, seed=3)
+MANY = drawn(2, 3, 37, 8, seed=6)
 ADDED, KEPT = drawn(7, 11, seed=4), drawn(2, 1, 7, 11, seed=5) > -1
 of_torch: Any = F.scaled_dot_product_attention
 
 CASES: dict[str, tuple[tuple[np.ndarray, ...], dict[str, Any]]] = {
     "plain": ((Q, K, V), {}),
+    "many": ((MANY, K, V), {}),
+    "many, causal": ((MANY, MANY, MANY), {"is_causal": True}),
+    "many, numbers": ((MANY, K, V), {"attn_mask": drawn(3, 37, 11, seed=7)}),
+    "many, truth values": ((MANY, K, V), {"attn_mask": KEPT[:, :, :1], "scale": 0.5}),
+    "many, matrices": ((MANY[0, 0], K[0, 0], V[0, 0]), {}),
+    "many, broadcast": ((MANY, K[:, :1], V[:1, :1]), {}),
+    "many, broadcast values": ((MANY[:1], K[:1], V), {}),
+    "many, other strides": ((MANY[..., ::-1], np.asfortranarray(K), V), {}),
     "matrices": ((Q[0, 0], K[0, 0], V[0, 0]), {"scale": 0.5}),
     "causal": ((Q, K, V), {"is_causal": True}),
     "causal of more rows": ((K, Q, V[:, :, :7]), {"is_causal": True, "scale": -1.0}),
@@ -124,11 +133,14 @@ HEADS = drawn(2, 6, 5, 8), drawn(2, 2, 7, 8, seed=2), drawn(2, 2, 7, 3, seed=3)
     ],
     ids=["plain", "causal", "scale", "matrix", "heads", "keys", "rows"],
 )
-def test_fewer_heads_of_keys(named: dict[str, Any], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("repeats", [1, 3], ids=["few", "many"])
+def test_fewer_heads_of_keys(named: dict[str, Any], dtype: torch.dtype, repeats: int) -> None:
     tensors = [torch.from_numpy(array).to(dtype) for array in HEADS]
+    tensors[0] = tensors[0].repeat_interleave(repeats, -2)
     more: dict[str, Any] = dict(named)
     if "attn_mask" in named:
         mask = torch.from_numpy(named["attn_mask"])
+        mask = mask if mask.shape[-2] == 1 else mask.repeat_interleave(repeats, -2)
         more["attn_mask"] = mask if mask.dtype is torch.bool else mask.to(dtype)
     got = untyped.scaled_dot_product_attention(*tensors, enable_gqa=True, **more)
     if "attn_mask" in more and more["attn_mask"].dtype is not torch.bool:

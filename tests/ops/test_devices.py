@@ -46,6 +46,13 @@ def agree(got: Any, want: np.ndarray) -> None:
     np.testing.assert_array_equal(back, want)
 
 
+def near(got: Any, want: np.ndarray) -> None:
+    """The same but for roundings."""
+    back = got.numpy()
+    assert (back.shape, back.dtype) == (want.shape, want.dtype)
+    np.testing.assert_allclose(back, want, rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_as_on_the_host(name: str) -> None:
     fn, arguments, named, _ = CASES[name]
@@ -116,10 +123,11 @@ def test_attention(name: str) -> None:
         value = value.astype(np.float16)
     want = untyped.attention(query, key, value, **named)
     there = {key: far(array) for key, array in named.items()}
-    agree(untyped.attention(far(query), far(key), far(value), **there), want)
+    got = untyped.attention(far(query), far(key), far(value), **there)
+    near(got, want)  # on the host it is one primitive
     out = far(np.empty(want.shape, want.dtype))
     assert untyped.attention(far(query), memory(key), far(value), **there, out=out) is out
-    agree(out, want)
+    agree(out, got.numpy())
 
 
 def test_pooling_over_the_padding() -> None:

@@ -72,7 +72,9 @@ def test_results_are_laid_out_as_queries() -> None:
 @pytest.mark.usefixtures("threads")
 def test_masks() -> None:
     for shape in ((7, 9), (2, 1, 7, 9), (3, 1, 9), (2, 3, 7, 9)):
-        check_gradients(*both(), *drawn(*SIZES, shape))
+        (mask,) = drawn(shape)
+        check_gradients(*both(), *drawn(*SIZES), mask)
+        check_gradients(*both(attn_mask=mask), *drawn(*SIZES))
     none = torch.randn(2, 1, 7, 9) > 0
     none[0, 0, 2] = False  # a row that no key takes part in
     check_gradients(*both(attn_mask=none), *drawn(*SIZES))
@@ -84,10 +86,17 @@ def test_leading_dimensions_are_broadcast() -> None:
     given = drawn((2, 3, 7, 19), (1, 9, 19), (3, 9, 5))
     check_gradients(*both(), *given)
     check_gradients(*both(), *drawn((1, 3, 7, 19), (2, 1, 9, 19), (9, 5)))
+    one_for_all = drawn((2, 3, 7, 19), (2, 1, 9, 19), (1, 9, 5))
+    check_gradients(*both(is_causal=True), *one_for_all)
+    five = drawn((2, 2, 3, 7, 19), (2, 1, 3, 9, 19), (1, 3, 9, 5))
+    for mask in drawn((7, 9), (2, 1, 7, 9), (2, 1, 1, 1, 9)):
+        check_gradients(*both(attn_mask=mask), *five)
     grouped = drawn((2, 6, 7, 19), (2, 3, 9, 19), (2, 3, 9, 5))
     check_gradients(*both(enable_gqa=True), *grouped)
     for shape in ((7, 9), (6, 7, 9), (2, 1, 7, 9)):
-        check_gradients(*both(enable_gqa=True), *grouped, *drawn(shape))
+        (mask,) = drawn(shape)
+        check_gradients(*both(enable_gqa=True), *grouped, mask)
+        check_gradients(*both(enable_gqa=True, attn_mask=mask), *grouped)
     wide = [own.bfloat16() for own in grouped]
     check_gradients(*both(enable_gqa=True), *wide, tolerance=3e-2)
 
@@ -132,10 +141,13 @@ def test_dropout_draws_what_eager_draws() -> None:
 def test_the_operator_follows_the_rules_of_pytorch() -> None:
     own, check = torch.ops.dnnl.attention.default, torch.library.opcheck
     x = torch.randn(2, 3, 4, 5, requires_grad=True)
-    check(own, (x, x, x, None, None, 0.3))
+    check(own, (x, x, x, None, "causal", 0.3))
     heads = x.detach().transpose(1, 2).requires_grad_()
+    check(own, (heads, heads, heads, torch.randn(1, 1, 3, 3), "none", 0.3))
+    weighted = torch.ops.dnnl.weighted_attention.default
+    check(weighted, (x, x, x, None, None, 0.3))
     mask = torch.randn(3, 3, requires_grad=True)
-    check(own, (heads, heads, heads, mask, torch.ones(2, 4, 3, 3), 0.3))
+    check(weighted, (heads, heads, heads, mask, torch.ones(2, 4, 3, 3), 0.3))
 
 
 def test_attention_traces() -> None:
@@ -266,11 +278,13 @@ def test_a_module_traces_and_is_exported() -> None:
         traces(lambda x, w=weights: net(x, x, x, need_weights=w)[0], torch.randn(2, 5, 12))
     dims = [{1: torch.export.Dim("rows", min=2, max=64)}] + [{1: torch.export.Dim("keys")}] * 2
     given = torch.randn(2, 5, 12), *(torch.randn(2, 6, 12),) * 2
-    program = torch.export.export(net, given, dynamic_shapes=(*dims,))
-    targets = [str(node.target) for node in program.graph.nodes]
-    assert "dnnl.attention.default" in targets
     other = torch.randn(2, 9, 12), *(torch.randn(2, 8, 12),) * 2
-    torch.testing.assert_close(program.module()(*other), net(*other))
+    for named, operator in (({}, "weighted_attention"), ({"need_weights": False}, "attention")):
+        shapes = dict(zip(("query", "key", "value"), dims, strict=True)) | dict.fromkeys(named)
+        program = torch.export.export(net, given, named, dynamic_shapes=shapes)
+        targets = [str(node.target) for node in program.graph.nodes]
+        assert f"dnnl.{operator}.default" in targets
+        torch.testing.assert_close(program.module()(*other, **named), net(*other, **named))
 
 
 def test_bad_sources_of_a_module_are_refused() -> None:

@@ -13,9 +13,10 @@ from dnnl.ops.call import Problem, call, dense, expanded, present
 from dnnl.ops.device import taken
 from dnnl.ops.elementwise import add, multiply
 from dnnl.ops.normalization import softmax
-from dnnl.ops.place import Place, Placed
+from dnnl.ops.place import HOST, Place, Placed
 from dnnl.ops.products import product
 from dnnl.ops.promotion import as_type
+from dnnl.primitives.attention import MOST_ELEMENTS, AttentionDesc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.runtime.storage import allocating
 from dnnl.runtime.wrap import ArrayLike
@@ -25,6 +26,11 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_bool, read_float
 from dnnl.types.memory_desc import MemoryDesc
+
+_FLOATS = tuple(kind.numpy for kind in (DataType.f32, DataType.bf16, DataType.f16))
+_RANK = 4
+_FEW = 8
+"""Fewer rows are faster in three steps: one computes with as many as a vector has lanes."""
 
 
 @allocating
@@ -62,7 +68,15 @@ def attention(
         group = _group(rows.shape, keys.shape, values.shape)
     shape = _shape(rows.shape, *(_repeated(each.shape, group) for each in (keys, values)))
     factor = max(1, rows.shape[-1]) ** -0.5 if scale is None else read_float("scale", scale)
-    masks = _masks(place, mask, read_bool("is_causal", is_causal), shape)
+    causal = read_bool("is_causal", is_causal)
+    given = _added(mask, shape, causal=causal)
+    sources = [rows, keys, values, *given]
+    if _is_one_step(place, sources, out):
+        sources = [own if _has_rows(own) else np.ascontiguousarray(own) for own in sources]
+        options = shape, "causal" if causal else "none", factor, group
+        names = ("query", "key", "value", *("attn_mask" for _ in given))
+        return place.returned(call(_attended, sources, options, out, names), arrays, out)
+    masks = (_above(place, shape),) if causal else given
     scores = _products(place, rows, keys, masks, shape, factor, group)
     # Integers hold no shares, which stay f32 then.
     narrow = values.dtype.kind not in "biu" and values.dtype != scores.dtype
@@ -177,15 +191,82 @@ def _shape(query: Shape, key: Shape, value: Shape) -> Shape:
     return (*batch, query[-2], key[-2])
 
 
-def _masks(
-    place: Place[Placed], given: Sequence[Placed], is_causal: bool, shape: Shape
-) -> Sequence[Placed]:
+def _is_one_step(place: Place[Placed], arrays: Sequence[Placed], out: Out) -> bool:
+    """Whether one primitive computes all: on the host, of floats of one type with a batch and heads
+    at most, if they are not few, and the elements of rows of the result are neighbours."""
+    query, key, value, *masks = arrays
+    written = [] if out is None else [place.written(out)]
+    alike = query.dtype == key.dtype == value.dtype
+    floats = all(own.dtype in _FLOATS for own in (query, *masks, *written))
+    plain = all(len(own.shape) <= _RANK for own in arrays) and all(map(_has_rows, written))
+    fits = max(query.shape[-1], value.shape[-1]) <= MOST_ELEMENTS and query.shape[-2] >= _FEW
+    return place is HOST and alike and floats and plain and fits
+
+
+def _has_rows(array: Placed) -> bool:
+    """Whether the elements of a row are neighbours."""
+    return array.shape[-1] == 1 or bool(array.strides[-1] == array.dtype.itemsize)
+
+
+def _attended(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    shape: Shape,
+    masking: str,
+    scale: float,
+    group: int,
+) -> Problem:
+    """All of an attention, of which ``shape`` is that of the products."""
+    query, key, value, *masks = descs
+    *lead, rows, _ = shape
+    result = *np.broadcast_shapes(tuple(lead), () if group > 1 else value.dims[:-2]), rows
+    result = *result, value.dims[-1]
+    batch, heads = (1, 1, *result[:-2])[-2:]
+    served = heads // group if group > 1 else heads
+    if group == 1 and _heads(key) == _heads(value) == 1:
+        served = 1
+    keys, values = (_broadcast(own, batch, served) for own in (key, value))
+    made = MemoryDesc((batch, heads, *result[-2:]), query.data_type)
+    if dst is not None:
+        made = expanded(dst, _RANK)
+    mask = expanded(masks[0], _RANK) if masks else None
+    desc = AttentionDesc.forward(
+        "forward_inference",
+        _broadcast(query, batch, heads),
+        keys,
+        values,
+        made,
+        mask_desc=mask,
+        masking=masking,
+        scale=scale,
+    )
+    arguments = (Arg.SRC_0, Arg.SRC_1, Arg.SRC_2, Arg.SRC_3)
+    return Problem(desc, arguments[: len(descs)], result)
+
+
+def _heads(desc: MemoryDesc) -> int:
+    return desc.dims[-3] if desc.ndims > 2 else 1
+
+
+def _broadcast(desc: MemoryDesc, batch: int, heads: int) -> MemoryDesc:
+    """The tensor as [batch, heads, rows, elements], of which all share what has the size 1."""
+    own = expanded(desc, _RANK)
+    dims = (batch, heads, *own.dims[2:])
+    triples = zip(own.dims, dims, own.strides, strict=True)
+    strides = [step if size == target else 0 for size, target, step in triples]
+    return MemoryDesc(dims, own.data_type, strides, offset0=own.offset0)
+
+
+def _above(place: Place[Placed], shape: Shape) -> Placed:
+    """The causal mask."""
+    above = np.tri(*shape[-2:], dtype=np.bool_)
+    return place.constant(np.where(above, np.float32(0), np.float32(-np.inf)))
+
+
+def _added(given: Sequence[Placed], shape: Shape, *, causal: bool) -> list[Placed]:
     """What is added to the products: at most one array."""
-    if is_causal:
-        if given:
-            raise InvalidArguments("is_causal", True, "has a mask of its own, so attn_mask is None")
-        above = np.tri(*shape[-2:], dtype=np.bool_)
-        return (place.constant(np.where(above, np.float32(0), np.float32(-np.inf))),)
+    if causal and given:
+        raise InvalidArguments("is_causal", True, "has a mask of its own, so attn_mask is None")
     for mask in given:
         ones = (1,) * (len(shape) - len(mask.shape))
         fits = all(m in (1, n) for m, n in zip((*ones, *mask.shape), shape, strict=False))

@@ -40,7 +40,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known
 
 _MASKINGS = ("none", "causal", "causal_last")
-_MOST = 4096
+MOST_ELEMENTS = 4096
 """The elements of rows of which a block is in the caches of a thread."""
 
 
@@ -233,8 +233,8 @@ def _refused(desc: AttentionDesc, isa: Isa) -> Refusal | None:
         size = own.dims[3]
         if not is_known(size):
             return Refusal(Reason.RUNTIME_DIM, "the elements of a row")
-        if size > _MOST:
-            return Refusal(Reason.SHAPE, f"{size} elements of a row; at most {_MOST}")
+        if size > MOST_ELEMENTS:
+            return Refusal(Reason.SHAPE, f"{size} elements of a row; at most {MOST_ELEMENTS}")
     return None
 
 

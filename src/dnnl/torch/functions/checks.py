@@ -74,6 +74,14 @@ def empty_like(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=format_of(x))
 
 
+def laid_like(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """A new tensor of these sizes, whose heads and rows are in memory in the order of those of
+    ``x``: what is split into heads is joined again without a copy."""
+    strides, last = x.stride(), x.dim() - 1
+    order = sorted(range(last), key=lambda dim: -strides[dim])
+    return torch.empty_permuted(shape, (*order, last), dtype=x.dtype, device=x.device)
+
+
 def format_of(x: torch.Tensor) -> torch.memory_format:
     """What `packed` makes of a tensor."""
     if x.is_contiguous() or not _is_last(x):
