@@ -181,7 +181,14 @@ def test_open_sizes(masking: str, backward: bool) -> None:
     open_ = described((RUNTIME_DIM, 4, 2, RUNTIME_DIM, RUNTIME_DIM, 16, 24), masking, "",
                       backward=backward, tag="abcd")  # fmt: skip
     primitive = Primitive(PrimitiveDesc(open_, ENGINE))
-    for batch, rows, keys in ((1, 1, 5), (2, 70, 300), (3, 3, 2), (1, 200, 7), (2, 17, 64)):
+    for batch, rows, keys in (
+        (1, 1, 5),
+        (2, 70, 300),
+        (3, 3, 2),
+        (1, 200, 7),
+        (2, 17, 64),
+        (1, 9, 20),
+    ):
         desc = described((batch, 4, 2, rows, keys, 16, 24), masking, "", backward=backward)
         values = SPECIFICATION.fill(desc)
         memories = {

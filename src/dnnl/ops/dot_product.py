@@ -29,7 +29,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _FLOATS = tuple(kind.numpy for kind in (DataType.f32, DataType.bf16, DataType.f16))
 _RANK = 4
-_FEW = 8
+_FEW = 4
 """Fewer rows are faster in three steps: one computes with as many as a vector has lanes."""
 
 

@@ -25,9 +25,14 @@ from dnnl.kernels.attention.rows import Rows
 from dnnl.kernels.attention.scores import BlockWriter, Place, Slots, each_block
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.size import is_known
 
 _LEAST = -float(DataType.f32.max)
 """What the largest score of no key is: finite, since inf - inf is no number."""
+
+_FEW = 4
+"""Rows of the last block that are multiplied without the others of a vector, where only an
+execution knows how many there are."""
 
 
 def build(conf: AttentionConf, isa: Isa) -> Kernel:
@@ -126,8 +131,19 @@ class _Forward(BlockWriter):
             for number in range(tile.rows):
                 sums.put(e, e.add(row, i64(number)), column, tile.row(number))
 
-        steps = 1, lanes.count
-        lanes.each_product(self.scores, steps, lanes.count, values, width, count, first, finish)
+        def add(rows: int) -> Values:
+            steps = 1, lanes.count
+            lanes.each_product(self.scores, steps, rows, values, width, count, first, finish)
+            return ()
+
+        rows = self._conf.rows
+        if is_known(rows):
+            add(min(rows, lanes.count))
+        elif lanes.vectors > 1:
+            add(lanes.count)
+        else:
+            are_few = e.b.icmp_signed("<=", place.count, i64(_FEW))
+            e.branch(are_few, lambda: add(_FEW), lambda: add(lanes.count))
 
     def _finish(self, place: Place, peaks: Values, totals: Values) -> None:
         """The results, and the logarithms of the sums."""
