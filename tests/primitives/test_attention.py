@@ -156,6 +156,16 @@ def test_large_scores() -> None:
     assert (got == [138, 139]).all()
 
 
+def test_rows_without_keys_may_be_undefined() -> None:
+    query, key = MemoryDesc((1, 2, 30, 8), "f32"), MemoryDesc((1, 2, 20, 8), "f32")
+    every = query, key, key, query
+    check(
+        AttentionDesc.forward("forward_training", *every, masking="causal_last", masked_rows="nan")
+    )
+    with pytest.raises(InvalidArguments, match="masked_rows"):
+        AttentionDesc.forward("forward_training", *every, masked_rows="one")
+
+
 @pytest.mark.parametrize("backward", [False, True])
 def test_rows_that_a_mask_excludes(backward: bool) -> None:
     desc = described((1, 2, 2, 20, 30, 8, 8), "none", "all", backward=backward)

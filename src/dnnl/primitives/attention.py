@@ -40,6 +40,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known
 
 _MASKINGS = ("none", "causal", "causal_last")
+_MASKED_ROWS = ("zero", "nan")
 MOST_ELEMENTS = 4096
 """The elements of rows of which a block is in the caches of a thread."""
 
@@ -56,7 +57,8 @@ class AttentionDesc(Desc):
     - ``causal``: row l takes the first l + 1 keys;
     - ``causal_last``: the last row takes all keys, and row l the first l + 1 + S - L.
 
-    A row in which no key takes part is 0.
+    A row in which no key takes part is 0, or NaN if ``masked_rows`` is "nan" in place of "zero";
+    with a gradient it is 0.
 
     Arguments SRC_0 (query), SRC_1 (key), SRC_2 (value), SRC_3 (mask) and DST, whose layout may be
     ``any``; in training also DST_1, f32 [N, H, L]: the logarithm of the sum of the exponentials of
@@ -72,6 +74,7 @@ class AttentionDesc(Desc):
     logsum_desc: MemoryDesc
     masking: str = _MASKINGS[0]
     scale: float = 1.0
+    masked_rows: str = _MASKED_ROWS[0]
     diff_dst_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     diff_query_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     diff_key_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
@@ -90,6 +93,7 @@ class AttentionDesc(Desc):
         logsum_desc: MemoryDesc | None = None,
         masking: str = _MASKINGS[0],
         scale: float = 1.0,
+        masked_rows: str = _MASKED_ROWS[0],
     ) -> AttentionDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken.
         ``logsum_desc`` is row-major where it is left out in training."""
@@ -104,6 +108,7 @@ class AttentionDesc(Desc):
             logsum_desc=logsum_desc,
             masking=masking,
             scale=scale,
+            masked_rows=masked_rows,
         )
 
     @classmethod
@@ -246,7 +251,7 @@ def _conf(desc: AttentionDesc) -> AttentionConf:
     logsum = None if infers else desc.logsum_desc
     return AttentionConf(
         desc.query_desc, desc.key_desc, desc.value_desc, there(desc.mask_desc), desc.dst_desc,
-        logsum, desc.masking, desc.scale,
+        logsum, desc.masking, desc.scale, desc.masked_rows == "nan",
     )  # fmt: skip
 
 
@@ -288,7 +293,9 @@ AttentionDesc.operation = Operation(
             DIR, types("sdt", "f32", sources, (1, 3, 4)), DDT,
             tags("stag", "abx", sources, several(text, (1, 3, 4))), DTAG,
             auxiliary("masking", _MASKINGS[0], one_of(*_MASKINGS), _MASKINGS),
-            auxiliary("scale", "1", number), *ATTRIBUTES,
+            auxiliary("scale", "1", number),
+            auxiliary("masked_rows", _MASKED_ROWS[0], one_of(*_MASKED_ROWS), _MASKED_ROWS),
+            *ATTRIBUTES,
         ),
         Dims(3, 4, " by "),
     ),
@@ -319,12 +326,16 @@ AttentionDesc.operation = Operation(
     parameters=(
         Parameter("masking", Name(_MASKINGS), lambda case: case["masking"], "masking"),
         Parameter("scale", Real(), lambda case: float(case["scale"]), "scale"),
+        Parameter(
+            "masked_rows", Name(_MASKED_ROWS), lambda case: case["masked_rows"], "masked_rows",
+            usual=_MASKED_ROWS[0],
+        ),
     ),
     reference=SPECIFICATION,
     examples=(
         "--masking=none,causal,causal_last 2x3x37x20:2x3x41x20:2x3x41x24",
         "--scale=0.25 --masking=none,causal 2x6x70x16:2x2x300x16:2x2x300x17:2x1x70x300",
-        "--scale=0.5 2x4x5x8:2x4x9x8:2x4x9x40:2x1x1x9",
+        "--scale=0.5 --masked_rows=zero,nan 2x4x5x8:2x4x9x8:2x4x9x40:2x1x1x9",
     ),
     implementations=(Implementation("blocks", _plan),),
 )  # fmt: skip

@@ -54,15 +54,19 @@ def attention(
     *,
     masking: str = "none",
     scale: float = 1.0,
+    masked_rows: str = "zero",
 ) -> Attention:
     """softmax(scale * query key^T + mask) value.
 
     query is [N, H, L, E], key [N, G, S, E] and value [N, G, S, V], of which each head serves H / G
     heads in a row. ``masking`` is "none", "causal", where row l takes the first l + 1 keys, or
-    "causal_last", where it takes S - L more. Rows without a key are 0.
+    "causal_last", where it takes S - L more. Rows without a key are 0, or NaN if ``masked_rows`` is
+    "nan".
     """
     rows, keys, values = f64(query), *_repeated(query, key, value)
     shares, logarithm = _shares(rows, keys, mask, masking, scale)
+    if masked_rows == "nan":
+        shares = np.where(logarithm[..., np.newaxis] == -np.inf, np.nan, shares)
     return Attention(shares @ values, logarithm)
 
 
@@ -143,7 +147,8 @@ class _Attention(Specification):
         return {Arg.DST: result.dst, Arg.DST_1: result.logsum}
 
     def _forward(self, desc: Description, values: Values) -> Attention:
-        return attention(*_given(values), masking=desc.masking, scale=desc.scale)
+        options = {"masking": desc.masking, "scale": desc.scale, "masked_rows": desc.masked_rows}
+        return attention(*_given(values), **options)
 
     def rule(
         self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
@@ -163,7 +168,7 @@ class _Attention(Specification):
         if not forward and argument != Arg.DIFF_SRC_0:
             slack *= max(1, desc.query_desc.dims[2]) ** 0.5
         return Rule(2 * kind.eps + steps * core_eps(kind), zeros=100.0, slack=slack,
-                    non_finite=argument == Arg.DST_1)  # fmt: skip
+                    non_finite=True)  # fmt: skip
 
 
 SPECIFICATION = _Attention()

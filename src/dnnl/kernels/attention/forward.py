@@ -12,6 +12,8 @@ With a causal mask a block of rows ends its keys early.
 
 from __future__ import annotations
 
+from math import nan
+
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel, symbol
@@ -149,10 +151,11 @@ class _Forward(BlockWriter):
         """The results, and the logarithms of the sums."""
         e, conf, lanes = self.e, self._conf, self.lanes
         one = vector.splat_constant(self._zeros.type, 1)
+        without = vector.splat_constant(self._zeros.type, nan) if conf.undefined else self._zeros
 
         def inverse(total: Value) -> Value:
             none = e.b.fcmp_ordered("==", total, self._zeros)
-            return e.b.select(none, self._zeros, e.b.fdiv(one, total))
+            return e.b.select(none, without, e.b.fdiv(one, total))
 
         lanes.store(tuple(map(inverse, totals)), self.part(self._factors))
         if self.has(Arg.DST_1):

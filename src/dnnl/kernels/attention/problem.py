@@ -26,7 +26,8 @@ class AttentionConf:
     head g of the keys serves ``groups`` heads in a row.
 
     ``masking`` is none, causal, or causal_last: query l takes the first l + 1 keys, or as many more
-    as there are more keys than queries. ``logsum`` is the logarithm of the sum of a row.
+    as there are more keys than queries. ``logsum`` is the logarithm of the sum of a row. A row
+    without keys is 0, or NaN if that is ``undefined``.
     """
 
     query: MemoryDesc
@@ -37,6 +38,7 @@ class AttentionConf:
     logsum: MemoryDesc | None
     masking: str
     scale: float
+    undefined: bool
 
     @property
     def tensors(self) -> dict[int, MemoryDesc]:
