@@ -23,7 +23,7 @@ from dnnl import (
 from dnnl.reference.attention import SPECIFICATION
 from dnnl.reference.rule import compare
 from tests.check import logical, memory_of
-from tests.primitives.harness import ENGINE, every_isa, execute_all
+from tests.primitives.harness import ENGINE, every_isa, every_rounding_isa, execute_all
 
 SIZES = [
     (1, 1, 1, 1, 1, 1, 1),
@@ -118,6 +118,27 @@ def test_instruction_sets(isa: str, backward: bool) -> None:
             check(described((2, 4, 2, 70, 90, 19, 21), masking, mask, backward=backward))
 
 
+@pytest.mark.parametrize("masking", ["none", "causal_last"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_sizes_in_bf16(sizes: tuple[int, ...], masking: str) -> None:
+    check(described(sizes, masking, data_type="bf16", tag="acbd"))
+
+
+@pytest.mark.parametrize("mask", MASKS[1:])
+def test_masks_in_bf16(mask: str) -> None:
+    sizes = (1, 4, 2, 70, 600, 16, 17)
+    check(described(sizes, "causal" if mask == "heads" else "none", mask, data_type="bf16"))
+
+
+@every_rounding_isa
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("data_type", ["bf16", "f16"])
+def test_narrow_types(data_type: str, backward: bool, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        sizes = (1, 4, 2, 50, 70, 19, 21)
+        check(described(sizes, "causal", "all", data_type=data_type, backward=backward))
+
+
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("tag", ["acbd", "cabd", "bacd"])
 def test_layouts(tag: str, backward: bool) -> None:
@@ -185,21 +206,18 @@ def test_rows_that_a_mask_excludes(backward: bool) -> None:
     assert (rows[:, :, 3:7] == 0).all()
 
 
+@pytest.mark.parametrize("data_type", ["f32", "bf16"])
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("masking", ["none", "causal", "causal_last"])
-def test_open_sizes(masking: str, backward: bool) -> None:
-    open_ = described((RUNTIME_DIM, 4, 2, RUNTIME_DIM, RUNTIME_DIM, 16, 24), masking, "",
-                      backward=backward, tag="abcd")  # fmt: skip
-    primitive = Primitive(PrimitiveDesc(open_, ENGINE))
-    for batch, rows, keys in (
-        (1, 1, 5),
-        (2, 70, 300),
-        (3, 3, 2),
-        (1, 200, 7),
-        (2, 17, 64),
-        (1, 9, 20),
-    ):
-        desc = described((batch, 4, 2, rows, keys, 16, 24), masking, "", backward=backward)
+def test_open_sizes(masking: str, backward: bool, data_type: str) -> None:
+    def sized(batch: int, rows: int, keys: int) -> AttentionDesc:
+        sizes = batch, 4, 2, rows, keys, 16, 24
+        return described(sizes, masking, backward=backward, data_type=data_type)
+
+    primitive = Primitive(PrimitiveDesc(sized(RUNTIME_DIM, RUNTIME_DIM, RUNTIME_DIM), ENGINE))
+    every = (1, 1, 5), (2, 70, 300), (3, 3, 2), (1, 200, 7), (2, 17, 64), (1, 9, 20)
+    for batch, rows, keys in every:
+        desc = sized(batch, rows, keys)
         values = SPECIFICATION.fill(desc)
         memories = {
             tensor.argument: Memory(tensor.desc, ENGINE)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.product.multiply import multiply
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.attention import backward, forward
-from dnnl.kernels.attention.problem import AttentionConf, GradientConf
+from dnnl.kernels.attention import backward, forward, unit
+from dnnl.kernels.attention.problem import AttentionConf, GradientConf, UnitConf
 from dnnl.kernels.shared.types import FLOATS, refuse_types
 from dnnl.language.case import CaseValues
 from dnnl.language.case import tensor as tensor_of
@@ -41,6 +42,8 @@ from dnnl.types.size import is_known
 
 _MASKINGS = ("none", "causal", "causal_last")
 _MASKED_ROWS = ("zero", "nan")
+_MANY = 8
+"""Query rows for which keys and values are packed."""
 MOST_ELEMENTS = 4096
 """The elements of rows of which a block is in the caches of a thread."""
 
@@ -213,18 +216,30 @@ def _plan(desc: AttentionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if refusal is not None:
         return refusal
     conf = _conf(desc)
+    if desc.propagation.is_forward and _suits_unit(desc, isa):
+        own = UnitConf.of(conf)
+        return Plan(desc, (), Recipe(own, isa, unit.build), own.scratchpad)
     if desc.propagation.is_forward:
         return Plan(desc, (), Recipe(conf, isa, forward.build))
     gradients = (
         desc.diff_dst_desc, desc.diff_query_desc, desc.diff_key_desc, desc.diff_value_desc,
     )  # fmt: skip
-    own = GradientConf.of(conf, gradients, isa)
-    return Plan(desc, (), Recipe(own, isa, backward.build), own.scratchpad)
+    gradient = GradientConf.of(conf, gradients, isa)
+    return Plan(desc, (), Recipe(gradient, isa, backward.build), gradient.scratchpad)
+
+
+def _suits_unit(desc: AttentionDesc, isa: Isa) -> bool:
+    """Whether a matrix unit multiplies: rows of bf16 that are more than few."""
+    kinds = {own.data_type for own in (desc.query_desc, desc.key_desc, desc.value_desc)}
+    dot = multiply(isa, DataType.bf16, DataType.bf16, tiled=True)
+    rows = desc.query_desc.dims[2]
+    many = not is_known(rows) or rows >= _MANY
+    return kinds == {DataType.bf16} and dot is not None and dot.tiles is not None and many
 
 
 def _refused(desc: AttentionDesc, isa: Isa) -> Refusal | None:
     """Why there is no kernel."""
-    if isa.device is not None:
+    if not isa.thread_memory:
         return Refusal(Reason.ISA, f"{isa.name} has no thread memory")
     for tensor in desc.tensors:
         own = tensor.desc

@@ -29,7 +29,7 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import Tile
 from dnnl.kernels.attention.problem import GradientConf, halves, keys_of_block, tile_height
 from dnnl.kernels.attention.rows import Rows
-from dnnl.kernels.attention.scores import Parts, Place, ScoreWriter, Slots
+from dnnl.kernels.attention.scores import Parts, Place, ScoreWriter, Slots, rows_of
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -232,12 +232,12 @@ class _Block(ScoreWriter):
         super().__init__(conf, phase, slots, vectors, keys, before)
         self._scratchpad = scratchpad
         self._gradients = self.parts.take(self.pitch(conf.width) * self.lanes.count)
-        self._slopes = self.block()
+        self._slopes = self.take_block()
         self.copied(Arg.SRC_2)
 
     def part_of(self, desc: MemoryDesc, batch: Value, head: Value) -> Rows:
         """The rows of a head of a part of the scratchpad."""
-        return self.head_of(self._scratchpad, desc, batch, head)
+        return rows_of(self.phase, self._scratchpad, desc, batch, head)
 
     def write(
         self, place: Place, key: Value, count: Value, key_sums: Rows, value_sums: Rows

@@ -22,7 +22,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import Tile
-from dnnl.kernels.attention.problem import AttentionConf
+from dnnl.kernels.attention.problem import AttentionConf, RowBlocks
 from dnnl.kernels.attention.rows import Rows
 from dnnl.kernels.attention.scores import BlockWriter, Place, Slots, each_block
 from dnnl.types.arg import Arg
@@ -43,21 +43,41 @@ def build(conf: AttentionConf, isa: Isa) -> Kernel:
     slots = {argument: (arguments.slot(argument), own) for argument, own in conf.tensors.items()}
     name = symbol("attention", [conf.query, conf.key, conf.value, conf.dst], isa)
     phase = PhaseFunction(module, name, [slot for slot, _ in slots.values()])
-    count = each_block(conf, phase, lambda vectors: _Forward(conf, phase, slots, vectors))
+    blocks = RowBlocks.of(conf.rows, isa)
+    count = each_block(conf, phase, blocks, lambda vectors: Forward(conf, phase, slots, vectors))
     return Kernel(module, (phase.end(count),), arguments.ids)
 
 
-class _Forward(BlockWriter):
+class Forward(BlockWriter):
     """Emits a block of query rows."""
 
     def __init__(
-        self, conf: AttentionConf, phase: PhaseFunction, slots: Slots, vectors: int
+        self, conf: AttentionConf, phase: PhaseFunction, slots: Slots, vectors: int, packed: int = 0
     ) -> None:
-        super().__init__(conf, phase, slots, vectors)
-        count, pitch = self.lanes.count, self.pitch(conf.width)
-        self._sums = self.parts.take(count * pitch)
-        self._factors = self.parts.take(count)
+        super().__init__(conf, phase, slots, vectors, packed=packed)
+        self._sums = self.parts.take(self.lanes.count * self.sums_pitch)
+        self._factors = self.parts.take(self.lanes.count)
         self._zeros = vector.splat_constant(vector.vector_type(F32, phase.e.isa.lanes), 0)
+
+    @property
+    def sums_pitch(self) -> int:
+        """The columns of the sums."""
+        return self.pitch(self._conf.width)
+
+    @property
+    def sums(self) -> Value:
+        """The address of the sums."""
+        return self.part(self._sums)
+
+    def sum_at(self, row: Value, column: Value) -> Value:
+        """The address of a vector of sums."""
+        e = self.e
+        return e.element(self.sums, e.add(e.mul(row, self.sums_pitch), column), F32)
+
+    def factor(self, row: Value) -> Value:
+        """What the sums of a row are to be multiplied by, in all lanes."""
+        factors = Rows(self.part(self._factors), 0)
+        return factors.splat(self.e, factors.element(self.e, row))
 
     def write(self, place: Place) -> None:
         """All of a block."""
@@ -68,7 +88,7 @@ class _Forward(BlockWriter):
         first = (*[least] * vectors, *[self._zeros] * vectors)
 
         def block(begin: Value, *state: Value) -> Values:
-            return self._block(place, begin, state[:vectors], state[vectors:])
+            return self.block(place, begin, state[:vectors], state[vectors:])
 
         end = self.end(place)
         step = self.keys_of_block
@@ -77,15 +97,14 @@ class _Forward(BlockWriter):
 
     def _clear(self) -> None:
         e, lanes = self.e, self.e.isa.lanes
-        end = self.lanes.count * self.pitch(self._conf.width)
-        start = self.part(self._sums)
+        end = self.lanes.count * self.sums_pitch
 
         def one(at: Value) -> None:
-            vector.store(e, self._zeros, e.element(start, at, F32))
+            vector.store(e, self._zeros, e.element(self.sums, at, F32))
 
         e.loop(i64(0), i64(end), one, step=lanes, unroll=False, name="clear")
 
-    def _block(self, place: Place, begin: Value, peaks: Values, totals: Values) -> Values:
+    def block(self, place: Place, begin: Value, peaks: Values, totals: Values) -> Values:
         """A block of keys; the largest scores of the rows, and the sums of the shares."""
         e, lanes = self.e, self.lanes
         count = e.smaller(i64(self.keys_of_block), e.b.sub(self.end(place), begin))
@@ -98,9 +117,6 @@ class _Forward(BlockWriter):
             return found
 
         grown = self.each_tile(place, begin, count, peaks, tile)
-        changes = (e.b.fsub(*pair) for pair in zip(peaks, grown, strict=True))
-        factors = tuple(math.exp_of_negative(e, change) for change in changes)
-        lanes.store(factors, self.part(self._factors))
 
         def key(row: Value, *sums: Value) -> Values:
             scores = zip(lanes.load(self.scores, row), grown, strict=True)
@@ -108,23 +124,31 @@ class _Forward(BlockWriter):
             lanes.store(shares, self.scores, row)
             return tuple(e.b.fadd(*pair) for pair in zip(sums, shares, strict=True))
 
-        first = tuple(e.b.fmul(*pair) for pair in zip(totals, factors, strict=True))
+        first = self.put_factors(peaks, grown, totals)
         totals = e.loop(i64(0), count, key, first, unroll=False, name="key")
         self._add(place, begin, count)
         return (*grown, *totals)
+
+    def put_factors(self, peaks: Values, grown: Values, totals: Values) -> Values:
+        """Store the factors of the sums before a block, in which the largest scores have grown;
+        the sums of shares, times theirs."""
+        e = self.e
+        changes = (e.b.fsub(*pair) for pair in zip(peaks, grown, strict=True))
+        factors = tuple(math.exp_of_negative(e, change) for change in changes)
+        self.lanes.store(factors, self.part(self._factors))
+        return tuple(e.b.fmul(*pair) for pair in zip(totals, factors, strict=True))
 
     def _add(self, place: Place, begin: Value, count: Value) -> None:
         """Add the products of a block of shares with values."""
         e, lanes, width = self.e, self.lanes, self._conf.width
         values = self.of_keys(Arg.SRC_2, place).from_row(e, begin)
-        sums = Rows(self.part(self._sums), self.pitch(width))
-        factors = Rows(self.part(self._factors), 0)
+        sums = Rows(self.sums, self.sums_pitch)
 
         def first(row: Value, column: Value, height: int, vectors: int) -> Tile:
             cells: Values = ()
             for number in range(height):
                 at = e.add(row, i64(number))
-                factor = factors.splat(e, factors.element(e, at))
+                factor = self.factor(at)
                 before = sums.vectors(e, at, column, vectors)
                 cells += tuple(e.b.fmul(own, factor) for own in before)
             return Tile(vectors, cells)
@@ -160,16 +184,14 @@ class _Forward(BlockWriter):
         lanes.store(tuple(map(inverse, totals)), self.part(self._factors))
         if self.has(Arg.DST_1):
             self._store_logarithms(place, peaks, totals)
-        sums = Rows(self.part(self._sums), self.pitch(conf.width))
-        factors = Rows(self.part(self._factors), 0)
         dst = self.tensor(Arg.DST, place.batch, place.head).from_row(e, place.row)
 
         def row(number: Value) -> None:
-            factor = factors.splat(e, factors.element(e, number))
-            source, to = sums.row(e, number), dst.row(e, number)
+            factor, to = self.factor(number), dst.row(e, number)
 
             def column(at: Value, mask: Mask) -> None:
-                dst.store(e, to, at, e.b.fmul(sums.load(e, source, at, None), factor), mask)
+                total = vector.load(e, self.sum_at(number, at), factor.type)
+                dst.store(e, to, at, e.b.fmul(total, factor), mask)
 
             lanes.each_vector(conf.width, column)
 

@@ -127,6 +127,37 @@ class GradientConf(AttentionConf):
         }
 
 
+GROUP, K_BLOCK = 2, 32
+"""The elements of a K group of bf16, and of a K block of the matrix unit."""
+
+
+@dataclass(frozen=True)
+class UnitConf(AttentionConf):
+    """An attention of bf16 on a matrix unit, with packed keys [N, G, keys, elements] and values
+    [N, G, pairs of keys, pairs] in the scratchpad."""
+
+    packed_keys: MemoryDesc
+    packed_values: MemoryDesc
+    scratchpad: int
+
+    @staticmethod
+    def of(conf: AttentionConf) -> UnitConf:
+        """``conf`` with whole K blocks of keys and elements."""
+        batch, heads, keys, depth = conf.key.dims
+        scratchpad = Scratchpad()
+        keys, depth, width = (-(-size // K_BLOCK) * K_BLOCK for size in (keys, depth, conf.width))
+        dims = (batch, heads, keys, depth), (batch, heads, keys // GROUP, width * GROUP)
+        _, packed_keys = scratchpad.take(MemoryDesc(dims[0], "bf16"))
+        _, packed_values = scratchpad.take(MemoryDesc(dims[1], "bf16"))
+        given = {own.name: getattr(conf, own.name) for own in fields(conf)}
+        return UnitConf(
+            **given,
+            packed_keys=packed_keys,
+            packed_values=packed_values,
+            scratchpad=scratchpad.size,
+        )
+
+
 def widest(isa: Isa) -> int:
     """The vectors of query rows of a block, unless there are fewer rows."""
     return _WIDEST if isa.registers >= _MANY else _WIDEST // 2
@@ -152,6 +183,11 @@ class RowBlocks:
             return RowBlocks(count, most, 0, halves(most))
         least, longer = divmod(vectors, max(1, count))
         return RowBlocks(count, least, longer, (least + 1, least) if longer else (least,))
+
+    @staticmethod
+    def of_vectors(rows: int, isa: Isa, vectors: int) -> RowBlocks:
+        """Blocks of so many vectors."""
+        return RowBlocks(-(-rows // (vectors * isa.lanes)), vectors, 0, (vectors,))
 
 
 def halves(vectors: int) -> tuple[int, ...]:

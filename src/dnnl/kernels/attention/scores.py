@@ -49,6 +49,15 @@ class Place:
     count: Value
 
 
+def rows_of(phase: PhaseFunction, slot: int, desc: MemoryDesc, batch: Value, head: Value) -> Rows:
+    """The rows of a head of the tensor in a slot, [batch, heads, rows, elements]."""
+    e = phase.e
+    steps = [0 if own == 1 else step for own, step in zip(desc.dims, desc.strides, strict=True)]
+    terms = [e.mul(own, step) for own, step in zip((batch, head), steps, strict=False)]
+    start = Rows(phase.arguments[slot], 1, desc.data_type)
+    return Rows(start.row(e, e.total(desc.offset0, terms)), steps[2], desc.data_type)
+
+
 class ScoreWriter:
     """Emits the scores of blocks of ``vectors`` vectors of query rows of a phase."""
 
@@ -60,31 +69,38 @@ class ScoreWriter:
         vectors: int,
         keys: int = 0,
         before: int = 0,
+        packed: int = 0,
     ) -> None:
         """Blocks of as many keys as are best, or of ``keys``; ``before`` are the bytes of scratch
-        memory in front."""
+        memory in front. Where keys are ``packed``, as many make a tile, and are read elsewhere."""
         self.parts = Parts(before)
-        self._conf, self._phase, self._slots, self.e = conf, phase, slots, phase.e
+        self._conf, self.phase, self._slots, self.e = conf, phase, slots, phase.e
         self.lanes = Lanes(self.e, vectors)
         isa = self.e.isa
-        self.height = tile_height(conf.keys, isa, vectors)
+        self.height = packed or tile_height(conf.keys, isa, vectors)
         self.keys_of_block = keys or keys_of_block(conf.keys, isa, vectors, self.height)
         # The last tile of a block may begin before it, and tiles end behind it: those of scores, of
         # masks, and of products that have a block of scores as rows.
         self._front = self.height
         self._behind = max(self.height + isa.lanes, isa.registers)
         self._queries = self.parts.take(self.pitch(conf.depth) * self.lanes.count)
-        self._scores = self.block()
-        self._mask = self.block() if self.has(Arg.SRC_3) else 0
+        self._scores = self.take_block()
+        self._mask = self.take_block() if self.has(Arg.SRC_3) else 0
         self._copies: dict[int, int] = {}
-        self.copied(Arg.SRC_1)
+        if not packed:
+            self.copied(Arg.SRC_1)
         self._base: Value = None
+
+    @property
+    def mask(self) -> Value:
+        """The address of the mask of a block."""
+        return self.part(self._mask)
 
     def pitch(self, columns: int) -> int:
         """So many columns, in whole vectors."""
         return -(-columns // self.e.isa.lanes) * self.e.isa.lanes
 
-    def block(self) -> int:
+    def take_block(self) -> int:
         """A part for a block of scores."""
         before = self._front * self.lanes.count
         rows = self.keys_of_block + self._behind
@@ -108,6 +124,11 @@ class ScoreWriter:
         return self.e.element(self._base, i64(begin), I8)
 
     @property
+    def queries(self) -> Value:
+        """The address of the packed queries."""
+        return self.part(self._queries)
+
+    @property
     def scores(self) -> Value:
         """The address of the block of scores: [key, query row]."""
         return self.part(self._scores)
@@ -121,15 +142,7 @@ class ScoreWriter:
     def tensor(self, argument: int, batch: Value, head: Value) -> Rows:
         """The rows of a head of a tensor [batch, heads, rows, elements], broadcast where it has
         one."""
-        return self.head_of(*self._slots[argument], batch, head)
-
-    def head_of(self, slot: int, desc: MemoryDesc, batch: Value, head: Value) -> Rows:
-        """The rows of a head of the tensor in a slot."""
-        e = self.e
-        steps = [0 if own == 1 else step for own, step in zip(desc.dims, desc.strides, strict=True)]
-        terms = [e.mul(own, step) for own, step in zip((batch, head), steps, strict=False)]
-        start = Rows(self._phase.arguments[slot], 1, desc.data_type)
-        return Rows(start.row(e, e.total(desc.offset0, terms)), steps[2], desc.data_type)
+        return rows_of(self.phase, *self._slots[argument], batch, head)
 
     def of_keys(self, argument: int, place: Place) -> Rows:
         """The rows of keys, or of values, that serve a head."""
@@ -161,7 +174,7 @@ class ScoreWriter:
         """The queries times the scale, with rows in lanes."""
         rows = self.tensor(Arg.SRC_0, place.batch, place.head).from_row(self.e, place.row)
         conf = self._conf
-        self.lanes.pack(rows, place.count, conf.depth, self.part(self._queries), conf.scale)
+        self.lanes.pack(rows, place.count, conf.depth, self.queries, conf.scale)
 
     def end(self, place: Place) -> Value:
         """How many keys the block of rows takes."""
@@ -181,8 +194,8 @@ class ScoreWriter:
         behind the last one, has scores too: the last keys have tiles of the same height."""
         conf, e = self._conf, self.e
         if self.has(Arg.SRC_3):
-            self._put_mask(place, begin, count)
-        mask, keys = self.part(self._mask), self.in_f32(Arg.SRC_1, place, begin, count)
+            self.put_mask(place, begin, count)
+        mask, keys = self.mask, self.in_f32(Arg.SRC_1, place, begin, count)
 
         def tiles(height: int) -> Values:
             last = e.number(conf.keys - height)
@@ -195,9 +208,9 @@ class ScoreWriter:
                     every = (self.lanes.load(mask, e.add(row, i64(r))) for r in range(height))
                     cells = tuple(cell for cells in every for cell in cells)
                     first = Tile(self.lanes.vectors, cells)
-                packed, own = self.part(self._queries), keys.from_row(e, row)
+                packed, own = self.queries, keys.from_row(e, row)
                 tile = self.lanes.scores(own, conf.depth, packed, height, first)
-                return body(row, self._causal(place, key, tile), carried)
+                return body(row, self.causal(place, key, tile), carried)
 
             return e.loop(i64(0), count, one, carried, step=height, unroll=False, name="tile")
 
@@ -206,7 +219,7 @@ class ScoreWriter:
         suffices = e.b.icmp_signed(">=", e.number(conf.keys), i64(self.height))
         return e.branch(suffices, lambda: tiles(self.height), lambda: tiles(1))
 
-    def _causal(self, place: Place, key: Value, tile: Tile) -> Tile:
+    def causal(self, place: Place, key: Value, tile: Tile) -> Tile:
         """The tile without the scores of keys that a row does not take."""
         conf, e = self._conf, self.e
         if conf.masking == "none":
@@ -230,7 +243,7 @@ class ScoreWriter:
         beyond = e.b.icmp_signed(">", e.add(key, i64(tile.rows - 1)), first)
         return Tile(tile.vectors, e.branch(beyond, masked, lambda: tile.cells))
 
-    def _put_mask(self, place: Place, begin: Value, count: Value) -> None:
+    def put_mask(self, place: Place, begin: Value, count: Value) -> None:
         """The mask of a block, of all keys that tiles have."""
         e = self.e
         mask = self.tensor(Arg.SRC_3, place.batch, place.head)
@@ -250,9 +263,7 @@ class ScoreWriter:
         def write(v: int, column: Value, transposed: list[Value]) -> None:
             row = e.add(above, column)
             for number, value in enumerate(transposed):
-                vector.store(
-                    e, value, self.lanes.at(self.part(self._mask), e.add(row, i64(number)), v)
-                )
+                vector.store(e, value, self.lanes.at(self.mask, e.add(row, i64(number)), v))
 
         self.lanes.transpose(read, place.count, e.b.sub(end, first), write)
 
@@ -263,7 +274,7 @@ class ScoreWriter:
         def one(key: Value) -> None:
             value = mask.splat(e, mask.element(e, key))
             row = e.add(above, e.b.sub(key, first))
-            self.lanes.store((value,) * self.lanes.vectors, self.part(self._mask), row)
+            self.lanes.store((value,) * self.lanes.vectors, self.mask, row)
 
         e.loop(first, end, one, unroll=False, name="key")
 
@@ -277,11 +288,14 @@ class BlockWriter(ScoreWriter):
 
 
 def each_block(
-    conf: AttentionConf, phase: PhaseFunction, make: Callable[[int], BlockWriter]
+    conf: AttentionConf,
+    phase: PhaseFunction,
+    blocks: RowBlocks,
+    make: Callable[[int], BlockWriter],
 ) -> int:
     """Emit all blocks of query rows as work items, by a writer for each number of vectors that a
     block may have. Returns their number."""
-    e, blocks, lanes = phase.e, RowBlocks.of(conf.rows, phase.e.isa), phase.e.isa.lanes
+    e, lanes = phase.e, phase.e.isa.lanes
     writers = {vectors: make(vectors) for vectors in blocks.sizes}
     base = phase.scratch(max(writer.parts.size for writer in writers.values()))
     for writer in writers.values():
