@@ -84,6 +84,8 @@ class _Gradient:
 
         def item(number: Value) -> None:
             batch, head = e.divmod(number, served)
+            for writer in self._writers.values():
+                writer.clear()
             first = e.mul(head, groups)
             end = e.add(first, e.number(groups))
             e.loop(first, end, lambda own: self._begin(batch, own), unroll=False, name="head")
@@ -104,12 +106,8 @@ class _Gradient:
         conf, e, lanes = self._conf, self.e, self.e.isa.lanes
         own = self._main.part_of(conf.sums, batch, head)
         zero = vector.splat_constant(vector.vector_type(F32, lanes), 0)
-
-        def clear(at: Value) -> None:
-            vector.store(e, zero, e.element(own.pointer, at, F32))
-
         _, _, rows, pitch = conf.sums.dims
-        e.loop(i64(0), e.number(rows * pitch), clear, step=lanes, unroll=False, name="clear")
+        self._lanes.clear(own.pointer, rows * pitch)
         numbers = self._main.part_of(conf.numbers, batch, head)
         logsum = self._main.tensor(Arg.DST_1, batch, head)
         infinite = vector.splat_constant(zero.type, inf)
@@ -149,13 +147,7 @@ class _Gradient:
         conf, e = self._conf, self.e
         count = e.smaller(i64(self._keys), e.b.sub(e.number(conf.keys), key))
         sums = [self._sums_at(*own) for own in (self._key_sums, self._value_sums)]
-        zero = vector.splat_constant(vector.vector_type(F32, e.isa.lanes), 0)
-
-        def clear(at: Value) -> None:
-            vector.store(e, zero, e.element(self._base, at, F32))
-
-        size = self._sums_size // _FLOAT
-        e.loop(i64(0), i64(size), clear, step=e.isa.lanes, unroll=False, name="clear")
+        self._lanes.clear(self._base, self._sums_size // _FLOAT)
 
         def each(own: Value) -> None:
             self._each_row_block(batch, own, key, count, sums)
@@ -234,6 +226,13 @@ class _Block(ScoreWriter):
         self._gradients = self.parts.take(self.pitch(conf.width) * self.lanes.count)
         self._slopes = self.take_block()
         self.copied(Arg.SRC_2)
+
+    def clear(self) -> None:
+        """No shares and slopes: tiles read rows behind the last key, where denormal numbers would
+        cost as much as all others."""
+        for part in (self.part(begin) for begin in (self._scores, self._slopes)):
+            rows = self.keys_of_block + self._behind
+            self.lanes.clear(part, rows * self.lanes.count)
 
     def part_of(self, desc: MemoryDesc, batch: Value, head: Value) -> Rows:
         """The rows of a head of a part of the scratchpad."""

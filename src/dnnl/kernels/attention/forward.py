@@ -83,7 +83,7 @@ class Forward(BlockWriter):
         """All of a block."""
         e, vectors = self.e, self.lanes.vectors
         self.pack_queries(place)
-        self._clear()
+        self.lanes.clear(self.sums, self.lanes.count * self.sums_pitch)
         least = vector.splat_constant(self._zeros.type, _LEAST)
         first = (*[least] * vectors, *[self._zeros] * vectors)
 
@@ -94,15 +94,6 @@ class Forward(BlockWriter):
         step = self.keys_of_block
         state = e.loop(i64(0), end, block, first, step=step, unroll=False, name="keys")
         self._finish(place, state[:vectors], state[vectors:])
-
-    def _clear(self) -> None:
-        e, lanes = self.e, self.e.isa.lanes
-        end = self.lanes.count * self.sums_pitch
-
-        def one(at: Value) -> None:
-            vector.store(e, self._zeros, e.element(self.sums, at, F32))
-
-        e.loop(i64(0), i64(end), one, step=lanes, unroll=False, name="clear")
 
     def block(self, place: Place, begin: Value, peaks: Values, totals: Values) -> Values:
         """A block of keys; the largest scores of the rows, and the sums of the shares."""

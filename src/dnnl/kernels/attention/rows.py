@@ -140,6 +140,16 @@ class Lanes:
         for v, value in enumerate(values):
             vector.store(self.e, value, self.at(pointer, row, v))
 
+    def clear(self, pointer: Value, count: int) -> None:
+        """Write ``count`` zeros, in whole vectors."""
+        e = self.e
+        zero = vector.splat_constant(vector.vector_type(F32, e.isa.lanes), 0)
+
+        def one(at: Value) -> None:
+            vector.store(e, zero, e.element(pointer, at, F32))
+
+        e.loop(i64(0), e.number(count), one, step=e.isa.lanes, unroll=False, name="clear")
+
     def transpose(
         self,
         read: Callable[[Value, Value, Mask], Value],
