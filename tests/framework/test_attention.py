@@ -187,7 +187,7 @@ def test_heads_of_queries_share_those_of_keys_in_place() -> None:
     sizes = {"q": (1, 6, 64), "k": (1, 6, 16), "v": (1, 6, 12)}
     session = model_of(proto).with_shapes(sizes).compile()
     kinds = [layer.primitive for layer in session.layers]
-    assert kinds == ["matmul", "softmax", "matmul"]
+    assert kinds == ["attention"]
 
 
 REFUSED = {

@@ -23,6 +23,7 @@ from dnnl.lowering.graphs import Lowering
 from dnnl.lowering.policy import POLICIES
 from dnnl.operators.table import operator_of
 from dnnl.passes.affine import fold_affine
+from dnnl.passes.attention import attention_in_one
 from dnnl.passes.constants import fold_constants
 from dnnl.passes.deconvolutions import deconvolutions_by_products
 from dnnl.passes.expand import expand
@@ -38,6 +39,7 @@ from dnnl.passes.quantized.functions import convert_by_functions
 from dnnl.passes.quantized.products import fuse_products
 from dnnl.passes.small_types import as_bytes
 from dnnl.passes.views import factors_behind_products, sink_views
+from dnnl.primitives.attention import types_of
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
@@ -146,6 +148,7 @@ class _Compilation:
     def of(self, graph: Graph, layout: str, kind: DataType) -> Compiled:
         """What runs the graph."""
         engine, optimized = self._engine, optimize(graph, kind)
+        optimized = attention_in_one(optimized, types_of(select_isa(engine)))
         lowering = lower(optimized, engine, layout)
         plan = plan_of(lowering, rounding_of(optimized))
         check_capacity(sum(key.desc.size for key in lowering.prepared))

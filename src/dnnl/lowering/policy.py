@@ -12,7 +12,7 @@ STRICT = frozenset(
         *("Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze"),
         *("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
         *("ReduceSum", "ReduceSumSquare"),
-        *("dnnl.CompressedMatMul", "dnnl.MaskedSoftmax"),
+        *("dnnl.Attention", "dnnl.CompressedMatMul", "dnnl.MaskedSoftmax"),
         *("dnnl.QuantizedMatMul", "dnnl.QuantizedSoftmax"),
     }
 )

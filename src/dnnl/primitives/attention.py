@@ -228,13 +228,26 @@ def _plan(desc: AttentionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return Plan(desc, (), Recipe(gradient, isa, backward.build), gradient.scratchpad)
 
 
+def types_of(isa: Isa) -> frozenset[DataType]:
+    """The types of floats of which attention takes less time than two products and a softmax."""
+    if not isa.thread_memory:
+        return frozenset()
+    dot = multiply(isa, DataType.bf16, DataType.bf16)
+    narrow = dot is not None and dot.group > 1 and not _has_unit(isa)
+    return FLOATS - {DataType.bf16} if narrow else FLOATS
+
+
+def _has_unit(isa: Isa) -> bool:
+    dot = multiply(isa, DataType.bf16, DataType.bf16, tiled=True)
+    return dot is not None and dot.tiles is not None
+
+
 def _suits_unit(desc: AttentionDesc, isa: Isa) -> bool:
     """Whether a matrix unit multiplies: rows of bf16 that are more than few."""
     kinds = {own.data_type for own in (desc.query_desc, desc.key_desc, desc.value_desc)}
-    dot = multiply(isa, DataType.bf16, DataType.bf16, tiled=True)
     rows = desc.query_desc.dims[2]
     many = not is_known(rows) or rows >= _MANY
-    return kinds == {DataType.bf16} and dot is not None and dot.tiles is not None and many
+    return kinds == {DataType.bf16} and _has_unit(isa) and many
 
 
 def _refused(desc: AttentionDesc, isa: Isa) -> Refusal | None:
