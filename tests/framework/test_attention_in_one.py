@@ -10,6 +10,7 @@ import pytest
 from dnnl.framework.compiler import optimize
 from dnnl.framework.session import Session
 from dnnl.lowering.graphs import LAYOUTS
+from dnnl.operators.fused_attention import ATTENTION
 from dnnl.passes.attention import attention_in_one
 from dnnl.passes.specialize import specialize
 from dnnl.types.dtype import DataType
@@ -119,6 +120,29 @@ def test_causal_masks_are_no_source(mask: str, masking: str) -> None:
     *_, last = attention_in_one(graph, [DataType.f32]).nodes
     assert last.attrs["masking"] == (masking or "none")
     assert len(last.inputs) == (3 if masking else 4)
+
+
+@pytest.mark.parametrize("past", [0, 6])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_causal_operators_have_no_mask(past: int, is_open: bool) -> None:
+    rows: Any = "rows" if is_open else ROWS
+    inputs: dict[str, Any] = dict.fromkeys("qkv", (1, 2, rows, DEPTH))
+    names, outputs = ["q", "k", "v"], ["y"]
+    if past:
+        inputs |= dict.fromkeys(("pk", "pv"), (1, 2, past, DEPTH))
+        names, outputs = [*names, "", "pk", "pv"], ["y", "ok", "ov"]
+    nodes = [node("Attention", names, *outputs, is_causal=1)]
+    proto = make_model(nodes, inputs, outputs, opset=23)
+    model = model_of(proto)
+    sizes = {name: (1, 2, own[2] if own[2] != "rows" else 5, DEPTH) for name, own in inputs.items()}
+    rng = np.random.default_rng(2)
+    feeds = {name: rng.standard_normal(dims, np.float32) for name, dims in sizes.items()}
+    got: Any = model(feeds)
+    assert_same(got if past else {"y": got}, run_peer(proto, feeds), 1e-5)
+    graph = optimize(specialize(model.with_shapes(sizes).graph))
+    *_, last = [n for n in attention_in_one(graph, [DataType.f32]).nodes if n.op == ATTENTION]
+    assert last.attrs["masking"] == ("causal_last" if past else "causal")
+    assert len(last.inputs) == 3
 
 
 @pytest.mark.parametrize("lead", [(), (3,), (1, 1)])

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from dnnl.graph.graph import REAL, Array, Graph, Node, PostOp, Shape
+from dnnl.graph.graph import EXACT, REAL, Array, Graph, Node, PostOp, Shape
 from dnnl.graph.scope import normal_axis
 from dnnl.graph.sizes import same_shape
 from dnnl.operators.fused_attention import ATTENTION, fits, heads_of
 from dnnl.operators.softmax import MASKED_SOFTMAX
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Expression, Step
-from dnnl.types.size import is_known
+from dnnl.types.size import is_known, surely_equal
 
 _FEW = 4
 _EXCLUDED = -1e30
@@ -37,6 +37,18 @@ _WITHOUT_NAN = Expression(
     ),
 )
 """Zeros for NaN: what exporters write behind a softmax whose rows may have no key."""
+_UP_TO = Expression(
+    2,
+    (
+        Step("parameter", detail="0", data_type=DataType.s64),
+        Step("parameter", detail="1", data_type=DataType.s64),
+        Step("le", (0, 1), data_type=DataType.boolean),
+        Step("constant", detail=(0.0).hex(), data_type=DataType.f32),
+        Step("constant", detail=(-np.inf).hex(), data_type=DataType.f32),
+        Step("where", (2, 3, 4), data_type=DataType.f32),
+    ),
+)
+"""The mask that expansions of causal operators compute of the numbers of keys and of rows."""
 
 
 def attention_in_one(graph: Graph, types: Collection[DataType]) -> Graph:
@@ -121,7 +133,7 @@ def _scores(product: Node, graph: Graph, shape: Shape, lead: Shape) -> _Scores |
             return None
         own = graph.shape_of(value)
         own = (1,) * (len(shape) - len(own)) + own
-        masking = _masking(graph.constants.get(value), own)
+        masking = _masking(graph.constants.get(value), own) or _computed(value, graph, own)
         mask = _of_four(own, shape, lead)
         if masking is not None:
             found = replace(found, masking=masking if found.masking == "none" else found.masking)
@@ -146,6 +158,34 @@ def _masking(constant: Array | None, shape: Shape) -> str | None:
     if not (taken | (matrix <= _EXCLUDED)).all():
         return None
     return next(_matching(taken), None)
+
+
+def _computed(value: str, graph: Graph, shape: Shape) -> str | None:
+    """What a mask does that is computed of the numbers of keys and rows."""
+    made = {node.output: node for node in graph.nodes}
+    node = made.get(value)
+    if node is None or node.op != EXACT or node.attrs["function"].expression != _UP_TO:
+        return None
+    rows, keys = shape[-2:]
+    column = made.get(node.inputs[1])
+    first = _first(made.get(node.inputs[0]), graph)
+    second = None if column is None else _first(made.get(column.inputs[0]), graph)
+    if first is None or second is None or not surely_equal(first, 0):
+        return None
+    if surely_equal(second, 0):
+        return "causal"
+    return "causal_last" if surely_equal(second, keys - rows) else None
+
+
+def _first(node: Node | None, graph: Graph) -> int | None:
+    """The first of the integers that a node counts by one."""
+    if node is None or node.op != "Range":
+        return None
+    first, _, step = (graph.constants.get(value) for value in node.inputs)
+    if first is None or step is None or step.item() != 1:
+        return None
+    found: int = first.item()
+    return found
 
 
 def _matching(taken: Array) -> Iterator[str]:
