@@ -118,16 +118,18 @@ def test_instruction_sets(isa: str, backward: bool) -> None:
             check(described((2, 4, 2, 70, 90, 19, 21), masking, mask, backward=backward))
 
 
+@pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("masking", ["none", "causal_last"])
 @pytest.mark.parametrize("sizes", SIZES)
-def test_sizes_in_bf16(sizes: tuple[int, ...], masking: str) -> None:
-    check(described(sizes, masking, data_type="bf16", tag="acbd"))
+def test_sizes_in_bf16(sizes: tuple[int, ...], masking: str, backward: bool) -> None:
+    check(described(sizes, masking, data_type="bf16", tag="acbd", backward=backward))
 
 
+@pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("mask", MASKS[1:])
-def test_masks_in_bf16(mask: str) -> None:
-    sizes = (1, 4, 2, 70, 600, 16, 17)
-    check(described(sizes, "causal" if mask == "heads" else "none", mask, data_type="bf16"))
+def test_masks_in_bf16(mask: str, backward: bool) -> None:
+    sizes, masking = (1, 4, 2, 70, 600, 16, 17), "causal" if mask == "heads" else "none"
+    check(described(sizes, masking, mask, data_type="bf16", backward=backward))
 
 
 @every_rounding_isa

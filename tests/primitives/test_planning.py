@@ -92,7 +92,7 @@ TEXT = """
 --cumulative --axis=0 --function=sum --order=reverse Nx3
 --attention --masking=causal 1x2xNx8:1x2x9x8:1x2x9x8:1x1xNx9
 --attention --dir=FWD_I,BWD_D 2x2x9x8:2x1xNx8:2x1xNx8
---attention --sdt=bf16 --ddt=bf16 1x2xNx8:1x2xNx8:1x2xNx8
+--attention --sdt=bf16 --ddt=bf16 --dir=FWD_I,BWD_D 1x2xNx8:1x2xNx8:1x2xNx8
 --attention --dir=BWD_D --masking=causal 1xNx30x8:1xNx30x8:1xNx30x8
 --rnn --alg=VANILLA_LSTM l1tNmb2sic8
 --rnn --alg=LBR_GRU l1t3mbNsic8

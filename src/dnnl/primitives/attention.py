@@ -9,8 +9,13 @@ from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import multiply
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.attention import backward, forward, unit
-from dnnl.kernels.attention.problem import AttentionConf, GradientConf, UnitConf
+from dnnl.kernels.attention import backward, forward, unit, unit_backward
+from dnnl.kernels.attention.problem import (
+    AttentionConf,
+    GradientConf,
+    UnitConf,
+    UnitGradientConf,
+)
 from dnnl.kernels.shared.types import FLOATS, refuse_types
 from dnnl.language.case import CaseValues
 from dnnl.language.case import tensor as tensor_of
@@ -224,6 +229,9 @@ def _plan(desc: AttentionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     gradients = (
         desc.diff_dst_desc, desc.diff_query_desc, desc.diff_key_desc, desc.diff_value_desc,
     )  # fmt: skip
+    if _suits_unit(desc, isa):
+        on_unit = UnitGradientConf.of(conf, gradients, isa)
+        return Plan(desc, (), Recipe(on_unit, isa, unit_backward.build), on_unit.scratchpad)
     gradient = GradientConf.of(conf, gradients, isa)
     return Plan(desc, (), Recipe(gradient, isa, backward.build), gradient.scratchpad)
 
@@ -244,7 +252,10 @@ def _has_unit(isa: Isa) -> bool:
 
 def _suits_unit(desc: AttentionDesc, isa: Isa) -> bool:
     """Whether a matrix unit multiplies: rows of bf16 that are more than few."""
-    kinds = {own.data_type for own in (desc.query_desc, desc.key_desc, desc.value_desc)}
+    sources = [desc.query_desc, desc.key_desc, desc.value_desc]
+    if not desc.propagation.is_forward:
+        sources.append(desc.diff_dst_desc)
+    kinds = {own.data_type for own in sources}
     rows = desc.query_desc.dims[2]
     many = not is_known(rows) or rows >= _MANY
     return kinds == {DataType.bf16} and _has_unit(isa) and many

@@ -161,13 +161,12 @@ class _Attention(Specification):
         narrow = any(own is not DataType.f32 for own in kinds)
         steps = 16 + depth**0.5 + keys**0.5
         forward = desc.propagation.is_forward
-        slack = steps * core_eps(kind) * (1 if forward else 8)
+        slack = steps * core_eps(kind) * (1 / 4 if forward else 1 / 2)
         if narrow:
-            eps = max(own.eps for own in kinds)
-            slack += eps * (2 if forward else 8)
+            slack += max(own.eps for own in kinds) * (1 / 2 if forward else 1)
         if not forward and argument != Arg.DIFF_SRC_0:
             slack *= max(1, desc.query_desc.dims[2]) ** 0.5
-        return Rule(2 * kind.eps + steps * core_eps(kind), zeros=100.0, slack=slack,
+        return Rule(kind.eps + steps * core_eps(kind), zeros=100.0, slack=slack,
                     non_finite=True)  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known
 
-_SCORES_BYTES = 32 * 2**10
+SHARES_BYTES = 32 * 2**10
 """The bytes of a block of shares; one of slopes is as large."""
 _FLOAT = 4
 
@@ -47,10 +47,10 @@ def build(conf: GradientConf, isa: Isa) -> Kernel:
     scratchpad = arguments.slot(Arg.SCRATCHPAD)
     name = symbol("attention_gradient", [conf.query, conf.key, conf.value, conf.dst], isa)
     phase = PhaseFunction(module, name, [*(slot for slot, _ in slots.values()), scratchpad])
-    return Kernel(module, (_Gradient(conf, phase, slots, scratchpad).write(),), arguments.ids)
+    return Kernel(module, (Gradient(conf, phase, slots, scratchpad).write(),), arguments.ids)
 
 
-class _Gradient:
+class Gradient:
     """Emits the phase."""
 
     def __init__(
@@ -58,17 +58,15 @@ class _Gradient:
     ) -> None:
         self._conf, self._phase, self.e = conf, phase, phase.e
         isa, parts = phase.e.isa, Parts()
-        height = tile_height(conf.keys, isa, conf.vectors)
-        self._keys = keys_of_block(conf.keys, isa, conf.vectors, height, _SCORES_BYTES)
+        self._keys = self.keys_of_block(isa)
         self._block = conf.vectors * isa.lanes
-        self._key_sums = _sums(parts, self._keys, conf.depth, isa)
-        self._value_sums = _sums(parts, self._keys, conf.width, isa)
+        columns = conf.sums.dims[3]
+        self._key_sums = self._take(parts, columns)
+        self._value_sums = self._take(parts, self.value_columns(isa))
         self._sums_size = parts.size
-        rest = conf.rows % self._block
-        sizes = halves(conf.vectors) if not is_known(conf.rows) else (-(-rest // isa.lanes),)
-        self._sizes = tuple(size for size in sizes if size)
+        self._sizes = self.rest_sizes(isa)
         self._writers = {
-            vectors: _Block(conf, phase, slots, vectors, self._keys, parts.size, scratchpad)
+            vectors: self.make(phase, slots, vectors, parts.size, scratchpad)
             for vectors in {conf.vectors, *self._sizes}
         }
         self._main = self._writers[conf.vectors]
@@ -76,6 +74,36 @@ class _Gradient:
         for writer in self._writers.values():
             writer.begin(self._base)
         self._lanes = self._main.lanes
+
+    def keys_of_block(self, isa: Isa) -> int:
+        """The keys of a block."""
+        conf = self._conf
+        height = tile_height(conf.keys, isa, conf.vectors)
+        return keys_of_block(conf.keys, isa, conf.vectors, height, SHARES_BYTES)
+
+    def value_columns(self, isa: Isa) -> int:
+        """The columns of sums of gradients of values, whole vectors."""
+        return -(-self._conf.width // isa.lanes) * isa.lanes
+
+    def rest_sizes(self, isa: Isa) -> tuple[int, ...]:
+        """The vectors that the last block of rows may have, the largest first; none where all are
+        whole."""
+        conf = self._conf
+        if not is_known(conf.rows):
+            return halves(conf.vectors)
+        rest = conf.rows % self._block
+        return (-(-rest // isa.lanes),) if rest else ()
+
+    def make(
+        self, phase: PhaseFunction, slots: Slots, vectors: int, before: int, scratchpad: int
+    ) -> GradientBlock:
+        """What writes blocks of so many vectors, with so many bytes of scratch memory in front."""
+        return GradientBlock(self._conf, phase, slots, vectors, self._keys, before, scratchpad)
+
+    def _take(self, parts: Parts, pitch: int) -> tuple[int, int]:
+        """The first byte and the pitch of a part for the gradients of a block of keys, behind which
+        the last tile may have more."""
+        return parts.take((self._keys + self.e.isa.registers) * pitch), pitch
 
     def write(self) -> Phase:
         """All work items."""
@@ -99,7 +127,11 @@ class _Gradient:
 
         count = conf.query.dims[0] * served
         self._phase.each_item(count, item)
+        self.finish()
         return self._phase.end(count)
+
+    def finish(self) -> None:
+        """Emit what is done behind all items."""
 
     def _begin(self, batch: Value, head: Value) -> None:
         """The numbers of the rows of a head, and no gradients yet."""
@@ -206,7 +238,7 @@ class _Gradient:
         self._lanes.copy(sums, result, self.e.number(conf.rows), conf.depth, conf.scale)
 
 
-class _Block(ScoreWriter):
+class GradientBlock(ScoreWriter):
     """Emits what a block of query rows and one of keys add to all gradients."""
 
     _conf: GradientConf
@@ -220,23 +252,25 @@ class _Block(ScoreWriter):
         keys: int,
         before: int,
         scratchpad: int,
+        packed: int = 0,
     ) -> None:
-        super().__init__(conf, phase, slots, vectors, keys, before)
-        self._scratchpad = scratchpad
-        self._gradients = self.parts.take(self.pitch(conf.width) * self.lanes.count)
-        self._slopes = self.take_block()
-        self.copied(Arg.SRC_2)
+        super().__init__(conf, phase, slots, vectors, keys, before, packed=packed)
+        self.scratchpad = scratchpad
+        self.gradients = self.parts.take(self.pitch(conf.width) * self.lanes.count)
+        self.slopes = self.take_block()
+        if not packed:
+            self.copied(Arg.SRC_2)
 
     def clear(self) -> None:
         """No shares and slopes: tiles read rows behind the last key, where denormal numbers would
         cost as much as all others."""
-        for part in (self.part(begin) for begin in (self._scores, self._slopes)):
+        for part in (self.part(begin) for begin in (self._scores, self.slopes)):
             rows = self.keys_of_block + self._behind
             self.lanes.clear(part, rows * self.lanes.count)
 
     def part_of(self, desc: MemoryDesc, batch: Value, head: Value) -> Rows:
         """The rows of a head of a part of the scratchpad."""
-        return rows_of(self.phase, self._scratchpad, desc, batch, head)
+        return rows_of(self.phase, self.scratchpad, desc, batch, head)
 
     def write(
         self, place: Place, key: Value, count: Value, key_sums: Rows, value_sums: Rows
@@ -247,8 +281,8 @@ class _Block(ScoreWriter):
         queries = self.tensor(Arg.SRC_0, place.batch, place.head).from_row(e, place.row)
         gradients = self.tensor(Arg.DIFF_DST, place.batch, place.head).from_row(e, place.row)
         self.pack_queries(place)
-        lanes.pack(gradients, place.count, conf.width, self.part(self._gradients), 1.0)
-        slopes = self.part(self._slopes)
+        lanes.pack(gradients, place.count, conf.width, self.part(self.gradients), 1.0)
+        slopes = self.part(self.slopes)
         self._put_shares(place, key, count, slopes)
         by_key = lanes.count, 1
         added = lanes.add_product
@@ -272,7 +306,7 @@ class _Block(ScoreWriter):
             )
             shares.store(e, lanes.at(self.scores, row))
             own = values.from_row(e, row)
-            found = lanes.scores(own, conf.width, self.part(self._gradients), scores.rows)
+            found = lanes.scores(own, conf.width, self.part(self.gradients), scores.rows)
             for number in range(scores.rows):
                 at = e.add(row, i64(number))
                 before = lanes.load(self.scores, at)
@@ -284,13 +318,6 @@ class _Block(ScoreWriter):
             return ()
 
         self.each_tile(place, key, count, (), tile)
-
-
-def _sums(parts: Parts, keys: int, columns: int, isa: Isa) -> tuple[int, int]:
-    """The first byte and the pitch of a part for the gradients of a block of keys, behind which the
-    last tile may have more."""
-    pitch = -(-columns // isa.lanes) * isa.lanes
-    return parts.take((keys + isa.registers) * pitch), pitch
 
 
 def _added(e: Emitter, one: Values, other: Values) -> Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import max_rows
@@ -100,21 +101,11 @@ class GradientConf(AttentionConf):
     @staticmethod
     def of(conf: AttentionConf, gradients: Sequence[MemoryDesc], isa: Isa) -> GradientConf:
         """The gradients of ``conf``: of dst, and by query, key and value."""
-        vectors = widest(isa)
+        vectors, scratchpad = widest(isa), Scratchpad()
         if is_known(conf.rows):
             vectors = max(1, min(vectors, -(-conf.rows // isa.lanes)))
-        block, scratchpad = vectors * isa.lanes, Scratchpad()
-        rows = -(-conf.rows // block) * block
-        batch, heads, _, depth = conf.query.dims
-        pitch = -(-depth // isa.lanes) * isa.lanes
-        _, sums = scratchpad.take(MemoryDesc((batch, heads, rows, pitch), "f32"))
-        _, numbers = scratchpad.take(MemoryDesc((batch, heads, 2, rows), "f32"))
-        given = {own.name: getattr(conf, own.name) for own in fields(conf)}
-        return GradientConf(
-            **given, diff_dst=gradients[0], diff_query=gradients[1], diff_key=gradients[2],
-            diff_value=gradients[3], vectors=vectors, sums=sums, numbers=numbers,
-            scratchpad=scratchpad.size,
-        )  # fmt: skip
+        given = _gradient_fields(conf, gradients, isa, vectors, isa.lanes, scratchpad)
+        return GradientConf(**given, scratchpad=scratchpad.size)
 
     @property
     def tensors(self) -> dict[int, MemoryDesc]:
@@ -125,6 +116,32 @@ class GradientConf(AttentionConf):
             int(Arg.DIFF_SRC_1): self.diff_key,
             int(Arg.DIFF_SRC_2): self.diff_value,
         }
+
+
+def _gradient_fields(
+    conf: AttentionConf,
+    gradients: Sequence[MemoryDesc],
+    isa: Isa,
+    vectors: int,
+    columns: int,
+    scratchpad: Scratchpad,
+) -> dict[str, Any]:
+    """The fields of a `GradientConf` but for the scratchpad; sums have multiples of ``columns``."""
+    rows, (batch, heads, _, depth) = _rounded(conf.rows, vectors * isa.lanes), conf.query.dims
+    dims = batch, heads, rows, _rounded(depth, columns)
+    _, sums = scratchpad.take(MemoryDesc(dims, "f32"))
+    _, numbers = scratchpad.take(MemoryDesc((batch, heads, 2, rows), "f32"))
+    names = "diff_dst", "diff_query", "diff_key", "diff_value"
+    return {own.name: getattr(conf, own.name) for own in fields(conf)} | {
+        **dict(zip(names, gradients, strict=True)),
+        "vectors": vectors,
+        "sums": sums,
+        "numbers": numbers,
+    }
+
+
+def _rounded(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
 
 
 GROUP, K_BLOCK = 2, 32
@@ -145,7 +162,7 @@ class UnitConf(AttentionConf):
         """``conf`` with whole K blocks of keys and elements."""
         batch, heads, keys, depth = conf.key.dims
         scratchpad = Scratchpad()
-        keys, depth, width = (-(-size // K_BLOCK) * K_BLOCK for size in (keys, depth, conf.width))
+        keys, depth, width = (_rounded(size, K_BLOCK) for size in (keys, depth, conf.width))
         dims = (batch, heads, keys, depth), (batch, heads, keys // GROUP, width * GROUP)
         _, packed_keys = scratchpad.take(MemoryDesc(dims[0], "bf16"))
         _, packed_values = scratchpad.take(MemoryDesc(dims[1], "bf16"))
@@ -154,6 +171,33 @@ class UnitConf(AttentionConf):
             **given,
             packed_keys=packed_keys,
             packed_values=packed_values,
+            scratchpad=scratchpad.size,
+        )
+
+
+@dataclass(frozen=True)
+class UnitGradientConf(GradientConf):
+    """The gradients of an attention of bf16 on a matrix unit, with packed keys, pairs of keys and
+    packed values in the scratchpad."""
+
+    packed_keys: MemoryDesc
+    paired_keys: MemoryDesc
+    packed_values: MemoryDesc
+
+    @staticmethod
+    def of(conf: AttentionConf, gradients: Sequence[MemoryDesc], isa: Isa) -> UnitGradientConf:
+        """The gradients of ``conf``: of dst, and by query, key and value."""
+        scratchpad, vectors = Scratchpad(), K_BLOCK // isa.lanes
+        given = _gradient_fields(conf, gradients, isa, vectors, K_BLOCK, scratchpad)
+        batch, heads, *sizes = conf.key.dims
+        keys, depth, width = (_rounded(size, K_BLOCK) for size in (*sizes, conf.width))
+        dims = (keys, depth), (keys // GROUP, depth * GROUP), (keys, width)
+        packed = [scratchpad.take(MemoryDesc((batch, heads, *own), "bf16"))[1] for own in dims]
+        return UnitGradientConf(
+            **given,
+            packed_keys=packed[0],
+            paired_keys=packed[1],
+            packed_values=packed[2],
             scratchpad=scratchpad.size,
         )
 

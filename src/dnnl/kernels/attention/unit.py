@@ -17,10 +17,9 @@ from math import inf
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, I16, I32, Module, Value, Values, i64
+from dnnl.codegen.ir.builder import F32, I16, I32, Emitter, Module, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel, symbol
-from dnnl.codegen.ir.transpose import interleave_registers, transpose_registers
-from dnnl.codegen.ir.vector import Mask
+from dnnl.codegen.ir.transpose import transpose_registers
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.nest.phase import PhaseFunction
@@ -28,20 +27,28 @@ from dnnl.codegen.product.brgemm import Factors, Level, Tile
 from dnnl.codegen.product.multiply import multiply
 from dnnl.codegen.product.tiles import Shape, Tiles
 from dnnl.kernels.attention.forward import Forward
+from dnnl.kernels.attention.packing import pack_columns, pack_heads
 from dnnl.kernels.attention.problem import GROUP, K_BLOCK, RowBlocks, UnitConf
-from dnnl.kernels.attention.rows import Rows
 from dnnl.kernels.attention.scores import Place, Slots, each_block, rows_of
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 
-_VECTORS = 2
-_TILE = 16
+VECTORS = 2
+TILE = 16
 """The rows of a tile, and its columns of f32."""
-_SQUARE = 2 * _TILE
+SQUARE = 2 * TILE
 """The rows and columns that are multiplied at once."""
-_SHAPE = Shape((_TILE, _TILE), _VECTORS, K_BLOCK // GROUP)
+SHAPE = Shape((TILE, TILE), VECTORS, K_BLOCK // GROUP)
 _BYTES = 2
+
+
+def configured(e: Emitter) -> Tiles:
+    """The unit, whose tiles are whole."""
+    dot = multiply(e.isa, DataType.bf16, DataType.bf16, tiled=True)
+    assert dot is not None, "only where there is a unit"
+    tiles = Tiles(e, dot)
+    tiles.configure(SHAPE)
+    return tiles
 
 
 def build(conf: UnitConf, isa: Isa) -> Kernel:
@@ -52,73 +59,18 @@ def build(conf: UnitConf, isa: Isa) -> Kernel:
     name = symbol("attention", [conf.query, conf.dst], isa)
     every = [*(slot for slot, _ in slots.values()), scratchpad]
     packing = PhaseFunction(module, name.replace("attention", "attention_pack", 1), every)
-    phases = [_pack(conf, packing, slots, scratchpad)]
+    jobs = (
+        (int(Arg.SRC_1), conf.packed_keys, False),
+        (int(Arg.SRC_2), conf.packed_values, True),
+    )
+    packed = pack_heads(conf, packing, slots, scratchpad, jobs)
     phase = PhaseFunction(module, name, every)
-    dot = multiply(isa, DataType.bf16, DataType.bf16, tiled=True)
-    assert dot is not None
-    tiles = Tiles(phase.e, dot)
-    tiles.configure(_SHAPE)
-    blocks = RowBlocks.of_vectors(conf.rows, isa, _VECTORS)
+    tiles = configured(phase.e)
+    blocks = RowBlocks.of_vectors(conf.rows, isa, VECTORS)
     writer = _UnitForward(conf, phase, slots, scratchpad, tiles)
     count = each_block(conf, phase, blocks, lambda _: writer)
     tiles.release()
-    return Kernel(module, (*phases, phase.end(count)), arguments.ids)
-
-
-def _pack(conf: UnitConf, phase: PhaseFunction, slots: Slots, scratchpad: int) -> Phase:
-    """Keys in rows of whole K blocks, and pairs of rows of values."""
-    e, keys = phase.e, conf.packed_keys.dims[2]
-    heads, blocks = conf.key.dims[1], keys // K_BLOCK
-    lanes = e.isa.vector_bits // 8 // _BYTES
-    kind = vector.vector_type(I16, lanes)
-    zero = vector.splat_constant(kind, 0)
-
-    def item(number: Value) -> None:
-        pair, block = e.divmod(number, blocks)
-        batch, head = e.divmod(pair, heads)
-        first = e.mul(block, K_BLOCK)
-        sources = [
-            rows_of(phase, *slots[argument], batch, head) for argument in (Arg.SRC_1, Arg.SRC_2)
-        ]
-        to_keys, to_values = (
-            rows_of(phase, scratchpad, desc, batch, head)
-            for desc in (conf.packed_keys, conf.packed_values)
-        )
-
-        def loaded(rows: Rows, row: Value, column: int, columns: int) -> Value:
-            """A vector of a row, zeros behind its end, and behind the last row."""
-            own = [column + lane < columns for lane in range(lanes)]
-            mask = vector.known_lanes(own)
-            present = e.b.icmp_signed("<", row, e.number(conf.keys))
-            at = e.smaller(row, e.number(conf.keys - 1))
-            start = e.element(rows.row(e, at), i64(column), I16)
-            return e.b.select(present, vector.load(e, start, kind, mask), zero)
-
-        def key(row: Value) -> None:
-            start = to_keys.row(e, row)
-            for column in range(0, conf.packed_keys.dims[3], lanes):
-                value = loaded(sources[0], row, column, conf.depth)
-                vector.store(e, value, e.element(start, i64(column), I16))
-
-        def value(number: Value) -> None:
-            start = to_values.row(e, number)
-            row = e.mul(number, GROUP)
-            for column in range(0, conf.packed_values.dims[3] // GROUP, lanes):
-                rows = [
-                    loaded(sources[1], e.add(row, i64(n)), column, conf.width) for n in range(GROUP)
-                ]
-                for n, made in enumerate(interleave_registers(e, rows)):
-                    at = e.element(start, i64(GROUP * column + n * lanes), I16)
-                    vector.store(e, made, at)
-
-        e.loop(first, e.add(first, i64(K_BLOCK)), key, unroll=False, name="key")
-        half, _ = e.divmod(first, GROUP)
-        end = e.add(half, i64(K_BLOCK // GROUP))
-        e.loop(half, end, value, unroll=False, name="pair")
-
-    count = conf.key.dims[0] * heads * blocks
-    phase.each_item(count, item)
-    return phase.end(count)
+    return Kernel(module, (packed, phase.end(count)), arguments.ids)
 
 
 class _UnitForward(Forward):
@@ -129,47 +81,26 @@ class _UnitForward(Forward):
     def __init__(
         self, conf: UnitConf, phase: PhaseFunction, slots: Slots, scratchpad: int, tiles: Tiles
     ) -> None:
-        super().__init__(conf, phase, slots, _VECTORS, packed=_SQUARE)
+        super().__init__(conf, phase, slots, VECTORS, packed=SQUARE)
         self._scratchpad, self._tiles = scratchpad, tiles
         self._shares = self.parts.take(self.lanes.count * self.keys_of_block * _BYTES // 4)
 
     @property
     def sums_pitch(self) -> int:
-        """Sums are squares, one for each _SQUARE columns."""
+        """Sums are squares, one for each SQUARE columns."""
         return self._conf.packed_values.dims[3] // GROUP
 
     def sum_at(self, row: Value, column: Value) -> Value:
         """The address of a vector of sums."""
         e = self.e
-        square, own = e.divmod(column, _SQUARE)
-        terms = [e.mul(square, _SQUARE * _SQUARE), e.mul(row, _SQUARE), own]
+        square, own = e.divmod(column, SQUARE)
+        terms = [e.mul(square, SQUARE * SQUARE), e.mul(row, SQUARE), own]
         return e.element(self.sums, e.total(0, terms), F32)
 
     def pack_queries(self, place: Place) -> None:
         """Pairs of elements, with rows in lanes."""
-        e, depth = self.e, self._conf.depth
-        queries = self.tensor(Arg.SRC_0, place.batch, place.head).from_row(e, place.row)
-        kind, last = vector.vector_type(I16, _SQUARE), e.b.sub(place.count, i64(1))
-        packed = vector.vector_type(I32, _TILE)
-        starts = [queries.row(e, e.smaller(i64(row), last)) for row in range(_SQUARE)]
-
-        def piece(column: Value, mask: Mask) -> None:
-            group, _ = e.divmod(column, GROUP)
-            for v in range(_VECTORS):
-                loaded = (
-                    vector.load(e, e.element(start, column, I16), kind, mask)
-                    for start in starts[v * _TILE : (v + 1) * _TILE]
-                )
-                rows = transpose_registers(e, [e.b.bitcast(own, packed) for own in loaded])
-                for number, own in enumerate(rows):
-                    at = self.lanes.at(self.queries, e.add(group, i64(number)), v)
-                    vector.store(e, own, at)
-
-        whole = depth - depth % _SQUARE
-        e.loop(i64(0), i64(whole), lambda at: piece(at, None), step=_SQUARE, unroll=False)
-        if whole < depth:
-            present = [lane < depth - whole for lane in range(_SQUARE)]
-            piece(i64(whole), vector.known_lanes(present))
+        queries = self.tensor(Arg.SRC_0, place.batch, place.head).from_row(self.e, place.row)
+        pack_columns(self.lanes, queries, place.count, self._conf.depth, self.queries)
 
     def block(self, place: Place, begin: Value, peaks: Values, totals: Values) -> Values:
         """A block of keys; the largest scores of the rows, and the sums of the shares."""
@@ -187,14 +118,14 @@ class _UnitForward(Forward):
             if self.has(Arg.SRC_3):
                 added = self.lanes.load(self.mask, row)
                 cells = tuple(e.b.fadd(*pair) for pair in zip(cells, added, strict=True))
-            cells = self.causal(place, e.add(begin, row), Tile(_VECTORS, cells)).cells
+            cells = self.causal(place, e.add(begin, row), Tile(VECTORS, cells)).cells
             self.lanes.store(cells, self.scores, row)
             return tuple(vector.maximum(e, *pair) for pair in zip(cells, found, strict=True))
 
         grown = e.loop(i64(0), count, score, peaks, unroll=False, name="key")
         none = vector.splat_constant(peaks[0].type, -inf)
         e.loop(
-            count, whole, lambda row: self.lanes.store((none,) * _VECTORS, self.scores, row),
+            count, whole, lambda row: self.lanes.store((none,) * VECTORS, self.scores, row),
             unroll=False, name="none",
         )  # fmt: skip
         first = self.put_factors(peaks, grown, totals)
@@ -220,21 +151,21 @@ class _UnitForward(Forward):
         def square(row: Value) -> None:
             factors = Factors(
                 keys.row(e, row), self.queries,
-                tuple(r * keys.stride for r in range(_SQUARE)), (0, GROUP * _TILE), tiles.multiply,
+                tuple(r * keys.stride for r in range(SQUARE)), (0, GROUP * TILE), tiles.multiply,
             )  # fmt: skip
-            tiles.begin(_SHAPE)
-            tiles.accumulate(_SHAPE, factors, levels)
-            tiles.store(_SHAPE, self.lanes.at(self.scores, row))
+            tiles.begin(SHAPE)
+            tiles.accumulate(SHAPE, factors, levels)
+            tiles.store(SHAPE, self.lanes.at(self.scores, row))
 
-        e.loop(i64(0), whole, square, step=_SQUARE, unroll=False, name="square")
+        e.loop(i64(0), whole, square, step=SQUARE, unroll=False, name="square")
 
     def _share(self, key: Value, peaks: Values, sums: Values) -> Values:
         """The shares of a K block of keys, as rows of bf16; the sums with them added."""
         e, narrow = self.e, storage(DataType.bf16)
-        wide = vector.vector_type(I32, _TILE)
+        wide = vector.vector_type(I32, TILE)
         half = vector.splat_constant(wide, 8 * _BYTES)
         totals = list(sums)
-        for v in range(_VECTORS):
+        for v in range(VECTORS):
             pairs = []
             for number in range(0, K_BLOCK, GROUP):
                 codes = []
@@ -246,7 +177,7 @@ class _UnitForward(Forward):
                     codes.append(e.b.zext(narrow.from_core(e, share), wide))
                 pairs.append(e.b.or_(codes[0], e.b.shl(codes[1], half)))
             for lane, row in enumerate(transpose_registers(e, pairs)):
-                at = e.add(key, i64((v * _TILE + lane) * self.keys_of_block))
+                at = e.add(key, i64((v * TILE + lane) * self.keys_of_block))
                 vector.store(e, row, e.element(self.part(self._shares), at, I16))
         return tuple(totals)
 
@@ -266,20 +197,20 @@ class _UnitForward(Forward):
 
             def row(number: Value) -> None:
                 factor = self.factor(number)
-                for v in range(_VECTORS):
-                    at = self.sum_at(number, e.add(column, i64(v * _TILE)))
+                for v in range(VECTORS):
+                    at = self.sum_at(number, e.add(column, i64(v * TILE)))
                     before = vector.load(e, at, factor.type)
                     vector.store(e, e.b.fmul(before, factor), at)
 
-            e.loop(i64(0), i64(_SQUARE), row, unroll=False, name="row")
+            e.loop(i64(0), i64(SQUARE), row, unroll=False, name="row")
             values = e.element(rows.pointer, e.mul(column, GROUP), I16)
             factors = Factors(
                 self.part(self._shares), values,
-                tuple(r * self.keys_of_block for r in range(_SQUARE)), (0, GROUP * _TILE),
+                tuple(r * self.keys_of_block for r in range(SQUARE)), (0, GROUP * TILE),
                 tiles.multiply,
             )  # fmt: skip
-            tiles.load(_SHAPE, sums)
-            tiles.accumulate(_SHAPE, factors, levels)
-            tiles.store(_SHAPE, sums)
+            tiles.load(SHAPE, sums)
+            tiles.accumulate(SHAPE, factors, levels)
+            tiles.store(SHAPE, sums)
 
-        e.loop(i64(0), i64(self.sums_pitch), square, step=_SQUARE, unroll=False, name="square")
+        e.loop(i64(0), i64(self.sums_pitch), square, step=SQUARE, unroll=False, name="square")
