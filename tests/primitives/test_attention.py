@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,6 +180,14 @@ def test_large_scores() -> None:
     assert (got == [138, 139]).all()
 
 
+def test_gradients_of_undefined_rows_are_zero() -> None:
+    query, key = MemoryDesc((1, 2, 30, 8), "f32"), MemoryDesc((1, 2, 20, 8), "f32")
+    every = query, key, key, query, query, query, key, key
+    desc = AttentionDesc.backward(*every, masking="causal_last", masked_rows="nan")
+    assert np.isnan(SPECIFICATION.fill(desc)[Arg.DST]).any()
+    check(desc)
+
+
 def test_rows_without_keys_may_be_undefined() -> None:
     query, key = MemoryDesc((1, 2, 30, 8), "f32"), MemoryDesc((1, 2, 20, 8), "f32")
     every = query, key, key, query
@@ -235,6 +244,7 @@ def test_open_sizes(masking: str, backward: bool, data_type: str) -> None:
 def test_no_rows_or_no_keys(keys: int) -> None:
     sizes = (2, 2, 1, 0 if keys else 4, keys, 8, 8)
     check(described(sizes))
+    check(replace(described(sizes), masked_rows="nan"))
     check(described(sizes, backward=True))
 
 

@@ -65,8 +65,8 @@ class AttentionDesc(Desc):
     - ``causal``: row l takes the first l + 1 keys;
     - ``causal_last``: the last row takes all keys, and row l the first l + 1 + S - L.
 
-    A row in which no key takes part is 0, or NaN if ``masked_rows`` is "nan" in place of "zero";
-    with a gradient it is 0.
+    A row in which no key takes part is 0, or NaN if ``masked_rows`` is "nan" in place of "zero" and
+    there are keys; its gradients are 0.
 
     Arguments SRC_0 (query), SRC_1 (key), SRC_2 (value), SRC_3 (mask) and DST, whose layout may be
     ``any``; in training also DST_1, f32 [N, H, L]: the logarithm of the sum of the exponentials of
@@ -135,6 +135,7 @@ class AttentionDesc(Desc):
         logsum_desc: MemoryDesc | None = None,
         masking: str = _MASKINGS[0],
         scale: float = 1.0,
+        masked_rows: str = _MASKED_ROWS[0],
     ) -> AttentionDesc:
         """Describe the gradients of a forward computation; raises InvalidArguments where the rules
         are broken. ``logsum_desc`` is row-major where it is left out."""
@@ -148,6 +149,7 @@ class AttentionDesc(Desc):
             logsum_desc=logsum_desc,
             masking=masking,
             scale=scale,
+            masked_rows=masked_rows,
             diff_dst_desc=diff_dst_desc,
             diff_query_desc=diff_query_desc,
             diff_key_desc=diff_key_desc,

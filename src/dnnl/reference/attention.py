@@ -61,11 +61,11 @@ def attention(
     query is [N, H, L, E], key [N, G, S, E] and value [N, G, S, V], of which each head serves H / G
     heads in a row. ``masking`` is "none", "causal", where row l takes the first l + 1 keys, or
     "causal_last", where it takes S - L more. Rows without a key are 0, or NaN if ``masked_rows`` is
-    "nan".
+    "nan" and there are keys.
     """
     rows, keys, values = f64(query), *_repeated(query, key, value)
     shares, logarithm = _shares(rows, keys, mask, masking, scale)
-    if masked_rows == "nan":
+    if masked_rows == "nan" and keys.shape[-2]:
         shares = np.where(logarithm[..., np.newaxis] == -np.inf, np.nan, shares)
     return Attention(shares @ values, logarithm)
 
@@ -163,7 +163,7 @@ class _Attention(Specification):
         forward = desc.propagation.is_forward
         slack = steps * core_eps(kind) * (1 / 4 if forward else 1 / 2)
         if narrow:
-            slack += max(own.eps for own in kinds) * (1 / 2 if forward else 1)
+            slack += max(own.eps for own in kinds) * (1 / 2 if forward else 3)
         if not forward and argument != Arg.DIFF_SRC_0:
             slack *= max(1, desc.query_desc.dims[2]) ** 0.5
         return Rule(kind.eps + steps * core_eps(kind), zeros=100.0, slack=slack,

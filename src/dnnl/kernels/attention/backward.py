@@ -168,7 +168,11 @@ class Gradient:
 
             total = self._lanes.fold(conf.width, add, zero)
             (total,) = reduce_lanes(e, (total,), _added)
-            e.b.store(vector.lane(e, total, 0), e.element(products, row, F32), align=4)
+            # The result of a row without keys may be NaN.
+            value = e.b.load(e.element(numbers.pointer, row, F32), typ=F32, align=_FLOAT)
+            none = e.b.fcmp_ordered("==", value, F32(inf))
+            product = e.b.select(none, F32(0.0), vector.lane(e, total, 0))
+            e.b.store(product, e.element(products, row, F32), align=_FLOAT)
 
         e.loop(i64(0), e.number(conf.rows), product, unroll=False, name="row")
 

@@ -166,7 +166,11 @@ class Forward(BlockWriter):
         """The results, and the logarithms of the sums."""
         e, conf, lanes = self.e, self._conf, self.lanes
         one = vector.splat_constant(self._zeros.type, 1)
-        without = vector.splat_constant(self._zeros.type, nan) if conf.undefined else self._zeros
+        without = self._zeros
+        if conf.undefined:  # the sum of no values is 0
+            undefined = vector.splat_constant(self._zeros.type, nan)
+            is_some = e.b.icmp_signed(">", e.number(conf.keys), i64(0))
+            without = e.b.select(is_some, undefined, self._zeros)
 
         def inverse(total: Value) -> Value:
             none = e.b.fcmp_ordered("==", total, self._zeros)
