@@ -205,7 +205,7 @@ def _is_one_step(place: Place[Placed], arrays: Sequence[Placed], out: Out) -> bo
 
 def _has_rows(array: Placed) -> bool:
     """Whether the elements of a row are neighbours."""
-    return array.shape[-1] == 1 or bool(array.strides[-1] == array.dtype.itemsize)
+    return array.shape[-1:] in ((), (1,)) or bool(array.strides[-1] == array.dtype.itemsize)
 
 
 def _attended(

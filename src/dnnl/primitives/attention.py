@@ -158,7 +158,8 @@ class AttentionDesc(Desc):
 
     def __post_init__(self) -> None:
         infers = self.prop_kind in (PropKind.forward_inference, "forward_inference")
-        if not infers and self.logsum_desc.is_zero and isinstance(self.query_desc, MemoryDesc):
+        given = all(isinstance(own, MemoryDesc) for own in (self.query_desc, self.logsum_desc))
+        if not infers and given and self.logsum_desc.is_zero:
             self._set("logsum_desc", MemoryDesc(self.query_desc.dims[:-1], "f32"))
         super().__post_init__()
 
@@ -171,7 +172,8 @@ class AttentionDesc(Desc):
         heads, served = query[1], key[1]
         rule = "batch and elements of query, with rows and heads of its own"
         check_dims("key_desc", self.key_desc, (query[0], *key[1:3], query[3]), rule)
-        if RUNTIME_DIM not in (heads, served) and (heads % served if served else heads):
+        known = RUNTIME_DIM not in (heads, served) and is_known(heads) and is_known(served)
+        if known and (heads % served if served else heads):
             rule = f"expected a number of heads that divides the {heads} of query"
             raise InvalidArguments("key_desc", key, rule)
         rule = "batch, heads and rows of key"
@@ -198,6 +200,14 @@ class AttentionDesc(Desc):
         """Raise InvalidArguments unless logarithms are f32."""
         if not self.logsum_desc.is_zero and self.logsum_desc.data_type is not DataType.f32:
             raise InvalidArguments("logsum_desc", str(self.logsum_desc), "logarithms are f32")
+
+    def complete_typical(self, dims: dict[int, list[int]]) -> None:
+        """Each head of keys serves as many heads of queries."""
+        heads, served = dims[Arg.SRC_0][1], dims[Arg.SRC_1][1]
+        if served and heads % served:
+            for argument, own in dims.items():
+                if _SIZES[argument][1] == "h" and own[1] == heads:
+                    own[1] = served
 
     def size_name(self, argument: int, dim: int, letter: str) -> str:
         """N, H, L, E, G, S and V."""
@@ -275,6 +285,8 @@ def _refused(desc: AttentionDesc, isa: Isa) -> Refusal | None:
         if own.inner_blocks or (own.dims[-1] != 1 and own.strides[-1] != 1):
             rule = f"{tensor.field} = {own}; elements of a row are adjacent"
             return Refusal(Reason.LAYOUT, rule)
+    if not (is_known(desc.query_desc.dims[1]) and is_known(desc.key_desc.dims[1])):
+        return Refusal(Reason.RUNTIME_DIM, "the number of heads")
     for own in (desc.query_desc, desc.value_desc):
         size = own.dims[3]
         if not is_known(size):
@@ -378,5 +390,5 @@ AttentionDesc.operation = Operation(
         "--scale=0.25 --masking=none,causal 2x6x70x16:2x2x300x16:2x2x300x17:2x1x70x300",
         "--scale=0.5 --masked_rows=zero,nan 2x4x5x8:2x4x9x8:2x4x9x40:2x1x1x9",
     ),
-    implementations=(Implementation("blocks", _plan),),
+    implementations=(Implementation("blocks", _plan, fixes=True),),
 )  # fmt: skip
