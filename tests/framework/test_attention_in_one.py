@@ -103,6 +103,15 @@ def test_masks(mask: str, layout: str) -> None:
     assert run(make_model(nodes, inputs, ["y"], constants), layout) == ["attention"]
 
 
+def test_two_causal_masks() -> None:
+    """The later of both excludes more keys than the first one."""
+    nodes, inputs, constants = attention(mask=MASKS["causal at the end"])
+    *scores, _, product = nodes
+    both = [node("Add", ["masked", "second"], "both"), node("Softmax", ["both"], "p", axis=-1)]
+    constants["second"] = MASKS["causal"]
+    run(make_model([*scores, *both, product], inputs, ["y"], constants))
+
+
 @pytest.mark.parametrize(
     ("mask", "masking"),
     [

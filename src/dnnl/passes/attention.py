@@ -136,6 +136,8 @@ def _scores(product: Node, graph: Graph, shape: Shape, lead: Shape) -> _Scores |
         masking = _masking(graph.constants.get(value), own) or _computed(value, graph, own)
         mask = _of_four(own, shape, lead)
         if masking is not None:
+            if len({masking, found.masking} - {"none"}) > 1:
+                return None
             found = replace(found, masking=masking if found.masking == "none" else found.masking)
         elif found.added or mask is None:
             return None
