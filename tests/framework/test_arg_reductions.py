@@ -11,6 +11,7 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.graph.graph import ModelError
 from tests.framework.models import Array, model_of
 from tests.framework.one_operator import check, model_with, results_of
+from tests.pairs import every_pair
 
 SHAPES = [(3, 5, 4), (2, 37, 9), (4, 21, 19)]
 
@@ -21,9 +22,11 @@ def drawn(kind: Any, shape: tuple[int, ...], most: int = 6) -> Array:
     return rng.integers(0, most, shape).astype(kind)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.int8, np.uint8])
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@every_pair(
+    kind=[np.float32, np.float64, np.int32, np.int8, np.uint8],
+    axis=[0, 1, -1],
+    op=["ArgMax", "ArgMin"],
+)
 def test_places_of_extremes(op: str, axis: int, kind: Any) -> None:
     feeds = [{"x": drawn(kind, shape)} for shape in SHAPES]
     for last in (0, 1):

@@ -9,6 +9,7 @@ from onnx import numpy_helper
 from dnnl import config
 from dnnl.framework import moving
 from tests.framework.models import make_model, model_of, node
+from tests.pairs import every_pair
 
 F32 = np.float32
 
@@ -17,9 +18,7 @@ def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape, np.float32)
 
 
-@pytest.mark.parametrize("channels", [3, 16, 21, 48])
-@pytest.mark.parametrize("group", [1, 3])
-@pytest.mark.parametrize("winograd", [False, True])
+@every_pair(channels=[3, 16, 21, 48], group=[1, 3], winograd=[False, True])
 def test_both_give_the_same_results(
     channels: int, group: int, winograd: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

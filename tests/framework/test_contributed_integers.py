@@ -10,6 +10,7 @@ import pytest
 import dnnl
 from tests.framework.contributed import check_calls, contributed, contributed_model
 from tests.framework.models import Array, model_of
+from tests.pairs import every_pair
 
 K, N = 24, 20
 CALLS = [(2, 5), (2, 9), (3, 17), (4, 40)]
@@ -26,9 +27,7 @@ def weights(rng: np.random.Generator, kind: Any, columns: bool) -> dict[str, Arr
     }
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8])
-@pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
+@every_pair(kind=[np.int8, np.uint8], columns=[False, True], bias=[False, True])
 def test_quantized_in_the_run(kind: Any, columns: bool, bias: bool) -> None:
     rng = np.random.default_rng(0)
     constants = weights(rng, kind, columns)

@@ -11,6 +11,7 @@ import pytest
 import dnnl
 from tests.framework.contributed import F16, check_calls, contributed, contributed_model
 from tests.framework.models import Array, make_model, model_of, node
+from tests.pairs import every_pair
 
 CALLS = [(2, 5), (2, 9), (3, 17), (4, 40)]
 ENDS = [(1, 7), (1, 1), (2, 1)]
@@ -88,9 +89,7 @@ def test_simplified(domain: str) -> None:
     check_calls(proto, [arrays(rng, shapes, b, s) for b, s in CALLS], 1e-5)
 
 
-@pytest.mark.parametrize("segments", [False, True])
-@pytest.mark.parametrize("mask", [False, True])
-@pytest.mark.parametrize("places", [False, True])
+@every_pair(segments=[False, True], mask=[False, True], places=[False, True])
 def test_embeddings(segments: bool, mask: bool, places: bool) -> None:
     rng = np.random.default_rng(3)
     tables = {"words": (50, 24), "positions": (64, 24), "segment_rows": (2, 24)}
@@ -117,9 +116,7 @@ def test_embeddings(segments: bool, mask: bool, places: bool) -> None:
     check_calls(proto, calls, 1e-5)
 
 
-@pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("activation", [0, 1])
-@pytest.mark.parametrize("opset", [17, 21])
+@every_pair(last=[0, 1], activation=[0, 1], opset=[17, 21])
 def test_groups(last: int, activation: int, opset: int) -> None:
     image = ("b", "s", 6, 8) if last else ("b", 8, "s", 6)
     shapes = {"x": image, "scale": (8,), "shift": (8,), "skip": ("b", 8), "bias": (8,)}

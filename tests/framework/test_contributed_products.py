@@ -12,6 +12,7 @@ import pytest
 import dnnl
 from tests.framework.contributed import check_calls, contributed, contributed_model
 from tests.framework.models import Array, make_model, model_of, node
+from tests.pairs import every_pair
 
 CALLS = [(2, 5), (2, 9), (3, 17), (4, 12)]
 
@@ -88,9 +89,7 @@ def test_maxima_with_channels_last(kind: Any) -> None:
     check_calls(proto, feeds, 0, 8)
 
 
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("second", [False, True])
-@pytest.mark.parametrize("batches", [(0, 0), (1, 0), (0, 1)])
+@every_pair(first=[False, True], second=[False, True], batches=[(0, 0), (1, 0), (0, 1)])
 def test_products(first: bool, second: bool, batches: tuple[int, int]) -> None:
     a: Any = ("b", 3, 7, "s") if first else ("b", 3, "s", 7)
     b: Any = ("b", 3, 6, 7) if second else ("b", 3, 7, 6)

@@ -19,6 +19,7 @@ from dnnl.tools.cli import main
 from tests.framework import control_graphs as graphs
 from tests.framework.control_graphs import inner, value
 from tests.framework.models import graph_of, make_model, node, run_peer
+from tests.pairs import every_pair
 
 Array = np.ndarray
 RNG = np.random.default_rng(42)
@@ -248,9 +249,7 @@ def test_errors_name_what_is_wrong() -> None:
         Model(graph_of(proto))(floats(2), number(2))
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("largest", [0, 1])
-@pytest.mark.parametrize("count", [1, 3, 40])
+@every_pair(kind=[np.float16, np.float32, np.float64], largest=[0, 1], count=[1, 3, 40])
 def test_largest_of_what_is_no_number(count: int, largest: int, kind: Any) -> None:
     """A NaN is larger than infinity, and the zeros are equal."""
     nodes = [node("TopK", ["x", "k"], "y", "places", largest=largest)]

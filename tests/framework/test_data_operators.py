@@ -13,6 +13,7 @@ from dnnl.graph.graph import ModelError
 from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer
+from tests.pairs import every_pair
 
 SHAPE = (2, 20, 5, 6)
 LARGE = 2**31 - 1
@@ -45,9 +46,7 @@ SLICES: dict[str, tuple[list[int], list[int], list[int], list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", [np.float32, np.int64, np.int8, np.bool_])
-@pytest.mark.parametrize("case", SLICES)
+@every_pair(layout=LAYOUTS, kind=[np.float32, np.int64, np.int8, np.bool_], case=SLICES)
 def test_slice(case: str, kind: type, layout: str) -> None:
     names = ("starts", "ends", "axes", "steps")
     constants = dict(zip(names, map(np.array, SLICES[case]), strict=True))
@@ -120,9 +119,11 @@ def test_split(axis: int, layout: str) -> None:
     run(make_model(nodes, {"x": SHAPE}, ["p", "q"], opset=18), layout)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("indices", [3, [2], [1, 2, 3], [0, 2, 4], [4, 0, -1], [[0, 1], [-1, -5]]])
-@pytest.mark.parametrize("axis", [1, 2, -1])
+@every_pair(
+    layout=LAYOUTS,
+    indices=[3, [2], [1, 2, 3], [0, 2, 4], [4, 0, -1], [[0, 1], [-1, -5]]],
+    axis=[1, 2, -1],
+)
 def test_gather_of_constant_indices(axis: int, indices: Any, layout: str) -> None:
     nodes = [node("Gather", ["x", "i"], "g", axis=axis), node("Neg", ["g"], "y")]
     kinds = run(make_model(nodes, {"x": SHAPE}, ["y"], {"i": np.array(indices)}), layout)
@@ -159,9 +160,7 @@ def refused(proto: Any, feeds: dict[str, Array], name: str, number: int, layout:
         session.run({**feeds, name: outside})
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@every_pair(layout=LAYOUTS, known=[False, True], axis=[0, 1, -1])
 def test_gather_elements(axis: int, known: bool, layout: str) -> None:
     """Of a result and by a result that lie in blocks where they may."""
     sizes = [2, 17, 4, 6]
@@ -209,11 +208,11 @@ def test_gather_nd(rows: tuple[int, ...], batch: int, known: bool, layout: str) 
         refused(proto, feeds, "i", -int(extents[-1]) - 1, layout)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", [np.float32, np.int32])
-@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
-@pytest.mark.parametrize(
-    "pads", [(0, 1, 2, 0, 0, 0, 1, 3), (0, 0, -1, 0, 0, 2, 1, -2), (0,) * 8, (0, 0, 4, 5) * 2]
+@every_pair(
+    layout=LAYOUTS,
+    kind=[np.float32, np.int32],
+    mode=["constant", "edge", "reflect", "wrap"],
+    pads=[(0, 1, 2, 0, 0, 0, 1, 3), (0, 0, -1, 0, 0, 2, 1, -2), (0,) * 8, (0, 0, 4, 5) * 2],
 )
 def test_pad(pads: tuple[int, ...], mode: str, kind: type, layout: str) -> None:
     constants = {"pads": np.array(pads), "value": np.array(3, kind)}
@@ -244,11 +243,10 @@ def test_trilu(kind: type, upper: int, k: int, layout: str) -> None:
     run(make_model(nodes, {"x": (3, 5, 7)}, ["y"], {"k": np.array(k)}, kinds=kinds), layout)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("op", ["IsNaN", "IsInf"])
-@pytest.mark.parametrize(
-    "attrs",
-    [
+@every_pair(
+    layout=LAYOUTS,
+    op=["IsNaN", "IsInf"],
+    attrs=[
         {},
         {"detect_negative": 0},
         {"detect_positive": 0},

@@ -11,6 +11,7 @@ from dnnl.framework.session import Session
 from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import assert_same, feeds_for, make_model, model_of, node, run_peer
+from tests.pairs import every_pair
 
 ROWS, WIDTH = 6, 24
 
@@ -202,9 +203,7 @@ POWERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], type]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("case", POWERS)
-@pytest.mark.parametrize("known", [False, True])
+@every_pair(layout=LAYOUTS, case=POWERS, known=[False, True])
 def test_powers(known: bool, case: str, layout: str) -> None:
     """Of both signs, as a step and behind another one."""
     base, exponents, kind = POWERS[case]

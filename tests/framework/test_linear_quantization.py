@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from dnnl.errors import Unimplemented
 from dnnl.graph.graph import Array, ModelError
 from tests.framework.models import make_model, model_of, node, run_peer
+from tests.pairs import every_pair
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2"]
 EIGHTS = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]
@@ -54,9 +55,7 @@ def same(got: Any, want: Array, case: object = None) -> None:
     np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64), str(case))
 
 
-@pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("scale", ["float32", "float16", "bfloat16"])
+@every_pair(constant=[False, True], form=FORMS, scale=["float32", "float16", "bfloat16"])
 def test_numbers_are_represented(scale: str, form: str, constant: bool) -> None:
     rng = np.random.default_rng(1)
     for stored in STORED[(len(scale) + len(form)) % 3 :: 3]:

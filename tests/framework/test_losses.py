@@ -11,6 +11,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.graph.graph import ModelError
 from tests.framework.models import Array, model_of
 from tests.framework.one_operator import check, model_with
+from tests.pairs import every_pair
 
 SHAPES = [(3, 5), (6, 9), (2, 5, 4), (4, 7, 3, 2), (5, 31, 6, 4)]
 
@@ -24,10 +25,12 @@ def feeds_of(shape: tuple[int, ...], weights: bool, targets: Any = np.int64) -> 
     return found
 
 
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-@pytest.mark.parametrize("ignored", [None, 1, -7])
-@pytest.mark.parametrize("weights", [False, True])
-@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+@every_pair(
+    reduction=["none", "mean", "sum"],
+    ignored=[None, 1, -7],
+    weights=[False, True],
+    op=["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"],
+)
 def test_losses(op: str, weights: bool, ignored: int | None, reduction: str) -> None:
     attrs = {"reduction": reduction, **({} if ignored is None else {"ignore_index": ignored})}
     for shapes in (SHAPES[:2], SHAPES[2:3], SHAPES[3:]):

@@ -13,6 +13,7 @@ from dnnl.lowering.graphs import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import feeds_for, make_model, model_of, node
 from tests.framework.test_operators import agree, random
+from tests.pairs import every_pair
 
 Shape = tuple[int, ...]
 
@@ -84,9 +85,11 @@ def test_root_mean_square(axis: int) -> None:
     agree(proto, "propagate")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(2, 12, 5, 6), (2, 12, 9), (1, 12, 2, 3, 2, 3), (2, 12, 1)])
-@pytest.mark.parametrize("opset", [18, 21])
+@every_pair(
+    layout=LAYOUTS,
+    shape=[(2, 12, 5, 6), (2, 12, 9), (1, 12, 2, 3, 2, 3), (2, 12, 1)],
+    opset=[18, 21],
+)
 def test_group_normalization(opset: int, shape: Shape, layout: str) -> None:
     count = 4 if opset == 18 else 12
     group = node("GroupNormalization", ["x", "s", "b"], "y", num_groups=4, epsilon=1e-3)

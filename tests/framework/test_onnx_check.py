@@ -15,6 +15,7 @@ from dnnl.errors import Error, Unimplemented
 from dnnl.framework.model import Model, load
 from dnnl.graph.graph import ModelError
 from tests.framework.models import assert_same, feeds_for, make_model, node, run_peer
+from tests.pairs import every_pair
 
 IMAGE = {"x": (1, 4, 6, 6)}
 
@@ -79,11 +80,11 @@ def test_refused_on_load(case: str, tmp_path: Path) -> None:
         load_proto(proto, tmp_path)
 
 
-@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
-@pytest.mark.parametrize(
-    "pads", [[3, 0, 0, 0], [0, 0, 0, 2], [2, 2, 2, 2], [1, 1, 1, 1], [-1, 0, 0, 0]]
+@every_pair(
+    op=["MaxPool", "AveragePool"],
+    pads=[[3, 0, 0, 0], [0, 0, 0, 2], [2, 2, 2, 2], [1, 1, 1, 1], [-1, 0, 0, 0]],
+    dilation=[1, 2],
 )
-@pytest.mark.parametrize("dilation", [1, 2])
 def test_padding_of_a_pooling(op: str, pads: list[int], dilation: int, tmp_path: Path) -> None:
     attrs = {"kernel_shape": [2, 2], "pads": pads, "dilations": [dilation] * 2}
     proto = make_model([node(op, ["x"], "y", **attrs)], IMAGE, ["y"], opset=19)

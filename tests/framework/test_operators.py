@@ -26,6 +26,7 @@ from tests.framework.models import (
     node,
     run_peer,
 )
+from tests.pairs import every_pair
 
 Case = tuple[list[Any], dict[str, tuple[int, ...]], dict[str, Any]]
 DATA = Path(onnx.__file__).parent / "backend/test/data"
@@ -221,9 +222,7 @@ def test_concat(axis: int, layout: str) -> None:
     agree(make_model([concat], {n: tuple(s) for n, s in shapes.items()}, ["y"]), layout)
 
 
-@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
-@pytest.mark.parametrize("opset", [11, 13])
-@pytest.mark.parametrize("axis", [0, 1, -1, None])
+@every_pair(op=["Softmax", "LogSoftmax"], opset=[11, 13], axis=[0, 1, -1, None])
 def test_softmax(op: str, opset: int, axis: int | None) -> None:
     attrs = {} if axis is None else {"axis": axis}
     proto = make_model([node(op, ["x"], "y", **attrs)], IMAGE, ["y"], {}, opset)
@@ -281,10 +280,12 @@ def test_batch_normalization_with_results_of_training_is_refused() -> None:
         model_of(proto).compile(Engine("cpu"))
 
 
-@pytest.mark.parametrize("trans_a", [0, 1])
-@pytest.mark.parametrize("trans_b", [0, 1])
-@pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize("bias", [None, (17,), (1,), (), (5, 17), (5, 1)])
+@every_pair(
+    trans_a=[0, 1],
+    trans_b=[0, 1],
+    constant=[True, False],
+    bias=[None, (17,), (1,), (), (5, 17), (5, 1)],
+)
 def test_gemm(trans_a: int, trans_b: int, constant: bool, bias: tuple[int, ...] | None) -> None:
     a, b = (9, 5) if trans_a else (5, 9), (17, 9) if trans_b else (9, 17)
     inputs, constants = {"x": a}, {}

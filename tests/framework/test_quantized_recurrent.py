@@ -19,6 +19,7 @@ from dnnl.passes.specialize import specialize
 from tests.framework.contributed import contributed, contributed_model, results
 from tests.framework.models import Array, make_model, model_of, node, run_peer
 from tests.framework.test_operators import random
+from tests.pairs import every_pair
 
 STEPS, ROWS, INPUTS, HIDDEN = 5, 3, 10, 19
 NAMES = ("x", "w", "r", "b", "lengths", "h", "c", "p", "ws", "wz", "rs", "rz")
@@ -93,9 +94,11 @@ def as_floats(given: dict[str, Array], feeds: dict[str, Array], **attrs: Any) ->
     return make_model([made], shapes, outputs, held, kinds=kinds)
 
 
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@every_pair(
+    direction=["forward", "reverse", "bidirectional"],
+    columns=[False, True],
+    kind=[np.int8, np.uint8],
+)
 def test_it_is_an_lstm(kind: Any, columns: bool, direction: str, stored: str) -> None:
     given = sources(1 + (direction == "bidirectional"), kind, columns=columns)
     proto, feeds = layer(given, direction=direction)
@@ -179,9 +182,7 @@ def check_quantized(proto: Any, steps: int = STEPS, rows: int = ROWS) -> None:
         np.testing.assert_allclose(got[name], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
-@pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@every_pair(op=["LSTM", "GRU", "RNN"], columns=[False, True], kind=[np.int8, np.uint8])
 def test_bytes_between_conversions(op: str, columns: bool, kind: Any, stored: str) -> None:
     """Nothing moves or converts weights in a run."""
     width = {"LSTM": 4, "GRU": 3, "RNN": 1}[op] * HIDDEN

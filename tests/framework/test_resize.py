@@ -18,6 +18,7 @@ from dnnl.operators.interpolation import COORDINATES, ROUNDINGS, ratio
 from dnnl.runtime.engine import Engine
 from tests.framework.models import assert_same, make_model, model_of, node, run_peer
 from tests.framework.test_operators import agree, random
+from tests.pairs import every_pair
 
 HALF = Fraction(1, 2)
 IMAGE = (2, 5, 7, 6)
@@ -59,9 +60,9 @@ def layers(proto: Any) -> list[str]:
 TRANSFORMED = sorted(COORDINATES.keys() - {"tf_crop_and_resize", "tf_half_pixel_for_nn"})
 
 
-@pytest.mark.parametrize("sizes", [ENLARGED, REDUCED, BOTH])
-@pytest.mark.parametrize("coordinates", TRANSFORMED)
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@every_pair(
+    sizes=[ENLARGED, REDUCED, BOTH], coordinates=TRANSFORMED, mode=["nearest", "linear", "cubic"]
+)
 def test_coordinates(mode: str, coordinates: str, sizes: tuple[int, ...]) -> None:
     transformation: dict[str, Any] = {"coordinate_transformation_mode": coordinates}
     agree(resized(sizes=sizes, mode=mode, **transformation), "propagate", 1e-4)

@@ -13,6 +13,7 @@ import dnnl
 from dnnl.graph.graph import ModelError
 from tests.framework.contributed import F16, check_calls, contributed, contributed_model
 from tests.framework.models import Array, make_model, model_of, node
+from tests.pairs import every_pair
 
 CALLS = [(2, 5), (2, 9), (3, 17), (4, 40), (1, 33)]
 
@@ -22,10 +23,7 @@ def angles(rng: np.random.Generator, *shape: int) -> dict[str, Array]:
     return {"cos": np.cos(radians).astype(np.float32), "sin": np.sin(radians).astype(np.float32)}
 
 
-@pytest.mark.parametrize("rank", [3, 4])
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("rotated", [0, 4])
-@pytest.mark.parametrize("positions", [False, True])
+@every_pair(rank=[3, 4], interleaved=[0, 1], rotated=[0, 4], positions=[False, True])
 def test_onnx(rank: int, interleaved: int, rotated: int, positions: bool) -> None:
     pairs, rng = (rotated or 8) // 2, np.random.default_rng(0)
     inputs: dict[str, Any] = {"x": ("b", "s", 24) if rank == 3 else ("b", 3, "s", 8)}
@@ -54,10 +52,7 @@ def calls(rank: int, size: int, first: bool, dtype: Any = np.float32) -> Iterato
         yield {"x": rng.standard_normal(shape).astype(dtype), "p": where, **tables}
 
 
-@pytest.mark.parametrize("rank", [3, 4])
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, F16])
+@every_pair(rank=[3, 4], interleaved=[0, 1], first=[False, True], dtype=[np.float32, F16])
 def test_contributed(rank: int, interleaved: int, first: bool, dtype: Any) -> None:
     inputs: dict[str, Any] = {"x": ("b", "s", 24) if rank == 3 else ("b", 3, "s", 8)}
     inputs |= {"p": (1,) if first else ("b", "s"), "cos": (60, 4), "sin": (60, 4)}

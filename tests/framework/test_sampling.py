@@ -10,6 +10,7 @@ import pytest
 from dnnl.graph.graph import ModelError
 from tests.framework.models import Array, model_of
 from tests.framework.one_operator import assert_equal, check, model_with, results_of
+from tests.pairs import every_pair
 
 TOLERANCE = 1e-4
 
@@ -22,9 +23,9 @@ def places(*shape: int) -> Array:
     return np.random.default_rng(sum(shape)).uniform(-1.4, 1.4, shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("corners", [0, 1])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@every_pair(
+    corners=[0, 1], padding=["zeros", "border", "reflection"], mode=["nearest", "linear", "cubic"]
+)
 def test_images(mode: str, padding: str, corners: int) -> None:
     every = [
         {"x": normal(*shape), "g": places(shape[0], *out, 2)}
@@ -75,9 +76,7 @@ def test_constant_affine_grids(kind: Any) -> None:
     assert_equal(results_of(model, feeds), {"y": want}, 30 * float(np.finfo(kind).eps))
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize("masked", [False, True])
+@every_pair(groups=[1, 2], parts=[1, 2], masked=[False, True])
 def test_deformed_convolutions(masked: bool, parts: int, groups: int) -> None:
     every = []
     for size in (5, 7, 9):

@@ -11,6 +11,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.graph.graph import ModelError
 from tests.framework.models import Array, model_of
 from tests.framework.one_operator import check, model_with
+from tests.pairs import every_pair
 
 SHAPES = [(3, 5, 4), (2, 37, 9), (4, 21, 19)]
 REDUCTIONS = ["none", "add", "mul", "max", "min"]
@@ -24,9 +25,9 @@ def indices(extent: int, *shape: int) -> Array:
     return np.random.default_rng(sum(shape)).integers(-extent, extent, shape)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.int64])
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+@every_pair(
+    kind=[np.float32, np.float64, np.int32, np.int64], axis=[0, 1, -1], reduction=REDUCTIONS
+)
 def test_elements(reduction: str, axis: int, kind: Any) -> None:
     """Fewer than there are off the axis; several with one place, unless the order decides."""
     every = []

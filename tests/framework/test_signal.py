@@ -10,6 +10,7 @@ import pytest
 from dnnl.graph.graph import ModelError
 from tests.framework.models import Array, model_of
 from tests.framework.one_operator import check, model_with
+from tests.pairs import every_pair
 
 TOLERANCE = 1e-4
 
@@ -26,9 +27,7 @@ def parts(x: Array) -> dict[str, Array]:
     return {"y": np.stack([x.real, x.imag], -1).astype(np.float32)}
 
 
-@pytest.mark.parametrize("length", [None, 5, 16])
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("axis", [0, 1, -2])
+@every_pair(length=[None, 5, 16], count=[1, 2], axis=[0, 1, -2])
 def test_transforms(axis: int, count: int, length: int | None) -> None:
     """Forward and back, of cut and padded numbers."""
     every = [normal(*shape, count) for shape in ((3, 7, 9), (2, 12, 5), (8, 3, 4))]

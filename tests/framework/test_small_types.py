@@ -16,6 +16,7 @@ from dnnl.framework.model import Model
 from dnnl.graph.graph import Array, ModelError
 from dnnl.operators.small_types import SMALL
 from tests.framework.models import make_model, model_of, node
+from tests.pairs import every_pair
 
 NAMES = sorted(dtype.name for dtype in SMALL)
 EIGHTS = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]
@@ -83,9 +84,7 @@ def numbers(kind: str) -> Array:
     return np.asarray(found)
 
 
-@pytest.mark.parametrize("kind", WIDE)
-@pytest.mark.parametrize("name", [*EIGHTS, *SMALLER])
-@pytest.mark.parametrize("saturate", [0, 1])
+@every_pair(kind=WIDE, name=[*EIGHTS, *SMALLER], saturate=[0, 1])
 def test_floats_become_small_ones(name: str, kind: str, saturate: int) -> None:
     source = numbers(kind)
     with np.errstate(all="ignore"):
@@ -95,9 +94,9 @@ def test_floats_become_small_ones(name: str, kind: str, saturate: int) -> None:
     same(casting(kind, name, saturate=saturate)(source), want)
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("round_mode", ["up", "down", "nearest"])
-@pytest.mark.parametrize("saturate", [0, 1])
+@every_pair(
+    kind=["float16", "bfloat16", "float32"], round_mode=["up", "down", "nearest"], saturate=[0, 1]
+)
 def test_floats_become_exponents(round_mode: str, kind: str, saturate: int) -> None:
     source = numbers(kind)
     with np.errstate(all="ignore"):

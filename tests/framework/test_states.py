@@ -17,6 +17,7 @@ from tests.framework.contributed import (
     results,
 )
 from tests.framework.models import Array, make_model, model_of, node, plans_of
+from tests.pairs import every_pair
 
 SIZES = [(2, 5), (2, 9), (3, 17), (1, 1), (2, 2), (4, 40)]
 
@@ -33,10 +34,7 @@ def close(found: dict[str, Array], wanted: list[Any], names: list[str], toleranc
         )
 
 
-@pytest.mark.parametrize("past", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("taps", [1, 4])
-@pytest.mark.parametrize("dtype", [np.float32, F16])
+@every_pair(past=[False, True], bias=[False, True], taps=[1, 4], dtype=[np.float32, F16])
 def test_convolutions(past: bool, bias: bool, taps: int, dtype: Any) -> None:
     rng = np.random.default_rng(0)
     inputs: dict[str, Any] = {"x": ("b", 6, "s"), "w": (6, 1, taps)}
@@ -116,9 +114,7 @@ def arrays(
     return feeds
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("past", [False, True])
-@pytest.mark.parametrize("vectors", [False, True])
+@every_pair(rule=RULES, past=[False, True], vectors=[False, True])
 def test_linear_attention(rule: str, past: bool, vectors: bool) -> None:
     proto, inputs = attention(rule, past=past, vectors=vectors)
     model, reference = model_of(proto), ReferenceEvaluator(proto)

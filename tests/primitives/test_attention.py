@@ -24,6 +24,7 @@ from dnnl import (
 from dnnl.reference.attention import SPECIFICATION
 from dnnl.reference.rule import compare
 from tests.check import logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, every_isa, every_rounding_isa, execute_all
 
 SIZES = [
@@ -97,16 +98,14 @@ def judge(
             assert not verdict.errors, verdict.lines
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("masking", ["none", "causal", "causal_last"])
-@pytest.mark.parametrize("sizes", SIZES)
+@every_pair(backward=[False, True], masking=["none", "causal", "causal_last"], sizes=SIZES)
 def test_sizes(sizes: tuple[int, ...], masking: str, backward: bool) -> None:
     check(described(sizes, masking, backward=backward))
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("mask", MASKS[1:])
-@pytest.mark.parametrize("sizes", [SIZES[2], SIZES[3], (1, 2, 2, 33, 134, 16, 16)])
+@every_pair(
+    backward=[False, True], mask=MASKS[1:], sizes=[SIZES[2], SIZES[3], (1, 2, 2, 33, 134, 16, 16)]
+)
 def test_masks(sizes: tuple[int, ...], mask: str, backward: bool) -> None:
     check(described(sizes, "causal" if mask == "heads" else "none", mask, backward=backward))
 
@@ -119,9 +118,7 @@ def test_instruction_sets(isa: str, backward: bool) -> None:
             check(described((2, 4, 2, 70, 90, 19, 21), masking, mask, backward=backward))
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("masking", ["none", "causal_last"])
-@pytest.mark.parametrize("sizes", SIZES)
+@every_pair(backward=[False, True], masking=["none", "causal_last"], sizes=SIZES)
 def test_sizes_in_bf16(sizes: tuple[int, ...], masking: str, backward: bool) -> None:
     check(described(sizes, masking, data_type="bf16", tag="acbd", backward=backward))
 
@@ -217,9 +214,9 @@ def test_rows_that_a_mask_excludes(backward: bool) -> None:
     assert (rows[:, :, 3:7] == 0).all()
 
 
-@pytest.mark.parametrize("data_type", ["f32", "bf16"])
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("masking", ["none", "causal", "causal_last"])
+@every_pair(
+    data_type=["f32", "bf16"], backward=[False, True], masking=["none", "causal", "causal_last"]
+)
 def test_open_sizes(masking: str, backward: bool, data_type: str) -> None:
     def sized(batch: int, rows: int, keys: int) -> AttentionDesc:
         sizes = batch, 4, 2, rows, keys, 16, 24

@@ -19,6 +19,7 @@ from dnnl import (
 from dnnl.reference.concat import concat
 from dnnl.reference.tolerance import EXACT
 from tests.check import check, logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     array,
@@ -117,9 +118,11 @@ def test_as_pytorch() -> None:
 
 
 @every_isa
-@pytest.mark.parametrize("layout", ["nhwc", "nChw16c"])
-@pytest.mark.parametrize("types", [("f32", "f32"), ("s8", "bf16"), ("s32", "s8"), ("f64", "f64")])
-@pytest.mark.parametrize("scaled", [(0,), (1, 2), (0, 1, 2)])
+@every_pair(
+    layout=["nhwc", "nChw16c"],
+    types=[("f32", "f32"), ("s8", "bf16"), ("s32", "s8"), ("f64", "f64")],
+    scaled=[(0,), (1, 2), (0, 1, 2)],
+)
 def test_scales(scaled: tuple[int, ...], types: tuple[str, str], layout: str, isa: str) -> None:
     """One number for each of some sources; an empty source may have one as well."""
     extents = [16, 0, 7] if layout == "nhwc" else [16, 3, 7]

@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 from dnnl import Arg, ConvolutionDesc, MemoryDesc, PrimitiveDesc, config
 from dnnl.reference.convolution import TOLERANCE
 from tests.check import check, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, LAYOUTS, array, every_isa, execute, tensor
 from tests.primitives.products import (
     DIRECT,
@@ -166,9 +167,7 @@ def test_layouts_of_weights(src: str, weights: str) -> None:
     verify(convolution_desc(SAME, 1, (34, 19), (src, weights, "any")))
 
 
-@pytest.mark.parametrize("layout", ["any", "nhwc"])
-@pytest.mark.parametrize("outputs", [1, 3, 17, 32, 48, 100])
-@pytest.mark.parametrize("inputs", [1, 3, 17, 32, 48, 100])
+@every_pair(layout=["any", "nhwc"], outputs=[1, 3, 17, 32, 48, 100], inputs=[1, 3, 17, 32, 48, 100])
 def test_channels(inputs: int, outputs: int, layout: str) -> None:
     verify(convolution_desc(SAME, 1, (outputs, inputs), (layout, "any", layout)))
 

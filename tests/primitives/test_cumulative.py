@@ -17,6 +17,7 @@ from dnnl import (
 from dnnl.reference.cumulative import cumulative
 from dnnl.types.arg import Arg
 from tests.check import logical
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, describe, every_isa, execute, source
 
 DIMS = (3, 24, 5, 7)
@@ -35,10 +36,12 @@ def run(src: Memory, axis: int, function: str, terms: str, order: str) -> None:
     assert (np.abs(got - want) <= 40 * eps * np.maximum(np.abs(size), 1e-30)).all()
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("terms", TERMS)
-@pytest.mark.parametrize("axis", range(4))
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw8c", "dcba", "gaps", "part"])
+@every_pair(
+    order=ORDERS,
+    terms=TERMS,
+    axis=range(4),
+    layout=["nchw", "nhwc", "nChw8c", "dcba", "gaps", "part"],
+)
 def test_layouts(layout: str, axis: int, terms: str, order: str) -> None:
     run(source(DIMS, layout), axis, "sum", terms, order)
 

@@ -9,6 +9,7 @@ from dnnl import (
     PrimitiveDesc,
     config,
 )
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, ISAS
 from tests.primitives.products import (
     Dims,
@@ -73,9 +74,7 @@ def test_values(
         verify(_desc((rows, 128, 64), types, layout), _attr(*values), "normal")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("k", [37, 96])
-@pytest.mark.parametrize("n", [19, 66, 224])
+@every_pair(layout=LAYOUTS, k=[37, 96], n=[19, 66, 224])
 def test_tails(layout: str, k: int, n: int) -> None:
     """Columns that fill no vector or panel, sums that fill no word."""
     groups = (2, ()) if k % 32 else (3, (32, 1))
@@ -160,11 +159,11 @@ def test_batches_of_epilogues(batch: Dims) -> None:
     verify(desc, attr, "normal")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    "types", [("f32", "f32", "f32"), ("f32", "s8", "f32"), ("f32", "s4", "f32")]
+@every_pair(
+    layout=LAYOUTS,
+    types=[("f32", "f32", "f32"), ("f32", "s8", "f32"), ("f32", "s4", "f32")],
+    rows=[1, 4],
 )
-@pytest.mark.parametrize("rows", [1, 4])
 def test_nothing_is_copied(layout: str, types: Types, rows: int) -> None:
     """As few rows as a tile of 16 registers has read weights of f32, bytes and 4 bits as they lie,
     in every layout. Sums of parts of k are no copy."""

@@ -12,6 +12,7 @@ from dnnl import Arg, ConvolutionDesc, MemoryDesc, PrimitiveAttr, PrimitiveDesc,
 from dnnl.codegen import isa as rows
 from dnnl.kernels.convolution.depthwise import bytes as convolution_depthwise_bytes
 from tests.check import logical
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.products import Types, Window, convolution_desc, inputs, verify
 
@@ -69,9 +70,7 @@ def by_fours(desc: ConvolutionDesc, attr: PrimitiveAttr | None = None) -> bool:
     )
 
 
-@pytest.mark.parametrize("isa", NAMES)
-@pytest.mark.parametrize("channels", [5, 16, 20, 32, 47, 64, 70, 144])
-@pytest.mark.parametrize("src", ["u8", "s8"])
+@every_pair(isa=NAMES, channels=[5, 16, 20, 32, 47, 64, 70, 144], src=["u8", "s8"])
 def test_channels(src: str, channels: int, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         desc = described(channels, (src, "s8", "u8"))

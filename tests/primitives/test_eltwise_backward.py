@@ -22,6 +22,7 @@ from dnnl import (
 )
 from dnnl.reference import eltwise as reference
 from tests.check import assert_close, check, logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -93,9 +94,11 @@ def test_types(alg: str, diff_src: str, diff_dst: str, data: str, isa: str) -> N
         run(alg, *ends, describe(DIMS, "nChw16c").with_data_type(diff_src), -0.5, 0.75)
 
 
-@pytest.mark.parametrize("data_type", ["f32", "bf16", "f64"])
-@pytest.mark.parametrize("layout", ["nchw", "nChw16c", "gaps"])
-@pytest.mark.parametrize("alg", ["eltwise_mish", "eltwise_tanh_use_dst_for_bwd"])
+@every_pair(
+    data_type=["f32", "bf16", "f64"],
+    layout=["nchw", "nChw16c", "gaps"],
+    alg=["eltwise_mish", "eltwise_tanh_use_dst_for_bwd"],
+)
 def test_in_place(alg: str, layout: str, data_type: str) -> None:
     data, gradient = (typed_source(DIMS, layout, data_type, seed) for seed in (1, 2))
     want = reference.eltwise_backward(alg, logical(data), logical(gradient))

@@ -20,6 +20,7 @@ from dnnl import (
 )
 from dnnl.reference import gather as reference
 from tests.check import check, codes_of, logical, memory_of, poisoned_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -48,9 +49,7 @@ def run(src: Memory, where: Memory, axis: int, layout: str) -> None:
     check(got, reference.gather(logical(src), logical(where), axis), reference.TOLERANCE("f32"))
 
 
-@pytest.mark.parametrize("kind", ["s32", "s64"])
-@pytest.mark.parametrize("axis", range(4))
-@pytest.mark.parametrize("layout", LAYOUTS)
+@every_pair(kind=["s32", "s64"], axis=range(4), layout=LAYOUTS)
 def test_layouts(layout: str, axis: int, kind: str) -> None:
     run(source(DIMS, layout), indices(19, DIMS[axis], kind), axis, layout)
 

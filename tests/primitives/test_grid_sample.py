@@ -67,9 +67,7 @@ def test_instruction_sets(
         run(source(DIMS, layout), grid_of(2, 5, 19, 2), function, padding, coordinates)
 
 
-@pytest.mark.parametrize("coordinates", ["edges", "corners", "pixels"])
-@pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@every_pair(coordinates=["edges", "corners", "pixels"], padding=PADDINGS, function=FUNCTIONS)
 def test_places_that_are_no_numbers_touch_nothing_outside(
     function: str, padding: str, coordinates: str
 ) -> None:

@@ -11,6 +11,7 @@ import torch
 from dnnl import Arg, InvalidArguments, LrnDesc, Memory, MemoryDesc, PrimitiveDesc, config
 from dnnl.reference import lrn as reference
 from tests.check import assert_close, check, logical, memory_of, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -130,9 +131,7 @@ def test_ranks(dims: tuple[int, ...], tag: str, alg: str) -> None:
     run(memory, memory.desc, alg)
 
 
-@pytest.mark.parametrize("isa", ["avx2", "avx512_core"])
-@pytest.mark.parametrize("local_size", [1, 4, 11, 99])
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@every_pair(isa=["avx2", "avx512_core"], local_size=[1, 4, 11, 99], layout=["nchw", "nhwc"])
 def test_sizes(layout: str, local_size: int, isa: str) -> None:
     memory = source((2, 23, 3, 9), layout)
     with config.override("max_cpu_isa", isa):

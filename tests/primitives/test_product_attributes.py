@@ -31,6 +31,7 @@ from dnnl.reference.conversions import convert
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.types.compensation import Compensation
 from tests.check import check, logical, poisoned_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, execute_all
 from tests.primitives.products import (
     Window,
@@ -270,9 +271,7 @@ def test_smaller_weights_of_open_and_of_grouped_products() -> None:
     check(got.parts[0], want, 0.0)
 
 
-@pytest.mark.parametrize("groups", [64, 32, 1])
-@pytest.mark.parametrize("src", ["s8", "f32"])
-@pytest.mark.parametrize("layout", ["any", "ab"])
+@every_pair(groups=[64, 32, 1], src=["s8", "f32"], layout=["any", "ab"])
 def test_smaller_weights_with_scales_along_k(layout: str, src: str, groups: int) -> None:
     """Those of segments, and those for which factors are copied as floats."""
     rng = np.random.default_rng(3)

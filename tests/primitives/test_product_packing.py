@@ -82,9 +82,7 @@ def test_values(
 
 
 @narrow_rows
-@pytest.mark.parametrize("k", [8, 24, 264, 1000])
-@pytest.mark.parametrize("n", [15, 32, 50])
-@pytest.mark.parametrize("weights", ["s4", "u8"])
+@every_pair(k=[8, 24, 264, 1000], n=[15, 32, 50], weights=["s4", "u8"])
 def test_tails(isa: str, k: int, n: int, weights: str) -> None:
     """Columns that fill no vector or panel, words that fill no block of a matrix unit, sums in
     several blocks."""
@@ -204,9 +202,11 @@ def test_info_tells_of_panels(isa: str) -> None:
 _BYTES = sorted({"sse41", "avx2", "avx512_core_vnni", "avx512_core_amx"} & {*ISAS})
 
 
-@pytest.mark.parametrize("isa", _BYTES)
-@pytest.mark.parametrize("types", [("s8", "s4"), ("u8", "u4"), ("s8", "u4"), ("u8", "s4")])
-@pytest.mark.parametrize("sizes", [(1, 264, 50), (7, 20, 15), (40, 1000, 33), (19, 64, 96)])
+@every_pair(
+    isa=_BYTES,
+    types=[("s8", "s4"), ("u8", "u4"), ("s8", "u4"), ("u8", "s4")],
+    sizes=[(1, 264, 50), (7, 20, 15), (40, 1000, 33), (19, 64, 96)],
+)
 def test_bytes(isa: str, types: tuple[str, str], sizes: Dims) -> None:
     """Words that fill no block, columns that fill no panel, a batch, and an inner product."""
     rows, terms, columns = sizes
@@ -220,9 +220,7 @@ def test_bytes(isa: str, types: tuple[str, str], sizes: Dims) -> None:
             verify(desc)
 
 
-@pytest.mark.parametrize("isa", _BYTES)
-@pytest.mark.parametrize("rows", [1, 12])
-@pytest.mark.parametrize("types", [("s8", "s4"), ("u8", "u4")])
+@every_pair(isa=_BYTES, rows=[1, 12], types=[("s8", "s4"), ("u8", "u4")])
 def test_bytes_in_segments(isa: str, rows: int, types: tuple[str, str]) -> None:
     """Scales and zero points by groups of weights, and sums of several segments a block."""
     for scales, zero_points in ((LARGE, None), (LARGE, (3, (16, 1))), ((3, (64, 1)), LARGE)):

@@ -22,6 +22,7 @@ from dnnl import (
 from dnnl.reference import resampling as reference
 from dnnl.reference.tolerance import EXACT
 from tests.check import check, logical, memory_of, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -62,9 +63,7 @@ def backward(alg: str, diff_dst: Memory, diff_src: MemoryDesc) -> None:
 
 
 @every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
+@every_pair(alg=ALGS, size=SIZES, layout=["nchw", "nhwc", "nChw16c"])
 def test_sizes(layout: str, size: tuple[int, ...], alg: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         forward(alg, source(DIMS, layout), sized(size, layout))
@@ -185,9 +184,7 @@ def test_it_is_what_pytorch_computes() -> None:
     check(execute(desc, {Arg.SRC: src}), want.numpy(), reference.TOLERANCE[ALGS[1]]("f32", 4))
 
 
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("types", [("f32", "f32"), ("s8", "u8")])
+@every_pair(layout=["nchw", "nhwc", "nChw16c"], alg=ALGS, types=[("f32", "f32"), ("s8", "u8")])
 def test_post_ops(types: tuple[str, str], alg: str, layout: str) -> None:
     src = typed_source(DIMS, layout, types[0])
     old = random_memory(sized((9, 36), layout, types[1]), ENGINE, 2)

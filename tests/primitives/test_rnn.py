@@ -35,6 +35,7 @@ from dnnl.reference.rnn_check import SPECIFICATION
 from dnnl.reference.rule import compare
 from dnnl.types.dtype import DataType
 from tests.check import logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, every_isa, execute_all
 from tests.primitives.rnn_networks import network
 from tests.work_items import assert_apart
@@ -105,9 +106,7 @@ def test_instruction_sets(isa: str, kind: str) -> None:
         check(lstm(direction=BOTH, kind=kind))
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16"])
-@pytest.mark.parametrize("rows", [2, 7])
-@pytest.mark.parametrize("tag", ["any", "abcde", "badce", "abdce"])
+@every_pair(kind=["f32", "bf16"], rows=[2, 7], tag=["any", "abcde", "badce", "abdce"])
 def test_layouts_of_weights(tag: str, rows: int, kind: str) -> None:
     """Many rows make it worth while to copy those that are row-major."""
     check(lstm(3, rows, tag=tag, layers=2, direction="bidirectional_sum", kind=kind))

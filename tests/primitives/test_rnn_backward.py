@@ -92,9 +92,7 @@ def test_directions_and_lengths(alg: str, layers: int, direction: str) -> None:
     check(gradient(network(alg, 4, 6, 9, layers=layers, direction=direction, lengths=True)))
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("lengths", [False, True])
-@pytest.mark.parametrize("direction", [ONE, ADDED])
+@every_pair(layers=[1, 2], lengths=[False, True], direction=[ONE, ADDED])
 def test_peepholes_and_projections(direction: str, lengths: bool, layers: int) -> None:
     check(gradient(network(
         direction=direction, lengths=lengths, layers=layers, peephole=True, projection=18

@@ -152,9 +152,7 @@ def test_masks(mask: int, direction: str, layers: int, zeros: str, tag: str) -> 
     check(described("lstm", 1, 3, 16 * joined, **options), mask, zeros)
 
 
-@pytest.mark.parametrize("isa", [processor.ISAS[-1], "avx2"])
-@pytest.mark.parametrize("rows", [1, 17, 70])
-@pytest.mark.parametrize("channels", [1, 17, 64])
+@every_pair(isa=[processor.ISAS[-1], "avx2"], rows=[1, 17, 70], channels=[1, 17, 64])
 def test_sizes(rows: int, channels: int, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(described("lstm", 2, rows, channels, inputs=31), zeros="s8")
@@ -167,9 +165,7 @@ def test_types(src: str, scales: str) -> None:
     check(described("lstm", src=src, dst=src, states=src), scales=scales)
 
 
-@pytest.mark.parametrize("isa", [processor.ISAS[-1], "avx2"])
-@pytest.mark.parametrize("mask", [EVERY, ONE_FOR_ALL])
-@pytest.mark.parametrize("projection", [5, 20])
+@every_pair(isa=[processor.ISAS[-1], "avx2"], mask=[EVERY, ONE_FOR_ALL], projection=[5, 20])
 def test_projections_and_peepholes(projection: int, mask: int, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(described("lstm", 3, 19, 35, projection=projection, peephole=True), mask, "s8")

@@ -163,9 +163,7 @@ def test_row_major_weights(tag: str, isa: str) -> None:
         check(described("gru", 2, 5, 37, tag=tag, direction=BOTH))
 
 
-@pytest.mark.parametrize("isa", [processor.ISAS[-1], "avx2"])
-@pytest.mark.parametrize("tag", ["any", "abcde"])
-@pytest.mark.parametrize("projection", [5, 20, 70])
+@every_pair(isa=[processor.ISAS[-1], "avx2"], tag=["any", "abcde"], projection=[5, 20, 70])
 def test_projections(projection: int, tag: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(described("lstm", 3, 19, 35, projection=projection, tag=tag))

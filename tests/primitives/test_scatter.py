@@ -17,6 +17,7 @@ from dnnl import (
 from dnnl.reference.scatter import scatter
 from dnnl.types.arg import Arg
 from tests.check import logical
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, LAYOUTS, describe, every_isa, execute, source
 
 DIMS = (3, 24, 5, 7)
@@ -50,9 +51,7 @@ def test_layouts(layout: str, axis: int) -> None:
     run(source(DIMS, layout), indices((19,), DIMS[axis], "s32"), axis, "none", "dcba")
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("axis", range(4))
-@pytest.mark.parametrize("order", ["abcd", "acdb"])
+@every_pair(function=FUNCTIONS, axis=range(4), order=["abcd", "acdb"])
 def test_elements(order: str, axis: int, function: str) -> None:
     """Fewer than there are along the other axes, and many of them at one place."""
     dims = [2, 21, 5, 6]

@@ -20,6 +20,7 @@ from dnnl import (
 )
 from dnnl.reference import softmax as reference
 from tests.check import assert_close, check, logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -47,9 +48,7 @@ def run(memory: Memory, dst: MemoryDesc, axis: int, alg: str = ALGS[0]) -> None:
     check(result, want, reference.TOLERANCE("f32", memory.desc.dims[axis]))
 
 
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("axis", [0, 1, 2, 3])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@every_pair(alg=ALGS, axis=[0, 1, 2, 3], layout=LAYOUTS)
 def test_axes_of_layouts(layout: str, axis: int, alg: str) -> None:
     memory = source(DIMS, layout)
     run(memory, memory.desc, axis, alg)
@@ -97,9 +96,7 @@ def test_in_place(layout: str, axis: int) -> None:
 
 
 @every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("masked_rows", ["zero", "nan"])
+@every_pair(alg=ALGS, axis=[0, 1], masked_rows=["zero", "nan"])
 def test_extreme_rows(isa: str, alg: str, axis: int, masked_rows: str) -> None:
     """Nothing but -inf; one finite value; values whose exponentials overflow or vanish; a NaN."""
     rows = np.full((5, 37), -np.inf)

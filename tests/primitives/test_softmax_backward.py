@@ -8,6 +8,7 @@ import torch
 from dnnl import Arg, InvalidArguments, Memory, MemoryDesc, PrimitiveDesc, SoftmaxDesc, config
 from dnnl.reference import softmax as reference
 from tests.check import assert_close, check, logical
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -43,9 +44,7 @@ def run(
     check(made, want, reference.BACKWARD_TOLERANCE(diff_src.data_type, length))
 
 
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("axis", [0, 1, 3])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@every_pair(alg=ALGS, axis=[0, 1, 3], layout=LAYOUTS)
 def test_axes_of_layouts(layout: str, axis: int, alg: str) -> None:
     gradient = source(DIMS, layout)
     run(gradient, result_of(gradient, alg, axis, layout), gradient.desc, axis, alg)

@@ -14,6 +14,7 @@ from dnnl.reference.batch_normalization import (
     relu_workspace,
     statistics,
 )
+from tests.pairs import every_pair
 from tests.reference.agreement import assert_agree, random, tensor
 
 EPSILON = 1e-3
@@ -66,9 +67,7 @@ def test_statistics(spatial: tuple[int, ...]) -> None:
 
 
 @every_rank
-@pytest.mark.parametrize("use_scale", [False, True])
-@pytest.mark.parametrize("use_shift", [False, True])
-@pytest.mark.parametrize("fused", ["", "relu", "add_relu"])
+@every_pair(use_scale=[False, True], use_shift=[False, True], fused=["", "relu", "add_relu"])
 def test_training(spatial: tuple[int, ...], use_scale: bool, use_shift: bool, fused: str) -> None:
     src, diff_dst, added = (random(seed, 4, 3, *spatial) for seed in (1, 2, 3))
     scale = random(4, 3) if use_scale else None

@@ -8,12 +8,15 @@ import torch
 from torch.nn import functional
 
 from dnnl.reference.grid_sample import grid_sample
+from tests.pairs import every_pair
 from tests.reference.agreement import assert_agree, random, tensor
 
 
-@pytest.mark.parametrize("corners", [False, True])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("function", ["nearest", "linear", "cubic"])
+@every_pair(
+    corners=[False, True],
+    padding=["zeros", "border", "reflection"],
+    function=["nearest", "linear", "cubic"],
+)
 def test_images(function: str, padding: str, corners: bool) -> None:
     src = random(1, 2, 3, 5, 7)
     grid = np.random.default_rng(2).uniform(-1.7, 1.7, (2, 6, 4, 2))

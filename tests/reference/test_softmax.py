@@ -8,14 +8,13 @@ import torch
 
 from dnnl.errors import InvalidArguments
 from dnnl.reference.softmax import softmax, softmax_backward
+from tests.pairs import every_pair
 from tests.reference.agreement import assert_agree, random, tensor
 
 PEERS = {"softmax_accurate": torch.softmax, "softmax_log": torch.log_softmax}
 
 
-@pytest.mark.parametrize("alg", PEERS)
-@pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("spread", [1.0, 300.0])
+@every_pair(alg=PEERS, axis=[0, 1, 2], spread=[1.0, 300.0])
 def test_agrees_with_pytorch(alg: str, axis: int, spread: float) -> None:
     src = spread * random(1, 3, 7, 5)
     assert_agree(softmax(src, axis, alg), PEERS[alg](tensor(src), dim=axis))
@@ -32,9 +31,7 @@ def test_single_minus_infinities_are_ordinary() -> None:
     np.testing.assert_array_equal(softmax(src, 1), [[0.5, 0.0, 0.5]])
 
 
-@pytest.mark.parametrize("alg", PEERS)
-@pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("spread", [1.0, 300.0])
+@every_pair(alg=PEERS, axis=[0, 1, 2], spread=[1.0, 300.0])
 def test_backward_agrees_with_pytorch(alg: str, axis: int, spread: float) -> None:
     leaf = tensor(spread * random(1, 3, 7, 5)).requires_grad_()
     diff_dst = random(2, 3, 7, 5)
