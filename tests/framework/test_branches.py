@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dnnl
 from dnnl.framework.model import Model
+from dnnl.graph.graph import ModelError
 from tests.framework.models import graph_of, make_model, node, plans_of, run_peer
 
 RNG = np.random.default_rng(37)
@@ -41,7 +42,7 @@ def branching(condition: list[Any], kinds: dict[str, Any] | None = None) -> Any:
     ]  # fmt: skip
     constants = {"two64": np.array(2, np.int64), "zero": np.array(0, np.int64),
                  "always": np.array(True)}  # fmt: skip
-    inputs = {"x": ("n", 4), "w": (4,), **({"yes": ()} if kinds else {})}
+    inputs = {"x": ("n", 4), "w": (4,), **dict.fromkeys(kinds or {}, ())}
     return make_model(nodes, inputs, ["y"], constants, kinds=kinds)
 
 
@@ -104,8 +105,26 @@ def test_inputs_decide() -> None:
         np.testing.assert_allclose(got, run_peer(proto, feeds)["y"], 1e-5, 1e-6)
     proto.graph.input[2].type.tensor_type.shape.dim.add().dim_value = 2
     model, two = Model(graph_of(proto)), {**feeds, "yes": np.array([True, False])}
-    with pytest.raises(dnnl.InvalidArguments, match=r"node_b.*condition 'yes'.*must be one bool"):
+    with pytest.raises(ModelError, match=r"node_b.*condition 'yes' has 2 elements, not one"):
         model(two)
+
+
+def test_numbers_of_inputs_decide() -> None:
+    """Each outcome has its plans, not each number: one for a size, and one for any other."""
+    proto = branching([node("Equal", ["rate", "two64"], "yes")], {"rate": np.int64})
+    model = Model(graph_of(proto))
+    for rows, rate in ((5, 2), (5, 16000), (5, 8000), (5, -1), (4, 2), (3, 2), (2, 3), (3, 7)):
+        floats = {"x": RNG.standard_normal((rows, 4)), "w": RNG.standard_normal(4)}
+        feeds = {name: array.astype(np.float32) for name, array in floats.items()}
+        feeds["rate"] = np.array(rate)
+        got = model(feeds)
+        assert isinstance(got, np.ndarray)
+        np.testing.assert_allclose(got, run_peer(proto, feeds)["y"], 1e-5, 1e-6)
+    (called,) = model._calls.values()
+    condition, rest = called.runner.plans
+    assert "yes" in condition.part.outputs
+    assert not condition.part.small  # it computes c too
+    assert len(rest.sessions) <= 4
 
 
 def test_an_unknown_operator_in_the_branch_taken() -> None:
@@ -117,5 +136,27 @@ def test_an_unknown_operator_in_the_branch_taken() -> None:
     proto = make_model(nodes, {"x": (3,), "yes": ()}, ["y"], kinds={"yes": np.bool_})
     model, x = Model(graph_of(proto)), RNG.standard_normal(3).astype(np.float32)
     np.testing.assert_array_equal(model({"x": x, "yes": np.array(True)}), np.maximum(x, 0))
-    with pytest.raises(dnnl.Unimplemented, match="does not know\n  - operator RandomNormalLike"):
+    with pytest.raises(dnnl.Unimplemented, match="does not know the operator RandomNormalLike"):
         model({"x": x, "yes": np.array(False)})
+
+
+def test_few_numbers_are_computed_once() -> None:
+    """And results belong to the caller, who may write to them."""
+    nodes = [
+        node("Equal", ["rate", "two"], "yes"),
+        node("Cast", ["yes"], "flag", to=TensorProto.FLOAT),
+        node("If", ["yes"], "y",
+             then_branch=branch("t", [node("Neg", ["x"], "n")], "n", {}),
+             else_branch=branch("e", [node("Abs", ["x"], "a")], "a", {})),
+    ]  # fmt: skip
+    constants, inputs = {"two": np.array(2)}, {"x": (3,), "rate": ()}
+    proto = make_model(nodes, inputs, ["y", "flag"], constants, kinds={"rate": np.int64})
+    model = Model(graph_of(proto))
+    for rate in (2, 2, 3, 2):
+        feeds = {"x": RNG.standard_normal(3).astype(np.float32), "rate": np.array(rate)}
+        got, want = model(feeds), run_peer(proto, feeds)
+        for name, own in want.items():
+            np.testing.assert_array_equal(got[name], own)
+        got["flag"][...] = 7
+    parts = [plans.part for called in model._calls.values() for plans in called.runner.plans]
+    assert [part.small for part in parts] == [True, False]

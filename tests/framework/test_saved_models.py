@@ -379,7 +379,7 @@ def test_damaged_weights_are_seen_when_something_is_compiled(saved: Path) -> Non
 def test_other_versions_are_refused(saved: Path) -> None:
     data = saved.read_bytes()
     rewrite(saved, MAGIC + struct.pack("<I", 9) + data[12:])
-    with pytest.raises(ModelError, match="format is version 9, this library reads version 2"):
+    with pytest.raises(ModelError, match="format is version 9, this library reads version 3"):
         load(saved)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from dnnl.framework.steps import Between, Part, Program, Step
 from dnnl.graph.branches import is_branching, taken
 from dnnl.graph.graph import (
-    JOINT,
+    AS_NUMBERS,
     SEQUENCE,
     UNRANKED,
     Array,
@@ -47,7 +47,7 @@ _FEW = 16
 """Elements of an input that a plan may know as numbers where something is computed of them."""
 _OF_ANY = UNCHANGED | {HAS_ELEMENT}
 """Operators that are computed between parts on lists, and within parts on tensors."""
-_INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
+_WHOLE = (np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.bool_))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _given(kind: TensorType | None) -> _Value:
     shape = kind.shape
     fixed = shape not in (UNRANKED, SEQUENCE) and all(isinstance(n, int) for n in shape)
     small = fixed and len(shape) <= 1 and all(int(n) <= _FEW for n in shape)
-    return _Value(0, 1, False, small and kind.dtype in _INTEGERS, shape == SEQUENCE)
+    return _Value(0, 1, False, small and kind.dtype in _WHOLE, shape == SEQUENCE)
 
 
 def _to_part(level: int) -> int:
@@ -174,7 +174,11 @@ class _Cut:
             self.producers[name] = node
 
     def _level(self, node: Node, values: Iterable[_Value]) -> int | None:
-        """The part of a node; None for a branch that no plan can take."""
+        """The part of a node; None for a branch that no plan can take.
+
+        A condition that few numbers of the inputs decide is known before the part of its node, so
+        that each outcome has a plan.
+        """
         needed = [self._value(name).numbers for name in self._numbers(node)]
         level = max(_to_part(level) for level in (1, *needed, *(v.level for v in values)))
         if not is_branching(node):
@@ -182,6 +186,11 @@ class _Cut:
         read = {name: self._value(name) for name in node.reads}
         decided = {name for name, value in read.items() if value.sized}
         level = max((level, *(read[name].numbers for name in decided)))
+        condition = read[node.inputs[0]]
+        if not (condition.sized or condition.small):
+            return None
+        if not condition.sized:
+            level = max(level, _to_part(condition.level + 1))
         if not _is_plain(node, {*decided, *self.constants}):
             return None
         return None if any(self._is_known_outside(name, level) for name in decided) else level
@@ -271,7 +280,8 @@ class _Cut:
         read = dict.fromkeys(value for node in whole.nodes for value in node.reads)
         contents = {name: value for name, value in builder.contents.items() if name in read}
         inputs = tuple(v for v in read if v not in known and v not in contents)
-        return Part(inputs, contents, tuple(shown), lambda: whole)
+        small = all(self._value(value).small for value in (*inputs, *made))
+        return Part(inputs, contents, tuple(shown), lambda: whole, small=small)
 
     def depends_outside(self, name: str, level: int) -> bool:
         """See `_is_known_outside`."""
@@ -314,7 +324,7 @@ class _PartBuilder:
         """The name under which a value is known as numbers."""
         if not self.cut.depends_outside(value, self.level):
             return value
-        name = f"{value}{JOINT}numbers"
+        name = f"{value}{AS_NUMBERS}"
         if self.cut.values[value].level < self.level:
             self.contents[name] = value
         elif value not in self.copied:
@@ -322,16 +332,14 @@ class _PartBuilder:
             self.copied.update(node.outputs)
             decided = deciding(node)
             inputs = tuple(self._numbers(v) if v in decided else v for v in node.inputs)
-            outputs = tuple(v and f"{v}{JOINT}numbers" for v in node.outputs)
-            copy = f"{node.name}{JOINT}numbers"
+            outputs = tuple(v and f"{v}{AS_NUMBERS}" for v in node.outputs)
+            copy = f"{node.name}{AS_NUMBERS}"
             self.nodes.append(replace(node, name=copy, inputs=inputs, outputs=outputs))
         return name
 
 
 def _is_plain(node: Node, sized: set[str]) -> bool:
-    """Whether a plan takes a branch for all shapes, and needs nothing but shapes inside it."""
-    if node.inputs[0] not in sized:
-        return False
+    """Whether a plan that knows the condition of a branch needs nothing but shapes inside it."""
     branches = [value for value in node.attrs.values() if isinstance(value, Branch)]
     return all(_is_plain_inside(branch, sized) for branch in branches)
 
@@ -340,7 +348,7 @@ def _is_plain_inside(branch: Branch, sized: set[str]) -> bool:
     known = {*sized, *branch.constants}
     for node in branch.nodes:
         decided = known.issuperset(deciding(node)) and node.op not in RANDOM
-        if is_branching(node) and not _is_plain(node, known):
+        if is_branching(node) and not (node.inputs[0] in known and _is_plain(node, known)):
             return False
         if runs_between(node) and (not decided or not is_folded(node)):
             return False

@@ -50,6 +50,8 @@ _TRIES = 3
 """Failures after which no further plan for open sizes is attempted."""
 _FOUND = 1024
 """Shapes and contents for which the plan that serves them is remembered."""
+_MOST_BYTES = 128
+"""The size of results that are remembered."""
 _MOST_NUMBERS = 64
 """Elements of contents beyond which a plan is for their numbers."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
@@ -143,6 +145,7 @@ class Plans:
         self._special: SpecialPlans[Key, PartSession] = SpecialPlans(settings.special)
         self._open: list[tuple[Key, Mapping[str, Pattern], PartSession]] = []
         self._uses: Uses[Key, PartSession] = Uses(_FOUND)
+        self._results: dict[Key, tuple[PartSession, dict[str, Array]]] = {}
         self._lock = forks.Lock()
 
     @property
@@ -169,8 +172,28 @@ class Plans:
         num_threads: int | None = None,
         spans: Spans | None = None,
     ) -> tuple[PartSession, dict[str, Array]]:
-        """The outputs for these arrays, and the plan that computed them."""
+        """The outputs for these arrays, and the plan that computed them. Those of a small part are
+        remembered."""
         arrays, contents = self._given(values)
+        if not self.part.small:
+            return self._run(arrays, contents, num_threads, spans)
+        numbers = _key({}, {**arrays, **contents})
+        found = self._results.get(numbers)
+        if found is None or spans is not None:
+            found = self._run(arrays, contents, num_threads, spans)
+            nbytes = sum(array.nbytes for array in found[1].values())
+            if nbytes <= _MOST_BYTES and len(self._results) < _FOUND:
+                self._results[numbers] = found
+        session, results = found
+        return session, {name: array.copy() for name, array in results.items()}
+
+    def _run(
+        self,
+        arrays: Mapping[str, Array],
+        contents: Mapping[str, Array],
+        num_threads: int | None,
+        spans: Spans | None,
+    ) -> tuple[PartSession, dict[str, Array]]:
         key = _key(arrays, contents)
         use = self._use(key, arrays, contents)
         session, start = use.session, perf_counter()

@@ -57,6 +57,9 @@ _ON_ARRAYS: Mapping[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
     "Unique": selections.unique,
     **{op: lambda node, given: list(given) for op in UNCHANGED},
 }
+_MOST_CHECKED = 1024
+"""Types and shapes of inputs that are remembered as right."""
+
 _WITH_BODIES: Mapping[str, Callable[[Node, Sequence[Any], control.Bodies], list[Any]]] = {
     "If": control.branch,
     "Loop": control.loop,
@@ -204,13 +207,14 @@ class OpenSession(Session):
 
     def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
         compiler.check_environment(settings.engine)
-        self.engine, self._promises = settings.engine, settings.promises
+        self.engine = settings.engine
         self.inputs = dict(graph.inputs)
         usual = {n: _usual(kind, settings.promises) for n, kind in graph.inputs.items()}
         tensors = {n: shape for n, shape in usual.items() if shape is not None}
         known = with_sizes(graph.inputs, tensors)
         if not settings.promises:
             self.inputs = known
+        self._check = _Check(self.inputs, settings.promises)
         self.outputs = tuple(graph.outputs)
         self._stream = Stream(settings.engine, settings.num_threads)
         self._layers: tuple[Layer, ...] = ()
@@ -269,7 +273,7 @@ class OpenSession(Session):
 
     def _run(self, feeds: Mapping[str, ArrayLike], record: Record) -> dict[str, Array]:
         values = values_of(feeds, self.inputs)
-        check_values(values, self.inputs, self._promises)
+        self._check(values)
         results = self._runner.run([values[name] for name in self._runner.program.inputs], record)
         self._layers = tuple(record.layers or ())
         return _results(self._runner.program, self.outputs, results)
@@ -279,10 +283,11 @@ class Called:
     """A model in parts that is called with inputs of any sizes."""
 
     def __init__(self, program: Program, graph: Graph, settings: Settings) -> None:
-        self._inputs, self._outputs = graph.inputs, tuple(graph.outputs)
+        self._outputs = tuple(graph.outputs)
         # Those that a plan serves are right.
         check = partial(check_values, inputs=graph.inputs) if program.whole else None
         self.runner = Runner(program, settings, graph.inputs, graph.opset, check)
+        self._check = _Check(graph.inputs)
 
     def __call__(
         self, values: Mapping[str, Any], *, num_threads: int | None = None
@@ -292,10 +297,31 @@ class Called:
         Raises InvalidArguments as `OpenSession.run` does.
         """
         if not self.runner.program.whole:
-            check_values(values, self._inputs)
+            self._check(values)
         given = [values[name] for name in self.runner.program.inputs]
         record = Record(checked_if_any(num_threads), None)
         return _results(self.runner.program, self._outputs, self.runner.run(given, record))
+
+
+class _Check:
+    """`check_values`, once for arrays of the same types and shapes."""
+
+    def __init__(
+        self,
+        inputs: Mapping[str, TensorType],
+        promises: Mapping[str, RuntimeDim] = MappingProxyType({}),
+    ) -> None:
+        self._inputs, self._promises = inputs, promises
+        self._right = set[tuple[Any, ...]]()
+
+    def __call__(self, values: Mapping[str, Any]) -> None:
+        arrays = [own for own in values.values() if isinstance(own, np.ndarray)]
+        kinds = (*values, *((own.dtype, own.shape) for own in arrays))
+        if kinds in self._right:
+            return
+        check_values(values, self._inputs, self._promises)
+        if len(arrays) == len(values) and len(self._right) < _MOST_CHECKED:
+            self._right.add(kinds)
 
 
 def check_values(

@@ -32,7 +32,7 @@ from dnnl.runtime.threads import available_cpus
 
 MAGIC = b"\x89dnnl\r\n\x1a"
 """The first bytes of a file. A transfer as text changes them."""
-VERSION = 2
+VERSION = 3
 """The version of the format; there is one reader for each."""
 WEIGHTS = "weights"
 """The section of constants as the model has them, which only compiling needs."""

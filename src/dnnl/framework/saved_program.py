@@ -47,7 +47,7 @@ class ProgramWriter:
                 each for plans, _ in own if isinstance(plans, Plans) for each in plans.sessions
             ]
             part, made = step.part, [self._plan(session.plan) for session in sessions]
-            return ["part", part.inputs, dict(part.contents), part.outputs, made]
+            return ["part", part.inputs, dict(part.contents), part.outputs, part.small, made]
         bodies = {key: self.written([bodies[key] for _, bodies in own]) for key in inside}
         return ["between", self._graphs.node(_bare(step.node)), step.sources, bodies]
 
@@ -81,9 +81,13 @@ class ProgramReader:
     def _step(self, given: Sequence[Any], divided: Callable[[], Program], place: int) -> Step:
         kind, *own = given
         if kind == "part":
-            inputs, contents, outputs, plans = own
+            inputs, contents, outputs, small, plans = own
             part = Part(
-                tuple(inputs), contents, tuple(outputs), lambda: _graph(part, divided, place)
+                tuple(inputs),
+                contents,
+                tuple(outputs),
+                lambda: _graph(part, divided, place),
+                small=bool(small),
             )
             return replace(part, plans=tuple(self._plan(plan, part) for plan in plans))
         node, sources, bodies = own

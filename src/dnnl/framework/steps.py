@@ -16,7 +16,7 @@ class Part:
 
     ``contents`` maps names of constants of the graph to the values of the model that they are.
     ``graph()`` returns the graph, without inputs; only compiling calls it. ``plans`` are those of a
-    file.
+    file. A ``small`` part computes few numbers of few numbers, and nothing else.
     """
 
     inputs: tuple[str, ...]
@@ -24,6 +24,7 @@ class Part:
     outputs: tuple[str, ...]
     graph: Callable[[], Graph]
     plans: tuple[PartPlan, ...] = ()
+    small: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dnnl.errors import Unimplemented
-from dnnl.graph.graph import JOINT, Array, Branch, Graph, ModelError, Node
+from dnnl.graph.graph import AS_NUMBERS, JOINT, Array, Branch, Graph, ModelError, Node
 
 IF = "If"
 
@@ -35,7 +35,8 @@ def taken(node: Node, graph: Graph) -> tuple[list[Node], Mapping[str, Array]]:
         rule = "depends on the contents of inputs; a branch is taken when sizes are known"
         raise Unimplemented(f"{node}: condition {node.inputs[0]!r} {rule}")
     if condition.size != 1:
-        raise ModelError(f"condition {node.inputs[0]!r} has {condition.size} elements, not one")
+        name = node.inputs[0].removesuffix(AS_NUMBERS)
+        raise ModelError(f"condition {name!r} has {condition.size} elements, not one")
     branch = node.attrs.get("then_branch" if condition.item() else "else_branch")
     if not isinstance(branch, Branch) or len(branch.outputs) != len(node.outputs):
         raise ModelError("a branch is missing, or has another number of results")

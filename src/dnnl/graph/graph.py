@@ -31,6 +31,9 @@ REAL = frozenset(kind.numpy for kind in (DataType.f32, DataType.bf16, DataType.f
 JOINT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 """What is between the parts of the names that passes make; no name of a file has it."""
 
+AS_NUMBERS = f"{JOINT}numbers"
+"""What ends the name of a value that a plan knows as numbers."""
+
 FUNCTION = "dnnl.Function"
 """The operator, and its domain, of nodes that compute the traced ``function`` of their sources, of
 which the first has the shape of the result; no file can hold one."""
