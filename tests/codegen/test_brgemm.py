@@ -37,6 +37,7 @@ from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from tests.codegen.lanes import runnable_rows
 from tests.launch import launch
+from tests.pairs import every_pair
 
 EACH_ROW = pytest.mark.parametrize("isa", rows.ROWS, ids=lambda row: row.name)
 EACH_RUNNABLE = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
@@ -197,23 +198,25 @@ def test_a_small_tile_keeps_several_sums(steps: int, tile: tuple[int, int], sums
     assert loop.count("phi  <8 x float>") == sums
 
 
-@EACH_RUNNABLE
-@pytest.mark.parametrize("leaf", [False, True])
-@pytest.mark.parametrize("bounded", [False, True])
-@pytest.mark.parametrize(
-    ("levels", "tile"),
-    [
-        (((5, 1, 40),), (4, 2)),
-        (((1, 1, 1),), (1, 1)),
-        (((3, 70, 300), (4, 1, 70)), (6, 1)),
-        (((2, 7, 900), (3, 300, 130), (2, 31, 40)), (3, 3)),
-        (((0, 1, 1), (4, 1, 40)), (2, 2)),
-        # Small tiles, whose steps are summed up in turns.
-        (((67, 1, 17),), (1, 2)),
-        (((131, 1, 3),), (1, 1)),
-        (((3, 70, 300), (66, 1, 5)), (2, 2)),
-    ],
-    ids=str,
+@every_pair(
+    EACH_RUNNABLE,
+    pytest.mark.parametrize("leaf", [False, True]),
+    pytest.mark.parametrize("bounded", [False, True]),
+    pytest.mark.parametrize(
+        ("levels", "tile"),
+        [
+            (((5, 1, 40),), (4, 2)),
+            (((1, 1, 1),), (1, 1)),
+            (((3, 70, 300), (4, 1, 70)), (6, 1)),
+            (((2, 7, 900), (3, 300, 130), (2, 31, 40)), (3, 3)),
+            (((0, 1, 1), (4, 1, 40)), (2, 2)),
+            # Small tiles, whose steps are summed up in turns.
+            (((67, 1, 17),), (1, 2)),
+            (((131, 1, 3),), (1, 1)),
+            (((3, 70, 300), (66, 1, 5)), (2, 2)),
+        ],
+        ids=str,
+    ),
 )
 def test_product(
     levels: tuple[tuple[int, int, int], ...],

@@ -37,6 +37,7 @@ from dnnl.types.dtype import DataType
 from tests.check import assert_close, check, logical, memory_of
 from tests.codegen.lanes import runnable_rows
 from tests.codegen.nests import ENGINE, described, launch, random_of
+from tests.pairs import every_pair
 
 EACH_ISA = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
 LAYOUTS = ["abcd", "acdb", "aBcd16b", "aBcd8b", "gaps", "dcba", "ABcd4b16a4b", "cdab"]
@@ -81,10 +82,12 @@ def statistics(isa: Isa, src: Memory, kept: tuple[int, ...] = (1,)) -> tuple[Mem
     return tuple(results)
 
 
-@EACH_ISA
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    "dims", [(3, 19, 7, 9), (1, 3, 37, 41), (5, 70, 1, 1), (2, 130, 4, 4), (1, 1, 64, 64)]
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize("layout", LAYOUTS),
+    pytest.mark.parametrize(
+        "dims", [(3, 19, 7, 9), (1, 3, 37, 41), (5, 70, 1, 1), (2, 130, 4, 4), (1, 1, 64, 64)]
+    ),
 )
 def test_statistics_of_channels(dims: tuple[int, ...], layout: str, isa: Isa) -> None:
     src = random_of(described(dims, layout))
@@ -94,9 +97,11 @@ def test_statistics_of_channels(dims: tuple[int, ...], layout: str, isa: Isa) ->
     check(variance, values.var((0, 2, 3)), PRODUCT_SUM("f32", length))
 
 
-@EACH_ISA
-@pytest.mark.parametrize("kept", [(), (0,), (0, 1), (2,), (1, 3), (2, 3)])
-@pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps"])
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize("kept", [(), (0,), (0, 1), (2,), (1, 3), (2, 3)]),
+    pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps"]),
+)
 def test_statistics_of_whatever_is_kept(layout: str, kept: tuple[int, ...], isa: Isa) -> None:
     src = random_of(described((4, 19, 12, 13), layout))
     mean, variance = statistics(isa, src, kept)
@@ -156,9 +161,11 @@ def test_long_sums_are_as_exact_as_short_ones(layout: str, isa: Isa) -> None:
     assert np.abs(logical(total) / exact - 1).max() < 4 * DataType.f32.eps
 
 
-@EACH_ISA
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize("layout", LAYOUTS),
+    pytest.mark.parametrize("kind", ["f32", "bf16", "f16"]),
+)
 def test_gradients_of_scale_and_shift(layout: str, kind: str, isa: Isa) -> None:
     """Two sums at once, of products of two tensors and what each channel has; what becomes of them
     depends on another thing that each channel has."""
@@ -202,9 +209,11 @@ def test_gradients_of_scale_and_shift(layout: str, kind: str, isa: Isa) -> None:
     check(by_shift, dy.sum((0, 2, 3)), bound)
 
 
-@EACH_ISA
-@pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps"])
-@pytest.mark.parametrize("kept", [(), (1,), (0, 3)])
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps"]),
+    pytest.mark.parametrize("kept", [(), (1,), (0, 3)]),
+)
 def test_what_is_stored_on_the_way(kept: tuple[int, ...], layout: str, isa: Isa) -> None:
     """A value for each iteration, beside what is folded, in parts and without; and room for no more
     parts than there are."""

@@ -22,6 +22,7 @@ from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from tests.codegen.lanes import runnable_rows
 from tests.launch import launch
+from tests.pairs import every_pair
 
 EACH_ROW = pytest.mark.parametrize("isa", rows.ROWS, ids=lambda row: row.name)
 EACH_RUNNABLE = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
@@ -29,9 +30,7 @@ BYTES = [DataType.u8, DataType.s8]
 FLOATS = [DataType.f32, DataType.bf16, DataType.f16]
 
 
-@EACH_ROW
-@pytest.mark.parametrize("b", BYTES)
-@pytest.mark.parametrize("a", BYTES)
+@every_pair(EACH_ROW, pytest.mark.parametrize("b", BYTES), pytest.mark.parametrize("a", BYTES))
 def test_bytes_stay_bytes_in_memory(a: DataType, b: DataType, isa: Isa) -> None:
     way = multiply(isa, a, b)
     assert way is not None

@@ -20,6 +20,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from tests.check import check, logical, memory_of
 from tests.codegen.lanes import runnable_rows
 from tests.codegen.nests import ENGINE, described, launch, random_of
+from tests.pairs import every_pair
 
 
 def space_of(desc: MemoryDesc, index: tuple[Affine, ...]) -> Space:
@@ -40,18 +41,20 @@ def first_maximum(e: Emitter, a: Values, b: Values) -> Values:
     return tuple(e.b.select(better, y, x) for x, y in zip(a, b, strict=True))
 
 
-@EACH_ISA
-@pytest.mark.parametrize("kernel", [(3, 3), (2, 17)])
-@pytest.mark.parametrize(
-    ("layout", "indices"),
-    [
-        ("abcd", "u8:abcd"),
-        ("acdb", "s32:acdb"),
-        ("aBcd16b", "u8:aBcd16b"),
-        ("aBcd8b", "s32:abcd"),
-        ("gaps", "u8:aBcd16b"),
-        ("dcba", "s32:abcd"),
-    ],
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize("kernel", [(3, 3), (2, 17)]),
+    pytest.mark.parametrize(
+        ("layout", "indices"),
+        [
+            ("abcd", "u8:abcd"),
+            ("acdb", "s32:acdb"),
+            ("aBcd16b", "u8:aBcd16b"),
+            ("aBcd8b", "s32:abcd"),
+            ("gaps", "u8:aBcd16b"),
+            ("dcba", "s32:abcd"),
+        ],
+    ),
 )
 def test_maximum_and_its_place(
     layout: str, indices: str, kernel: tuple[int, int], isa: Isa
@@ -125,9 +128,11 @@ def test_the_first_of_equal_maxima_has_the_lowest_number(isa: Isa) -> None:
     check(at, [9, 66, 0], EXACT("s32"))
 
 
-@EACH_ISA
-@pytest.mark.parametrize("axis", [1, 3])
-@pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps", "ABcd4b16a4b"])
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize("axis", [1, 3]),
+    pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps", "ABcd4b16a4b"]),
+)
 def test_rows_and_what_has_one_value_for_each(layout: str, axis: int, isa: Isa) -> None:
     """dst is src less the mean of its row; the mean and its square are stored once a row."""
     dims = (3, 21, 4, 37)
@@ -170,19 +175,21 @@ def test_rows_and_what_has_one_value_for_each(layout: str, axis: int, isa: Isa) 
     check(dst, values - np.expand_dims(want, axis), bound)
 
 
-@EACH_ISA
-@pytest.mark.parametrize(
-    ("layout", "first", "mask"),
-    [
-        ("abcd", "acdb", "acdb"),
-        ("abcd", "acdb", "aBcd16b"),
-        ("acdb", "abcd", "gaps"),
-        ("abcd", "aBcd16b", "abcd"),
-        ("aBcd8b", "gaps", "ABcd4b16a4b"),
-        ("dcab", "abcd", "dcba"),
-    ],
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize(
+        ("layout", "first", "mask"),
+        [
+            ("abcd", "acdb", "acdb"),
+            ("abcd", "acdb", "aBcd16b"),
+            ("acdb", "abcd", "gaps"),
+            ("abcd", "aBcd16b", "abcd"),
+            ("aBcd8b", "gaps", "ABcd4b16a4b"),
+            ("dcab", "abcd", "dcba"),
+        ],
+    ),
+    pytest.mark.parametrize("streamed", [False, True]),
 )
-@pytest.mark.parametrize("streamed", [False, True])
 def test_outputs_of_other_layouts(
     layout: str, first: str, mask: str, streamed: bool, isa: Isa
 ) -> None:
@@ -217,9 +224,11 @@ def test_outputs_of_other_layouts(
         check(made, want, EXACT(made.desc.data_type))
 
 
-@EACH_ISA
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("layout", ["abc", "gaps", "bac"])
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize("streamed", [False, True]),
+    pytest.mark.parametrize("layout", ["abc", "gaps", "bac"]),
+)
 def test_rows_one_after_the_other(layout: str, streamed: bool, isa: Isa) -> None:
     """Each row of a batch less its mean, and a sum that grows from row to row."""
     batch, rows, length = dims = (3, 5, 67)

@@ -17,6 +17,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from tests.check import check, logical, memory_of
 from tests.codegen.lanes import runnable_rows
 from tests.codegen.nests import ENGINE, described, launch_kernel
+from tests.pairs import every_pair
 
 EACH_ISA = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
 
@@ -30,20 +31,22 @@ def windows_of(src: Array, kernel: tuple[int, ...], stride: int, pad: int, dilat
     return np.asarray(windows.reshape(*windows.shape[:4], -1))
 
 
-@EACH_ISA
-@pytest.mark.parametrize(
-    ("source", "target", "places"),
-    [
-        ("f32:abcd", "f32:abcd", "abcd"),
-        ("s8:acdb", "s8:acdb", "acdb"),
-        ("f32:aBcd16b", "f32:aBcd16b", "aBcd16b"),
-        ("bf16:gaps", "bf16:acdb", "aBcd8b"),
-        ("u8:aBcd8b", "s32:dcba", "gaps"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("kernel", "stride", "pad", "dilation"),
-    [((3, 3), 2, 1, 0), ((2, 2), 2, 0, 0), ((3, 9), 1, 1, 1), ((17, 19), 3, 2, 0)],
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize(
+        ("source", "target", "places"),
+        [
+            ("f32:abcd", "f32:abcd", "abcd"),
+            ("s8:acdb", "s8:acdb", "acdb"),
+            ("f32:aBcd16b", "f32:aBcd16b", "aBcd16b"),
+            ("bf16:gaps", "bf16:acdb", "aBcd8b"),
+            ("u8:aBcd8b", "s32:dcba", "gaps"),
+        ],
+    ),
+    pytest.mark.parametrize(
+        ("kernel", "stride", "pad", "dilation"),
+        [((3, 3), 2, 1, 0), ((2, 2), 2, 0, 0), ((3, 9), 1, 1, 1), ((17, 19), 3, 2, 0)],
+    ),
 )
 def test_windows_of_maxima(
     kernel: tuple[int, int],

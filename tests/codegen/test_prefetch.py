@@ -26,6 +26,7 @@ from dnnl.runtime.engine import Engine
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpSum
 from tests.launch import launch
+from tests.pairs import every_pair
 
 LINE = 64
 EACH_CPU = pytest.mark.parametrize("cpu", ["", "cascadelake"])
@@ -86,11 +87,13 @@ def _run(
     return np.asarray(lines.sum(axis=1), np.int64)
 
 
-@EACH_CPU
-@pytest.mark.parametrize("data_type", ["f32", "bf16", "u8", "u4"])
-@pytest.mark.parametrize(
-    ("channels", "height", "tags"),
-    [(192, 64, ("nchw", "nhwc")), (250, 55, ("nchw", "nhwc")), (250, 55, ("nhwc", "nchw"))],
+@every_pair(
+    EACH_CPU,
+    pytest.mark.parametrize("data_type", ["f32", "bf16", "u8", "u4"]),
+    pytest.mark.parametrize(
+        ("channels", "height", "tags"),
+        [(192, 64, ("nchw", "nhwc")), (250, 55, ("nchw", "nhwc")), (250, 55, ("nhwc", "nchw"))],
+    ),
 )
 def test_most_lines_of_a_large_source_are_asked_for(
     data_type: str,

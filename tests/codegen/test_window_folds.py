@@ -17,27 +17,30 @@ from dnnl.runtime.image import Phase
 from tests.check import check, logical, memory_of
 from tests.codegen.lanes import runnable_rows
 from tests.codegen.nests import ENGINE, described, launch
+from tests.pairs import every_pair
 
 EACH_ISA = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
 DIMS = (2, 19, 6, 21)
 LOWEST = float(np.float32(-3.0e38))
 
 
-@EACH_ISA
-@pytest.mark.parametrize(
-    ("layout", "absent"),
-    [("abcd", LOWEST), ("acdb", LOWEST), ("abcd", None), ("aBcd16b", None)],
-)
-@pytest.mark.parametrize(
-    ("kernel", "stride", "pad", "dilation"),
-    [
-        ((3, 3), 1, 1, 1),
-        ((3, 5), 2, 2, 1),
-        ((2, 3), 1, 2, 2),
-        ((11, 13), 1, 6, 1),
-        ((1, 33), 1, 16, 1),
-        ((9, 9), 2, 12, 1),
-    ],
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize(
+        ("layout", "absent"),
+        [("abcd", LOWEST), ("acdb", LOWEST), ("abcd", None), ("aBcd16b", None)],
+    ),
+    pytest.mark.parametrize(
+        ("kernel", "stride", "pad", "dilation"),
+        [
+            ((3, 3), 1, 1, 1),
+            ((3, 5), 2, 2, 1),
+            ((2, 3), 1, 2, 2),
+            ((11, 13), 1, 6, 1),
+            ((1, 33), 1, 16, 1),
+            ((9, 9), 2, 12, 1),
+        ],
+    ),
 )
 def test_sums_of_two_operands(
     kernel: tuple[int, int],

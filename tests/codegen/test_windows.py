@@ -24,6 +24,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from tests.check import check, logical, memory_of
 from tests.codegen.lanes import runnable_rows
 from tests.codegen.nests import ENGINE, Build, described, launch, random_of
+from tests.pairs import every_pair
 
 EACH_ISA = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
 
@@ -157,28 +158,33 @@ def scattered(dims: list[Window], gradient: Array, places: Array) -> Array:
     return result
 
 
-@EACH_ISA
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        ("abcd", "abcd"),
-        ("acdb", "acdb"),
-        ("aBcd16b", "aBcd16b"),
-        ("abcd", "acdb"),
-        ("acdb", "abcd"),
-        ("aBcd8b", "gaps"),
-        ("gaps", "aBcd16b"),
-        ("dcba", "abcd"),
-    ],
-)
-@pytest.mark.parametrize(
-    "dims",
-    [
-        [Window(17, 9, 3, 2, 1, 1), Window(23, 11, 3, 2, 1, 0)],  # overlapping
-        [Window(12, 4, 3, 3, 1, 0), Window(40, 38, 3, 1, 1, 0)],  # side by side, and by one
-        [Window(11, 3, 2, 4, 1, 1), Window(19, 4, 2, 3, 2, 1)],  # gaps between windows, dilation
-        [Window(14, 4, 3, 2, 2, 2), Window(1, 1, 1, 1, 1, 0)],  # elements between all taps
-    ],
+@every_pair(
+    EACH_ISA,
+    pytest.mark.parametrize(
+        ("source", "target"),
+        [
+            ("abcd", "abcd"),
+            ("acdb", "acdb"),
+            ("aBcd16b", "aBcd16b"),
+            ("abcd", "acdb"),
+            ("acdb", "abcd"),
+            ("aBcd8b", "gaps"),
+            ("gaps", "aBcd16b"),
+            ("dcba", "abcd"),
+        ],
+    ),
+    pytest.mark.parametrize(
+        "dims",
+        [
+            [Window(17, 9, 3, 2, 1, 1), Window(23, 11, 3, 2, 1, 0)],  # overlapping
+            [Window(12, 4, 3, 3, 1, 0), Window(40, 38, 3, 1, 1, 0)],  # side by side, and by one
+            [
+                Window(11, 3, 2, 4, 1, 1),
+                Window(19, 4, 2, 3, 2, 1),
+            ],  # gaps between windows, dilation
+            [Window(14, 4, 3, 2, 2, 2), Window(1, 1, 1, 1, 1, 0)],  # elements between all taps
+        ],
+    ),
 )
 def test_gradients_are_gathered(dims: list[Window], source: str, target: str, isa: Isa) -> None:
     batch, spatial = (2, 19), tuple(dim.windows for dim in dims)

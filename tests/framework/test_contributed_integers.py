@@ -41,11 +41,13 @@ def test_quantized_in_the_run(kind: Any, columns: bool, bias: bool) -> None:
     check_calls(proto, calls, 1e-4)
 
 
-@pytest.mark.parametrize(
-    ("source", "kind"), [(np.int8, np.int8), (np.uint8, np.int8), (np.uint8, np.uint8)]
+@every_pair(
+    pytest.mark.parametrize(
+        ("source", "kind"), [(np.int8, np.int8), (np.uint8, np.int8), (np.uint8, np.uint8)]
+    ),
+    pytest.mark.parametrize("columns", [False, True]),
+    pytest.mark.parametrize("scale", ["constant", "input"]),
 )
-@pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize("scale", ["constant", "input"])
 def test_bytes_as_floats(source: Any, kind: Any, columns: bool, scale: str) -> None:
     rng, info = np.random.default_rng(1), np.iinfo(source)
     constants = weights(rng, kind, columns)

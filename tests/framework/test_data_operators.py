@@ -186,10 +186,13 @@ def test_gather_elements(axis: int, known: bool, layout: str) -> None:
         refused(proto, feeds, "i", SHAPE[axis], layout)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize(
-    ("rows", "batch"), [((3, 1), 0), ((2, 3, 2), 0), ((4,), 0), ((2, 7, 1), 1), ((2, 20, 3, 2), 2)]
+@every_pair(
+    pytest.mark.parametrize("layout", LAYOUTS),
+    pytest.mark.parametrize("known", [False, True]),
+    pytest.mark.parametrize(
+        ("rows", "batch"),
+        [((3, 1), 0), ((2, 3, 2), 0), ((4,), 0), ((2, 7, 1), 1), ((2, 20, 3, 2), 2)],
+    ),
 )
 def test_gather_nd(rows: tuple[int, ...], batch: int, known: bool, layout: str) -> None:
     rng = np.random.default_rng(5)
@@ -234,9 +237,11 @@ def test_expand_and_tile(kind: type, layout: str) -> None:
     run(make_model(again, {"x": (4, 3, 1, 6)}, ["y"], constants, kinds=kinds), layout)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("upper", "k"), [(0, 0), (1, 0), (0, -2), (1, 3), (1, -9)])
-@pytest.mark.parametrize("kind", [np.float32, np.int64])
+@every_pair(
+    pytest.mark.parametrize("layout", LAYOUTS),
+    pytest.mark.parametrize(("upper", "k"), [(0, 0), (1, 0), (0, -2), (1, 3), (1, -9)]),
+    pytest.mark.parametrize("kind", [np.float32, np.int64]),
+)
 def test_trilu(kind: type, upper: int, k: int, layout: str) -> None:
     nodes = [node("Trilu", ["x", "k"], "y", upper=upper)]
     kinds = {"x": kind, "y": kind}

@@ -121,10 +121,12 @@ def test_nothing_is_normalized(shape: Shape) -> None:
     assert model.compile(Engine("cpu")).run(feeds)["y"].shape == shape
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("read", [[], ["mean"], ["inverse"], ["mean", "inverse"]])
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((3, 5), -1), ((2, 3, 4, 6), 1), ((2, 3, 4, 6), -2), ((3, 5, 1), 2)]
+@every_pair(
+    pytest.mark.parametrize("layout", LAYOUTS),
+    pytest.mark.parametrize("read", [[], ["mean"], ["inverse"], ["mean", "inverse"]]),
+    pytest.mark.parametrize(
+        ("shape", "axis"), [((3, 5), -1), ((2, 3, 4, 6), 1), ((2, 3, 4, 6), -2), ((3, 5, 1), 2)]
+    ),
 )
 def test_statistics(shape: Shape, axis: int, read: list[str], layout: str) -> None:
     """Steps only where something reads them."""

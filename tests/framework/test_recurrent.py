@@ -12,6 +12,7 @@ from dnnl.graph.graph import ModelError
 from dnnl.lowering.graphs import LAYOUTS
 from tests.framework.models import Array, assert_same, make_model, model_of, node, run_peer
 from tests.framework.test_operators import agree, random
+from tests.pairs import every_pair
 
 STEPS, ROWS, INPUTS, HIDDEN = 5, 3, 10, 19
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -60,22 +61,24 @@ def layer(
     return make_model([made], shapes, outputs, held, kinds=kinds), feeds
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize(
-    ("op", "names", "attrs"),
-    [
-        ("LSTM", (), {}),
-        ("LSTM", ("b", "h", "c", "p"), {}),
-        ("LSTM", ("b", "lengths", "h"), {}),
-        ("GRU", ("b", "h"), {}),
-        ("GRU", ("b", "lengths"), {"linear_before_reset": 1}),
-        ("GRU", (), {"linear_before_reset": 1}),
-        ("RNN", ("b", "lengths", "h"), {}),
-        ("RNN", ("h",), {"activations": ["Relu"]}),
-        ("RNN", ("b",), {"activations": ["Sigmoid"]}),
-    ],
+@every_pair(
+    pytest.mark.parametrize("direction", DIRECTIONS),
+    pytest.mark.parametrize(
+        ("op", "names", "attrs"),
+        [
+            ("LSTM", (), {}),
+            ("LSTM", ("b", "h", "c", "p"), {}),
+            ("LSTM", ("b", "lengths", "h"), {}),
+            ("GRU", ("b", "h"), {}),
+            ("GRU", ("b", "lengths"), {"linear_before_reset": 1}),
+            ("GRU", (), {"linear_before_reset": 1}),
+            ("RNN", ("b", "lengths", "h"), {}),
+            ("RNN", ("h",), {"activations": ["Relu"]}),
+            ("RNN", ("b",), {"activations": ["Sigmoid"]}),
+        ],
+    ),
+    pytest.mark.parametrize("constant", [True, False], ids=["constant", "given"]),
 )
-@pytest.mark.parametrize("constant", [True, False], ids=["constant", "given"])
 def test_layers(
     op: str, names: tuple[str, ...], attrs: dict[str, Any], direction: str, constant: bool
 ) -> None:

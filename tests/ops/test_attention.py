@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
 from dnnl import InvalidArguments
 from tests.ops.test_ops import drawn, untyped
+from tests.pairs import every_pair
 
 Q, K, V = drawn(2, 3, 7, 8), drawn(2, 3, 11, 8, seed=2), drawn(2, 3, 11, 5, seed=3)
 MANY = drawn(2, 3, 37, 8, seed=6)
@@ -120,21 +121,23 @@ def test_integers_have_shares_of_f32() -> None:
 HEADS = drawn(2, 6, 5, 8), drawn(2, 2, 7, 8, seed=2), drawn(2, 2, 7, 3, seed=3)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize(
-    "named",
-    [
-        {},
-        {"is_causal": True},
-        {"scale": 0.3},
-        {"attn_mask": drawn(5, 7, seed=4)},
-        {"attn_mask": drawn(2, 6, 5, 7, seed=4)},
-        {"attn_mask": drawn(2, 1, 1, 7, seed=4) > -1},
-        {"attn_mask": drawn(6, 5, 1, seed=4) > 0},
-    ],
-    ids=["plain", "causal", "scale", "matrix", "heads", "keys", "rows"],
+@every_pair(
+    pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16]),
+    pytest.mark.parametrize(
+        "named",
+        [
+            {},
+            {"is_causal": True},
+            {"scale": 0.3},
+            {"attn_mask": drawn(5, 7, seed=4)},
+            {"attn_mask": drawn(2, 6, 5, 7, seed=4)},
+            {"attn_mask": drawn(2, 1, 1, 7, seed=4) > -1},
+            {"attn_mask": drawn(6, 5, 1, seed=4) > 0},
+        ],
+        ids=["plain", "causal", "scale", "matrix", "heads", "keys", "rows"],
+    ),
+    pytest.mark.parametrize("repeats", [1, 3], ids=["few", "many"]),
 )
-@pytest.mark.parametrize("repeats", [1, 3], ids=["few", "many"])
 def test_fewer_heads_of_keys(named: dict[str, Any], dtype: torch.dtype, repeats: int) -> None:
     tensors = [torch.from_numpy(array).to(dtype) for array in HEADS]
     tensors[0] = tensors[0].repeat_interleave(repeats, -2)

@@ -130,9 +130,11 @@ def test_masks_in_bf16(mask: str, backward: bool) -> None:
     check(described(sizes, masking, mask, data_type="bf16", backward=backward))
 
 
-@every_rounding_isa
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("data_type", ["bf16", "f16"])
+@every_pair(
+    every_rounding_isa,
+    pytest.mark.parametrize("backward", [False, True]),
+    pytest.mark.parametrize("data_type", ["bf16", "f16"]),
+)
 def test_narrow_types(data_type: str, backward: bool, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         sizes = (1, 4, 2, 50, 70, 19, 21)

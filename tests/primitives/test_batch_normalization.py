@@ -18,6 +18,7 @@ from dnnl import (
 from dnnl.reference import batch_normalization as reference
 from dnnl.reference.arrays import Array
 from tests.check import check, logical
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -72,9 +73,11 @@ def test_layouts(src: str, dst: str) -> None:
     check(result, expected(memory, given, ALL), reference.TOLERANCE("f32"))
 
 
-@every_isa
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw8c"])
-@pytest.mark.parametrize("flags", [GIVEN, f"{GIVEN}|use_scale", f"{GIVEN}|use_shift", ALL])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw8c"]),
+    pytest.mark.parametrize("flags", [GIVEN, f"{GIVEN}|use_scale", f"{GIVEN}|use_shift", ALL]),
+)
 def test_flags(isa: str, flags: str, layout: str) -> None:
     memory, given = source(DIMS, layout), channels(19)
     names = {Arg.SCALE: "use_scale", Arg.SHIFT: "use_shift"}

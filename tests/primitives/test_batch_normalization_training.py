@@ -144,9 +144,11 @@ def test_layouts_backward(src: str, diff: str) -> None:
     run(backward(describe(DIMS, diff), describe(DIMS, "nhwc"), own, RELU))
 
 
-@every_rounding_isa
-@pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize("layout", ["nchw", "nChw8c"])
+@every_pair(
+    every_rounding_isa,
+    pytest.mark.parametrize("kind", ["f32", "bf16", "f16"]),
+    pytest.mark.parametrize("layout", ["nchw", "nChw8c"]),
+)
 def test_types(isa: str, kind: str, layout: str) -> None:
     desc = describe((2, 21, 6, 5), layout).with_data_type(kind)
     with config.override("max_cpu_isa", isa):

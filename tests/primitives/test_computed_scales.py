@@ -25,6 +25,7 @@ from dnnl.reference.conversions import convert
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.reference.quantization import computed_scales, expand, quantize_computed
 from tests.check import check, logical, poisoned_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, every_isa, execute_all
 from tests.primitives.products import (
     Types,
@@ -71,9 +72,11 @@ def verify(desc: Desc, attr: PrimitiveAttr) -> None:
     check(dst, convert(quantized, kind), 0.0)
 
 
-@every_isa
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("dst", ["f8_e5m2", "f8_e4m3", "f4_e2m1", "s8"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("mode", MODES),
+    pytest.mark.parametrize("dst", ["f8_e5m2", "f8_e4m3", "f4_e2m1", "s8"]),
+)
 def test_of_each_type(dst: str, mode: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         verify(matmul_desc((7, 20, 96), ("f32", "f32", dst), bias="f32"), computed(mode))
@@ -107,9 +110,11 @@ def test_of_inner_product() -> None:
     verify(inner_product_desc((5, 7, 3), 64, ("f32", "f32", "f8_e5m2")), computed("dynamic_mx"))
 
 
-@every_isa
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("dst", ["f8_e5m2", "f8_e4m3", "f4_e2m1"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("mode", MODES),
+    pytest.mark.parametrize("dst", ["f8_e5m2", "f8_e4m3", "f4_e2m1"]),
+)
 def test_of_what_is_no_number_too_large_or_too_small(dst: str, mode: str, isa: str) -> None:
     rows = np.zeros((1, 16 * len(SPECIAL) * 2), np.float32)
     rows[0, ::32] = SPECIAL

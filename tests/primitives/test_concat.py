@@ -59,9 +59,11 @@ def test_every_axis(axis: int, layout: str | None) -> None:
     run(axis, sources(axis, [3, 1, 4], ["nchw", "nhwc", "nChw16c"]), layout)
 
 
-@every_isa
-@pytest.mark.parametrize("layout", ["nChw16c", "nChw8c", "nhwc", "part16"])
-@pytest.mark.parametrize("extents", [[16, 32], [17, 15, 1], [3, 40], [32, 5], [1, 1, 1]])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("layout", ["nChw16c", "nChw8c", "nhwc", "part16"]),
+    pytest.mark.parametrize("extents", [[16, 32], [17, 15, 1], [3, 40], [32, 5], [1, 1, 1]]),
+)
 def test_channels_that_fill_blocks_and_that_do_not(
     isa: str, extents: list[int], layout: str
 ) -> None:
@@ -117,8 +119,8 @@ def test_as_pytorch() -> None:
     check(result, array(torch.cat([tensor(memory) for memory in memories], 1)), 0.0)
 
 
-@every_isa
 @every_pair(
+    every_isa,
     layout=["nhwc", "nChw16c"],
     types=[("f32", "f32"), ("s8", "bf16"), ("s32", "s8"), ("f64", "f64")],
     scaled=[(0,), (1, 2), (0, 1, 2)],

@@ -197,11 +197,13 @@ def test_layouts_of_grouped_weights(channels: Dims, weights: str) -> None:
     verify(convolution_desc(SAME, 1, channels, ("any", weights, "any")))
 
 
-@pytest.mark.parametrize(
-    ("src", "dst"), [("any", "any"), ("plain", "plain"), ("last", "last"), ("last", "block8")]
+@every_pair(
+    pytest.mark.parametrize(
+        ("src", "dst"), [("any", "any"), ("plain", "plain"), ("last", "last"), ("last", "block8")]
+    ),
+    pytest.mark.parametrize("window", [*WINDOWS[1:18:4], *TAPLESS[:2]], ids=str),
+    pytest.mark.parametrize("channels", [1, 17, 48]),
 )
-@pytest.mark.parametrize("window", [*WINDOWS[1:18:4], *TAPLESS[:2]], ids=str)
-@pytest.mark.parametrize("channels", [1, 17, 48])
 def test_depthwise(channels: int, window: Window, src: str, dst: str) -> None:
     desc = convolution_desc(window, 2, (channels, 1, 1), (src, "any", dst))
     assert PrimitiveDesc(desc, ENGINE).impl_info.startswith("depthwise:")
@@ -220,19 +222,21 @@ def test_depthwise_layouts(src: str, dst: str) -> None:
     verify(convolution_desc(SAME, 2, (19, 1, 1), (src, "any", dst)))
 
 
-@every_isa
-@pytest.mark.parametrize("layout", ["any", "plain", "block16"])
-@pytest.mark.parametrize(
-    ("window", "channels"),
-    [
-        (WINDOWS[4], (35, 19)),
-        (WINDOWS[5], (2, 17, 16)),
-        (WINDOWS[4], (20, 1, 1)),
-        (WINDOWS[17], (5, 6)),
-        (Window((6, 7), (1, 1)), (40, 17)),
-        (TAPLESS[1], (17, 3)),
-    ],
-    ids=str,
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("layout", ["any", "plain", "block16"]),
+    pytest.mark.parametrize(
+        ("window", "channels"),
+        [
+            (WINDOWS[4], (35, 19)),
+            (WINDOWS[5], (2, 17, 16)),
+            (WINDOWS[4], (20, 1, 1)),
+            (WINDOWS[17], (5, 6)),
+            (Window((6, 7), (1, 1)), (40, 17)),
+            (TAPLESS[1], (17, 3)),
+        ],
+        ids=str,
+    ),
 )
 def test_every_instruction_set(isa: str, window: Window, channels: Dims, layout: str) -> None:
     attr = attr_of(("eltwise", "eltwise_relu"), ("sum", 0.5))
@@ -352,10 +356,12 @@ def test_a_part_of_a_block_and_padding_without_blocks(src: str, dst: str) -> Non
     )
 
 
-@every_isa
-@pytest.mark.parametrize("weights", ["any", "plain", "gaps"])
-@pytest.mark.parametrize(
-    ("image", "channels"), [((9, 11), (20, 18)), ((64,), (1, 3)), ((4, 5, 6), (7, 40))], ids=str
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("weights", ["any", "plain", "gaps"]),
+    pytest.mark.parametrize(
+        ("image", "channels"), [((9, 11), (20, 18)), ((64,), (1, 3)), ((4, 5, 6), (7, 40))], ids=str
+    ),
 )
 def test_planes_of_pixels(image: Dims, channels: Dims, weights: str, isa: str) -> None:
     """Where tiles are lower than vectors, pixels are the columns of a product of matrices."""

@@ -22,6 +22,7 @@ from dnnl import (
 )
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.products import (
     Dims,
@@ -125,9 +126,11 @@ def test_no_sum_saturates(src: tuple[str, int], isa: str) -> None:
             verify_on(pd, args)
 
 
-@every_row
-@pytest.mark.parametrize("types", PAIRS, ids=str)
-@pytest.mark.parametrize("channels", [(260, 8), (2, 260, 5)], ids=str)
+@every_pair(
+    every_row,
+    pytest.mark.parametrize("types", PAIRS, ids=str),
+    pytest.mark.parametrize("channels", [(260, 8), (2, 260, 5)], ids=str),
+)
 def test_pixels_that_are_apart_meet_many_outputs(
     channels: Dims, types: tuple[str, str], isa: str
 ) -> None:

@@ -46,9 +46,11 @@ def test_layouts(layout: str, axis: int, terms: str, order: str) -> None:
     run(source(DIMS, layout), axis, "sum", terms, order)
 
 
-@every_isa
-@pytest.mark.parametrize("data_type", ["f32", "f64", "s8", "u16", "s32", "u64"])
-@pytest.mark.parametrize("function", ["sum", "product"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("data_type", ["f32", "f64", "s8", "u16", "s32", "u64"]),
+    pytest.mark.parametrize("function", ["sum", "product"]),
+)
 def test_types(function: str, data_type: str, isa: str) -> None:
     """Integers wrap."""
     kind = MemoryDesc((1,), data_type).data_type

@@ -50,21 +50,23 @@ def _desc(sizes: Dims, types: Types, layout: str) -> MatmulDesc:
     return matmul_desc(sizes, types, ("plain", LAYOUTS[layout], "plain"))
 
 
-@some_rows
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    ("types", "values", "rows"),
-    [
-        (("f32", "s4", "f32"), GROUPS, 1),
-        (("f32", "s4", "f32"), SHIFTED, 5),
-        (("bf16", "u4", "f32"), BOTH, 1),
-        (("f16", "u4", "f16"), MIXED, 9),
-        (("bf16", "f4_e2m1", "bf16"), GROUPS, 2),
-        (("f32", "s8", "f32"), BOTH, 1),
-        (("bf16", "u8", "bf16"), ONE, 7),
-        (("f32", "s4", "f32"), COLUMNS, 30),
-        (("f32", "u4", "f32"), BOTH, 40),
-    ],
+@every_pair(
+    some_rows,
+    pytest.mark.parametrize("layout", LAYOUTS),
+    pytest.mark.parametrize(
+        ("types", "values", "rows"),
+        [
+            (("f32", "s4", "f32"), GROUPS, 1),
+            (("f32", "s4", "f32"), SHIFTED, 5),
+            (("bf16", "u4", "f32"), BOTH, 1),
+            (("f16", "u4", "f16"), MIXED, 9),
+            (("bf16", "f4_e2m1", "bf16"), GROUPS, 2),
+            (("f32", "s8", "f32"), BOTH, 1),
+            (("bf16", "u8", "bf16"), ONE, 7),
+            (("f32", "s4", "f32"), COLUMNS, 30),
+            (("f32", "u4", "f32"), BOTH, 40),
+        ],
+    ),
 )
 def test_values(
     isa: str, layout: str, types: Types, values: tuple[Values | None, Values | None], rows: int
@@ -97,9 +99,13 @@ def test_types_of_values(scale_type: str, zero_type: str) -> None:
     verify(_desc((2, 64, 96), ("bf16", "u4", "f32"), "any"), attr, "normal")
 
 
-@some_rows
-@pytest.mark.parametrize("types", [("u8", "s8", "f32"), ("s8", "s8", "bf16"), ("s8", "u4", "f32")])
-@pytest.mark.parametrize("rows", [1, 33])
+@every_pair(
+    some_rows,
+    pytest.mark.parametrize(
+        "types", [("u8", "s8", "f32"), ("s8", "s8", "bf16"), ("s8", "u4", "f32")]
+    ),
+    pytest.mark.parametrize("rows", [1, 33]),
+)
 def test_integers_by_segments(isa: str, types: Types, rows: int) -> None:
     """Both factors have scales by groups, both have zero points; sums within a group are exact."""
     attr = PrimitiveAttr()
@@ -120,18 +126,26 @@ def test_columns_of_any_type(weights: str, rows: int) -> None:
     verify(_desc((rows, 64, 80), (src, weights, "f32"), "columns"), None, "normal")
 
 
-@pytest.mark.parametrize("layouts", [("plain", "reversed"), ("plain", "plain"), ("aB16b", "any")])
-@pytest.mark.parametrize("types", [("f32", "s4", "f32"), ("s8", "u8", "f32")])
-@pytest.mark.parametrize("values", [(1, ()), (3, (1, 32)), (3, (1, 6))], ids=str)
+@every_pair(
+    pytest.mark.parametrize(
+        "layouts", [("plain", "reversed"), ("plain", "plain"), ("aB16b", "any")]
+    ),
+    pytest.mark.parametrize("types", [("f32", "s4", "f32"), ("s8", "u8", "f32")]),
+    pytest.mark.parametrize("values", [(1, ()), (3, (1, 32)), (3, (1, 6))], ids=str),
+)
 def test_inner_product(layouts: tuple[str, str], types: Types, values: Values) -> None:
     """Scales and zero points of output channels, and by groups of what is summed."""
     desc = inner_product_desc((3, 96), 48, types, (*layouts, "plain"), "f32")
     verify(desc, _attr(values, values), "normal")
 
 
-@pytest.mark.parametrize("types", [("f32", "s4", "f32"), ("s8", "u8", "f32"), ("s8", "u4", "f32")])
-@pytest.mark.parametrize("zero_points", [(0, ()), (1, ())], ids=str)
-@pytest.mark.parametrize("dims", [(3, 8, 1, 1), (2, 5, 3, 2)], ids=str)
+@every_pair(
+    pytest.mark.parametrize(
+        "types", [("f32", "s4", "f32"), ("s8", "u8", "f32"), ("s8", "u4", "f32")]
+    ),
+    pytest.mark.parametrize("zero_points", [(0, ()), (1, ())], ids=str),
+    pytest.mark.parametrize("dims", [(3, 8, 1, 1), (2, 5, 3, 2)], ids=str),
+)
 def test_inner_product_over_several_dimensions(
     types: Types, zero_points: Values, dims: Dims
 ) -> None:

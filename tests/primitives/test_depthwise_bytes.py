@@ -78,9 +78,11 @@ def test_channels(src: str, channels: int, isa: str) -> None:
         verify(desc, quantized(), "normal")
 
 
-@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
-@pytest.mark.parametrize("src", ["u8", "s8"])
-@pytest.mark.parametrize("points", [False, True])
+@every_pair(
+    pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS),
+    pytest.mark.parametrize("src", ["u8", "s8"]),
+    pytest.mark.parametrize("points", [False, True]),
+)
 def test_windows(src: str, points: bool, window: Window) -> None:
     desc = described(37, (src, "s8", "s8"), window)
     assert by_fours(desc, quantized(points=points))

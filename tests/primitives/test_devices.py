@@ -48,6 +48,7 @@ from dnnl.types.kinds import Alg
 from tests.check import check, logical
 from tests.codegen.emulation import emulated
 from tests.device import FAR
+from tests.pairs import every_pair
 from tests.primitives import late
 from tests.primitives import test_matmul_open as open_products
 from tests.primitives import test_reorder_attributes as attributes
@@ -135,9 +136,11 @@ def test_reorder_with_attributes(name: str) -> None:
     check(*attributes.run(memory, old, case), QUANTIZED_TOLERANCE("u8"))
 
 
-@pytest.mark.parametrize("alg", ["softmax_accurate", "softmax_log"])
-@pytest.mark.parametrize("axis", [1, 3])
-@pytest.mark.parametrize("layouts", LAYOUTS, ids=">".join)
+@every_pair(
+    pytest.mark.parametrize("alg", ["softmax_accurate", "softmax_log"]),
+    pytest.mark.parametrize("axis", [1, 3]),
+    pytest.mark.parametrize("layouts", LAYOUTS, ids=">".join),
+)
 def test_softmax(layouts: tuple[str, str], axis: int, alg: str) -> None:
     memory = source(DIMS, layouts[0])
     desc = SoftmaxDesc.forward(FORWARD, alg, memory.desc, describe(DIMS, layouts[1]), axis)

@@ -30,6 +30,7 @@ from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import Bound
 from tests.check import check, logical, poisoned_memory
 from tests.device import FAR
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -109,20 +110,22 @@ def test_layouts_of_eltwise(layout: str, mask: str) -> None:
     run(square(src.desc, src.desc), src, logical(src) ** 2, mask, offset=12)
 
 
-@every_isa
-@pytest.mark.parametrize("mask", [None, "any"])
-@pytest.mark.parametrize("offset", [None, 0, 1, -1, 2**40 + 3])
-@pytest.mark.parametrize(
-    ("dims", "tag"),
-    [
-        ((5, 13), "ab"),
-        ((3, 48), "ab"),
-        ((7, 132), "ab"),
-        ((33, 4), "ba"),
-        ((1, 3), "ab"),
-        ((2, 40), "aB16b"),
-        ((64, 3), "ab"),
-    ],
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("mask", [None, "any"]),
+    pytest.mark.parametrize("offset", [None, 0, 1, -1, 2**40 + 3]),
+    pytest.mark.parametrize(
+        ("dims", "tag"),
+        [
+            ((5, 13), "ab"),
+            ((3, 48), "ab"),
+            ((7, 132), "ab"),
+            ((33, 4), "ba"),
+            ((1, 3), "ab"),
+            ((2, 40), "aB16b"),
+            ((64, 3), "ab"),
+        ],
+    ),
 )
 def test_numbers(
     isa: str, dims: tuple[int, ...], tag: str, offset: int | None, mask: str | None

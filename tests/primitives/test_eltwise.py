@@ -22,6 +22,7 @@ from dnnl.reference import eltwise as reference
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from tests.check import assert_close, check, logical, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -49,9 +50,11 @@ def test_layouts(src: str, dst: str) -> None:
     check(result, reference.eltwise("eltwise_relu", logical(memory), 0.1), 1e-7)
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ["eltwise_exp", "eltwise_logistic", "eltwise_linear"])
-@pytest.mark.parametrize("layout", ["nChw16c", "nChw8c"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("alg", ["eltwise_exp", "eltwise_logistic", "eltwise_linear"]),
+    pytest.mark.parametrize("layout", ["nChw16c", "nChw8c"]),
+)
 def test_padding_is_zero_though_the_function_is_not(isa: str, alg: str, layout: str) -> None:
     memory = source(DIMS, layout)
     desc = EltwiseDesc.forward(FORWARD, alg, memory.desc, memory.desc, 2.0, 3.0)

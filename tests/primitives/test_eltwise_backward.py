@@ -82,12 +82,14 @@ def test_functions_write_zeros_to_padding(alg: Alg) -> None:
     run(alg, source(DIMS, "nChw8c"), gradient, describe(DIMS, "nChw16c"), *numbers_of(alg))
 
 
-@every_isa
-@pytest.mark.parametrize(
-    ("diff_src", "diff_dst", "data"),
-    [*((kind, kind, kind) for kind in FLOATS), ("f16", "f32", "bf16"), ("f64", "f32", "bf16")],
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize(
+        ("diff_src", "diff_dst", "data"),
+        [*((kind, kind, kind) for kind in FLOATS), ("f16", "f32", "bf16"), ("f64", "f32", "bf16")],
+    ),
+    pytest.mark.parametrize("alg", ["eltwise_gelu_erf", "eltwise_clip_v2_use_dst_for_bwd"]),
 )
-@pytest.mark.parametrize("alg", ["eltwise_gelu_erf", "eltwise_clip_v2_use_dst_for_bwd"])
 def test_types(alg: str, diff_src: str, diff_dst: str, data: str, isa: str) -> None:
     ends = typed_source(DIMS, "nChw16c", data), typed_source(DIMS, "nhwc", diff_dst, 2)
     with config.override("max_cpu_isa", isa):

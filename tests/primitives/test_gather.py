@@ -84,9 +84,11 @@ def test_another_layout_for_the_result(src: str, dst: str, axis: int) -> None:
     run(source(DIMS, src), indices(11, DIMS[axis]), axis, dst)
 
 
-@every_isa
-@pytest.mark.parametrize("data_type", ["f32", "bf16", "s8", "f64", "s64", "f8_e4m3", "boolean"])
-@pytest.mark.parametrize("axis", [0, 1])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("data_type", ["f32", "bf16", "s8", "f64", "s64", "f8_e4m3", "boolean"]),
+    pytest.mark.parametrize("axis", [0, 1]),
+)
 def test_bits_are_moved(axis: int, data_type: str, isa: str) -> None:
     """All of them, whatever they mean; outside, those of the nearest slice."""
     md = MemoryDesc((30, 43), data_type)

@@ -238,9 +238,11 @@ def test_types_on_either_side(src: str, dst: str, layout: str) -> None:
         judge(desc, filled(desc))
 
 
-@pytest.mark.parametrize("layout", ["abc", "acb", "aBc16b"])
-@pytest.mark.parametrize(("src", "dst"), [("s8", "f32"), ("u8", "s8"), ("f32", "u8")])
-@pytest.mark.parametrize("groups", [3, 12])
+@every_pair(
+    pytest.mark.parametrize("layout", ["abc", "acb", "aBc16b"]),
+    pytest.mark.parametrize(("src", "dst"), [("s8", "f32"), ("u8", "s8"), ("f32", "u8")]),
+    pytest.mark.parametrize("groups", [3, 12]),
+)
 def test_scales_and_post_ops(src: str, dst: str, groups: int, layout: str) -> None:
     """The scale of src multiplies what is normalized and shifted."""
     dims = (3, 12, 53)

@@ -15,6 +15,7 @@ from dnnl import (
 )
 from dnnl.reference.inner_product import TOLERANCE
 from tests.check import check
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, LAYOUTS, array, every_isa, execute, tensor
 from tests.primitives.products import Dims, attr_of, broadcast_dims, inputs, lay_out, verify
 
@@ -34,9 +35,11 @@ def inner_product(
     return InnerProductDesc.forward(FORWARD, src, weights, dst, bias_desc)
 
 
-@pytest.mark.parametrize("outputs", [1, 3, 17, 32, 100])
-@pytest.mark.parametrize("batch", [1, 13, 31])
-@pytest.mark.parametrize("spatial", [(), (3,), (2, 3), (2, 1, 3)], ids=str)
+@every_pair(
+    pytest.mark.parametrize("outputs", [1, 3, 17, 32, 100]),
+    pytest.mark.parametrize("batch", [1, 13, 31]),
+    pytest.mark.parametrize("spatial", [(), (3,), (2, 3), (2, 1, 3)], ids=str),
+)
 def test_sizes(spatial: Dims, batch: int, outputs: int) -> None:
     verify(inner_product((batch, 19, *spatial), outputs))
 

@@ -185,9 +185,11 @@ def test_squares_that_overflow(beta: float, isa: str) -> None:
     assert_close(far, np.delete(want, range(3, 8), 1), reference.TOLERANCE("f32", 5))
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("tag", ["abcd", "acdb", "aBcd16b"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("alg", ALGS),
+    pytest.mark.parametrize("tag", ["abcd", "acdb", "aBcd16b"]),
+)
 def test_a_part_ends_where_its_tensor_goes_on(tag: str, alg: str, isa: str) -> None:
     """What lies beside a part of a larger tensor is no neighbour."""
     first = 16 if tag == "aBcd16b" else 1

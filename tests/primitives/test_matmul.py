@@ -25,6 +25,7 @@ from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.reference.matmul import TOLERANCE
 from dnnl.types.arg import MAX_POST_OPS
 from tests.check import check, poisoned_memory, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, array, every_isa, execute, tensor
 from tests.primitives.products import Dims, attr_of, broadcast_dims, inputs, lay_out, verify
 
@@ -253,12 +254,16 @@ def test_a_destination_on_itself() -> None:
         PrimitiveDesc(desc, ENGINE)
 
 
-@every_isa
-@pytest.mark.parametrize("types", [("f32",) * 3, ("bf16", "bf16", "f32"), ("f64",) * 3], ids=str)
-@pytest.mark.parametrize(
-    ("src", "columns"),
-    [((67, 64), 130), ((3, 70, 32), 128), ((65, 19), 150), ((130, 64), 30), ((15, 64), 129)],
-    ids=str,
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize(
+        "types", [("f32",) * 3, ("bf16", "bf16", "f32"), ("f64",) * 3], ids=str
+    ),
+    pytest.mark.parametrize(
+        ("src", "columns"),
+        [((67, 64), 130), ((3, 70, 32), 128), ((65, 19), 150), ((130, 64), 30), ((15, 64), 129)],
+        ids=str,
+    ),
 )
 def test_column_major_sources(
     isa: str, types: tuple[str, str, str], src: Dims, columns: int

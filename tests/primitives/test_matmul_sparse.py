@@ -12,6 +12,7 @@ import dnnl
 from dnnl import Arg, InvalidArguments, MatmulDesc, Memory, MemoryDesc, PrimitiveDesc, config
 from dnnl.reference import matmul as reference
 from tests.check import check, memory_of, random_memory, random_values
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, every_isa, execute
 from tests.primitives.products import attr_of, lay_out
 
@@ -71,31 +72,33 @@ def run(
     check(execute(desc, given, attr), want, reference.TOLERANCE(kind, sizes[1]))
 
 
-@both
-@sides
-@pytest.mark.parametrize("sizes", [(5, 70, 200), (40, 30, 1), (1, 90, 6), (67, 40, 33), (3, 1, 5)])
-@pytest.mark.parametrize("layout", ["plain", "reversed"])
+@every_pair(
+    both,
+    sides,
+    pytest.mark.parametrize(
+        "sizes", [(5, 70, 200), (40, 30, 1), (1, 90, 6), (67, 40, 33), (3, 1, 5)]
+    ),
+    pytest.mark.parametrize("layout", ["plain", "reversed"]),
+)
 def test_sizes(sizes: Dims, sparse: int, encoding: str, layout: str) -> None:
     run(sizes, sparse, encoding, layout)
 
 
-@both
-@sides
-@pytest.mark.parametrize(("layout", "dst"), [("block16", "gaps"), ("part", "reversed")])
+@every_pair(
+    both,
+    sides,
+    pytest.mark.parametrize(("layout", "dst"), [("block16", "gaps"), ("part", "reversed")]),
+)
 def test_layouts(layout: str, dst: str, sparse: int, encoding: str) -> None:
     run((19, 33, 40), sparse, encoding, layout, dst, bias=False)
 
 
-@both
-@sides
-@pytest.mark.parametrize("kind", ["f64", "bf16", "f16", "f8_e5m2"])
+@every_pair(both, sides, pytest.mark.parametrize("kind", ["f64", "bf16", "f16", "f8_e5m2"]))
 def test_types(kind: str, sparse: int, encoding: str) -> None:
     run((9, 40, 50), sparse, encoding, kind=kind)
 
 
-@every_isa
-@both
-@sides
+@every_pair(every_isa, both, sides)
 def test_every_isa(isa: str, encoding: str, sparse: int) -> None:
     with config.override("max_cpu_isa", isa):
         run((17, 29, 45), sparse, encoding)
@@ -135,10 +138,12 @@ HOSTILE: dict[str, Callable[[int], object]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", HOSTILE)
-@both
-@sides
-@pytest.mark.parametrize("columns", [1, 70])
+@every_pair(
+    pytest.mark.parametrize("wrong", HOSTILE),
+    both,
+    sides,
+    pytest.mark.parametrize("columns", [1, 70]),
+)
 def test_no_index_leads_out_of_the_buffers(
     encoding: str, sparse: int, wrong: str, columns: int
 ) -> None:

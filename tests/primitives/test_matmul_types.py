@@ -86,9 +86,11 @@ def test_sums_of_bytes_are_exact(
         verify(matmul(sizes, (*types, "s32"), (layout,) * 3), fill="normal")
 
 
-@every_row
-@pairs
-@pytest.mark.parametrize("high", [*itertools.product((False, True), repeat=2)], ids=str)
+@every_pair(
+    every_row,
+    pairs,
+    pytest.mark.parametrize("high", [*itertools.product((False, True), repeat=2)], ids=str),
+)
 def test_no_sum_saturates(high: tuple[bool, bool], types: tuple[str, str], isa: str) -> None:
     """Products of the largest bytes, of which two do not fit 16 bits."""
     limits = {"u8": (0, 255), "s8": (-128, 127)}
@@ -159,9 +161,9 @@ def test_every_dst(layout: str, dst: str, types: tuple[str, str]) -> None:
     verify(matmul((7, 12, 35), (*types, dst), ("plain", "any", layout)), fill="normal")
 
 
-@every_row
-@pytest.mark.parametrize("dst", ["f32", "s8"])
-@pytest.mark.parametrize("bias", DST)
+@every_pair(
+    every_row, pytest.mark.parametrize("dst", ["f32", "s8"]), pytest.mark.parametrize("bias", DST)
+)
 def test_types_of_bias(bias: str, dst: str, isa: str) -> None:
     desc = MemoryDesc((1, 35), bias)
     with config.override("max_cpu_isa", isa):
@@ -261,10 +263,12 @@ def test_post_ops(mask: int, types: tuple[str, str, str], isa: str) -> None:
             verify(matmul((7, 12, 19), types, ("plain", "any", dst)), attr, fill)
 
 
-@pairs
-@pytest.mark.parametrize("weights", ["any", "plain"])
-@pytest.mark.parametrize(
-    "sizes", [(1, 4096, 200), (2, 1004, 2048), (200, 1003, 96), (3, 20_000, 5)], ids=str
+@every_pair(
+    pairs,
+    pytest.mark.parametrize("weights", ["any", "plain"]),
+    pytest.mark.parametrize(
+        "sizes", [(1, 4096, 200), (2, 1004, 2048), (200, 1003, 96), (3, 20_000, 5)], ids=str
+    ),
 )
 def test_large_products(sizes: Dims, weights: str, types: tuple[str, str]) -> None:
     verify(matmul(sizes, (*types, "s32"), ("plain", weights, "plain")), fill="normal")

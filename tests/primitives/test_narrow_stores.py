@@ -21,6 +21,7 @@ from dnnl import (
 from dnnl.reference import layer_normalization, softmax
 from dnnl.types.dtype import DataType
 from tests.check import check, logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, every_isa, every_rounding_isa, execute, typed_source
 from tests.small_caches import small_is_large
 
@@ -38,9 +39,11 @@ def hard_numbers() -> np.ndarray:
     return np.random.default_rng(8).permutation(every).astype(np.float32)
 
 
-@every_isa
-@pytest.mark.parametrize("data_type", BYTES, ids=str)
-@pytest.mark.parametrize("length", [5, 16, 31, 32, 64, 77, 128, 700])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("data_type", BYTES, ids=str),
+    pytest.mark.parametrize("length", [5, 16, 31, 32, 64, 77, 128, 700]),
+)
 def test_numbers_become_the_nearest_byte(length: int, data_type: DataType, isa: str) -> None:
     numbers = hard_numbers()
     numbers = numbers[: len(numbers) // length * length].reshape(-1, length)
@@ -55,9 +58,11 @@ def test_numbers_become_the_nearest_byte(length: int, data_type: DataType, isa: 
             )
 
 
-@every_isa
-@pytest.mark.parametrize("data_type", BYTES, ids=str)
-@pytest.mark.parametrize("length", [7, 129, 1000])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("data_type", BYTES, ids=str),
+    pytest.mark.parametrize("length", [7, 129, 1000]),
+)
 def test_sums_become_bytes(length: int, data_type: DataType, isa: str) -> None:
     one, other = (typed_source((3, length), "ab", "f32", seed) for seed in (1, 2))
     attr = PrimitiveAttr()
@@ -69,9 +74,11 @@ def test_sums_become_bytes(length: int, data_type: DataType, isa: str) -> None:
     check(result, want, softmax.TOLERANCE(data_type, 1))
 
 
-@every_rounding_isa
-@pytest.mark.parametrize("data_type", ["u8", "s8", "bf16", "f16"])
-@pytest.mark.parametrize("length", ROWS)
+@every_pair(
+    every_rounding_isa,
+    pytest.mark.parametrize("data_type", ["u8", "s8", "bf16", "f16"]),
+    pytest.mark.parametrize("length", ROWS),
+)
 def test_rows_of_a_softmax(length: int, data_type: str, isa: str) -> None:
     memory = typed_source((5, length), "ab", "f32")
     desc = softmax_into(memory, data_type)

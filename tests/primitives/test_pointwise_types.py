@@ -22,6 +22,7 @@ from dnnl.reference import sum as sums
 from dnnl.reference.concat import concat
 from dnnl.reference.conversions import convert
 from tests.check import check, logical
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
 
 DIMS = (2, 19, 5, 18)
@@ -58,11 +59,13 @@ def test_eltwise_of_integers(alg: str, alpha: float, beta: float, data_type: str
         check(execute(desc, {Arg.SRC: memory}), want, eltwise.tolerance(alg)(data_type))
 
 
-@every_isa
-@pytest.mark.parametrize(
-    "types", [("bf16", "f16", "bf16"), ("s8", "u8", "s8"), ("f32", "s8", "u8")]
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize(
+        "types", [("bf16", "f16", "bf16"), ("s8", "u8", "s8"), ("f32", "s8", "u8")]
+    ),
+    pytest.mark.parametrize("alg", ["binary_sub", "binary_ge"]),
 )
-@pytest.mark.parametrize("alg", ["binary_sub", "binary_ge"])
 def test_binary(alg: str, types: tuple[str, str, str], isa: str) -> None:
     a, b = typed_source(DIMS, "nchw", types[0]), typed_source((1, 19, 1, 18), "nhwc", types[1], 2)
     dst = describe(DIMS, "nChw16c").with_data_type(types[2])

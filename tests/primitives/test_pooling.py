@@ -120,9 +120,11 @@ def test_another_layout_for_the_result(src: str, dst: str, alg: str) -> None:
     run(RESNET, alg, source(DIMS, src), dst)
 
 
-@every_isa
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
-@pytest.mark.parametrize(("alg", "window"), list(zip(ALGS, WINDOWS, strict=False)))
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"]),
+    pytest.mark.parametrize(("alg", "window"), list(zip(ALGS, WINDOWS, strict=False))),
+)
 def test_every_instruction_set(isa: str, layout: str, alg: str, window: str) -> None:
     with config.override("max_cpu_isa", isa):
         run(WINDOWS[window], alg, source(DIMS, layout), layout)

@@ -17,6 +17,7 @@ from dnnl import (
 )
 from dnnl.primitives.desc import Desc
 from tests.check import check, logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.products import Types, inner_product_desc, inputs, matmul_desc, some_rows
 
@@ -58,9 +59,13 @@ def verify(desc: Desc, attr: PrimitiveAttr) -> None:
     check(execute(pd.desc, args, pd.attr), want, 1e-4)
 
 
-@some_rows
-@pytest.mark.parametrize("types", [("u8", "s8", "f32"), ("s8", "s8", "f32"), ("s8", "u4", "f32")])
-@pytest.mark.parametrize(("weights", "given"), [(96, 96), (96, 32), (32, 32), (32, 16)])
+@every_pair(
+    some_rows,
+    pytest.mark.parametrize(
+        "types", [("u8", "s8", "f32"), ("s8", "s8", "f32"), ("s8", "u4", "f32")]
+    ),
+    pytest.mark.parametrize(("weights", "given"), [(96, 96), (96, 32), (32, 32), (32, 16)]),
+)
 def test_are_taken(weights: int, given: int, types: Types, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         verify(matmul_desc((7, TERMS, COLUMNS), types), attr_of(weights, given))

@@ -20,6 +20,7 @@ from dnnl import (
 )
 from dnnl.reference import prelu as reference
 from tests.check import assert_close, check, logical, memory_of, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -73,9 +74,11 @@ def test_layouts(shared: tuple[int, ...], layout: str) -> None:
     run(memory, weights_of(DIMS, shared), memory.desc)
 
 
-@every_isa
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
-@pytest.mark.parametrize("shared", [SHARED[0], SHARED[1], SHARED[3]], ids=str)
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"]),
+    pytest.mark.parametrize("shared", [SHARED[0], SHARED[1], SHARED[3]], ids=str),
+)
 def test_sums_that_are_shared_out(shared: tuple[int, ...], layout: str, isa: str) -> None:
     """They come in parts, behind each of which diff_src is padded where it has padding."""
     memory = source(LARGE, layout)

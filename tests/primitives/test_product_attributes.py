@@ -82,9 +82,11 @@ def verify_dropout(desc: Desc, mask: str | None = "any", offset: int | None = No
         check(results[Arg.DROPOUT_MASK], kept, 0.0)
 
 
-@some_rows
-@pytest.mark.parametrize("layout", ["plain", "ba"])
-@pytest.mark.parametrize(("mask", "offset"), [(None, None), ("any", 5), ("ba", None)])
+@every_pair(
+    some_rows,
+    pytest.mark.parametrize("layout", ["plain", "ba"]),
+    pytest.mark.parametrize(("mask", "offset"), [(None, None), ("any", 5), ("ba", None)]),
+)
 def test_dropout_of_matmul(mask: str | None, offset: int | None, layout: str, isa: str) -> None:
     desc = matmul_desc((9, 20, 37), ("f32",) * 3, ("any", "any", layout), "f32")
     with config.override("max_cpu_isa", isa):
@@ -207,9 +209,11 @@ PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("zero_point", [False, True])
-@pytest.mark.parametrize("name", PRODUCTS)
-@pytest.mark.parametrize(("adjust", "isa"), [(1.0, "default"), (0.5, "default"), (0.5, "avx2")])
+@every_pair(
+    pytest.mark.parametrize("zero_point", [False, True]),
+    pytest.mark.parametrize("name", PRODUCTS),
+    pytest.mark.parametrize(("adjust", "isa"), [(1.0, "default"), (0.5, "default"), (0.5, "avx2")]),
+)
 def test_weights_with_sums_behind_them(
     adjust: float, isa: str, name: str, zero_point: bool
 ) -> None:

@@ -56,23 +56,25 @@ def _verify(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> None:
     verify(desc, attr, "normal", rounded=(Arg.SRC, Arg.WEIGHTS) if scaled else (Arg.SRC,))
 
 
-@narrow_rows
-@pytest.mark.parametrize(
-    ("types", "scales", "zero_points"),
-    [
-        (("bf16", "s4", "f32"), LARGE, None),
-        (("f32", "s4", "f32"), GROUPS, LARGE),
-        (("bf16", "u4", "bf16"), LARGE, GROUPS),
-        (("f32", "u4", "f32"), None, ONE),
-        (("bf16", "f4_e2m1", "f32"), LARGE, None),
-        (("bf16", "f8_e4m3", "f32"), LARGE, None),
-        (("bf16", "f8_e5m2", "bf16"), COLUMNS, None),
-        (("bf16", "s8", "f32"), LARGE, LARGE),
-        (("f32", "u8", "bf16"), COLUMNS, COLUMNS),
-        (("f32", "s8", "f32"), COLUMNS, None),
-    ],
+@every_pair(
+    narrow_rows,
+    pytest.mark.parametrize(
+        ("types", "scales", "zero_points"),
+        [
+            (("bf16", "s4", "f32"), LARGE, None),
+            (("f32", "s4", "f32"), GROUPS, LARGE),
+            (("bf16", "u4", "bf16"), LARGE, GROUPS),
+            (("f32", "u4", "f32"), None, ONE),
+            (("bf16", "f4_e2m1", "f32"), LARGE, None),
+            (("bf16", "f8_e4m3", "f32"), LARGE, None),
+            (("bf16", "f8_e5m2", "bf16"), COLUMNS, None),
+            (("bf16", "s8", "f32"), LARGE, LARGE),
+            (("f32", "u8", "bf16"), COLUMNS, COLUMNS),
+            (("f32", "s8", "f32"), COLUMNS, None),
+        ],
+    ),
+    pytest.mark.parametrize("rows", [6, 33]),
 )
-@pytest.mark.parametrize("rows", [6, 33])
 def test_values(
     isa: str, types: Types, scales: Values | None, zero_points: Values | None, rows: int
 ) -> None:
@@ -81,8 +83,7 @@ def test_values(
         _verify(matmul_desc((rows, 96, 70), types), _attr(scales, zero_points))
 
 
-@narrow_rows
-@every_pair(k=[8, 24, 264, 1000], n=[15, 32, 50], weights=["s4", "u8"])
+@every_pair(narrow_rows, k=[8, 24, 264, 1000], n=[15, 32, 50], weights=["s4", "u8"])
 def test_tails(isa: str, k: int, n: int, weights: str) -> None:
     """Columns that fill no vector or panel, words that fill no block of a matrix unit, sums in
     several blocks."""
@@ -110,9 +111,11 @@ def test_bf16_needs_no_leave_where_nothing_is_rounded(isa: str) -> None:
             assert _packing(matmul_desc((20, 64, 48), (src, weights, "f32")), exact) is None
 
 
-@narrow_rows
-@pytest.mark.parametrize("weights", ["f4_e2m1", "f8_e4m3", "s4"])
-@pytest.mark.parametrize("rows", [3, 17])
+@every_pair(
+    narrow_rows,
+    pytest.mark.parametrize("weights", ["f4_e2m1", "f8_e4m3", "s4"]),
+    pytest.mark.parametrize("rows", [3, 17]),
+)
 def test_powers_of_two_round_nothing(isa: str, weights: str, rows: int) -> None:
     """Scales of microscaling formats need no leave for bf16."""
     desc, attr = matmul_desc((rows, 96, 70), ("bf16", weights, "f32")), _attr(None, mode="strict")

@@ -102,9 +102,11 @@ def test_types(types: tuple[str, str], isa: str) -> None:
             verify(alg, memory, describe(left, layout).with_data_type(types[1]))
 
 
-@every_isa
-@pytest.mark.parametrize("layout", ["ab", "ba"])
-@pytest.mark.parametrize("left", [(1, 1), (700, 1), (1, 301)])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("layout", ["ab", "ba"]),
+    pytest.mark.parametrize("left", [(1, 1), (700, 1), (1, 301)]),
+)
 def test_sums_of_integers_are_exact(left: tuple[int, int], layout: str, isa: str) -> None:
     """Such as f32 does not hold; shared out, too."""
     dims = (700, 301)

@@ -7,6 +7,7 @@ import pytest
 
 from dnnl import Arg, InvalidArguments, MemoryDesc, PrimitiveAttr, ReorderDesc, config
 from tests.check import check, logical, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, LAYOUTS, describe, every_isa, execute, source
 
 DIMS = (2, 19, 5, 18)
@@ -20,12 +21,20 @@ def test_every_layout_into_every_other(src: str, dst: str) -> None:
     check(execute(desc, {Arg.SRC: memory}), logical(memory), 0.0)
 
 
-@every_isa
-@pytest.mark.parametrize(
-    ("src", "dst"),
-    [("nchw", "nhwc"), ("nhwc", "nchw"), ("nchw", "nChw16c"), ("nChw8c", "nhwc"), ("part", "dcba")],
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize(
+        ("src", "dst"),
+        [
+            ("nchw", "nhwc"),
+            ("nhwc", "nchw"),
+            ("nchw", "nChw16c"),
+            ("nChw8c", "nhwc"),
+            ("part", "dcba"),
+        ],
+    ),
+    pytest.mark.parametrize("dims", [(1, 16, 4, 16), (2, 3, 1, 37), (1, 1, 1, 1)]),
 )
-@pytest.mark.parametrize("dims", [(1, 16, 4, 16), (2, 3, 1, 37), (1, 1, 1, 1)])
 def test_every_instruction_set(isa: str, dims: tuple[int, ...], src: str, dst: str) -> None:
     memory = source(dims, src)
     with config.override("max_cpu_isa", isa):

@@ -29,6 +29,7 @@ from dnnl.types.kinds import Alg
 from dnnl.types.post_ops import PostOpBinary
 from dnnl.types.scales import ScaleSpec
 from tests.check import check, logical, memory_of, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
 from tests.primitives.reorder_cases import Attributes
 from tests.primitives.reorder_cases import Case as Drawn
@@ -102,9 +103,13 @@ def run(
     return result, reorder(logical(src), sum_scale=case.sum_scale, dst=logical(old), **full)
 
 
-@every_isa
-@pytest.mark.parametrize(("src", "dst"), [("nchw", "nhwc"), ("nhwc", "nChw16c"), ("part", "gaps")])
-@pytest.mark.parametrize("name", CASES)
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize(
+        ("src", "dst"), [("nchw", "nhwc"), ("nhwc", "nChw16c"), ("part", "gaps")]
+    ),
+    pytest.mark.parametrize("name", CASES),
+)
 def test_attributes(name: str, src: str, dst: str, isa: str) -> None:
     types = ("s8", "u8") if "zero" in name or name == "all" else ("f32", "s8")
     source = typed_source(DIMS, src, types[0])

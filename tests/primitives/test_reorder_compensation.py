@@ -24,6 +24,7 @@ from dnnl import (
 )
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE, reorder
 from tests.check import Fill, check, logical, memory_of, random_memory, random_values
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, describe, every_isa, execute
 
 OIHW = (20, 17, 3, 5)
@@ -140,9 +141,11 @@ def parameters(dims: tuple[int, ...]) -> tuple[PrimitiveAttr, dict[int, Memory]]
     return attr, {int(arg): memory for arg, memory in args.items()}
 
 
-@every_isa
-@pytest.mark.parametrize("adjust", [1.0, 0.5])
-@pytest.mark.parametrize("layout", ["oihw", "OIhw4i16o4i"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("adjust", [1.0, 0.5]),
+    pytest.mark.parametrize("layout", ["oihw", "OIhw4i16o4i"]),
+)
 def test_together_with_every_attribute(layout: str, adjust: float, isa: str) -> None:
     src = random_memory(MemoryDesc(OIHW, "u8", "hwio"), ENGINE, 5)
     desc = weights_desc(layout, Compensation(1, 1, adjust))
@@ -193,9 +196,11 @@ def test_halved_weights_have_sums_of_their_own() -> None:
     check(result, halves, QUANTIZED_TOLERANCE("s8"))
 
 
-@every_isa
-@pytest.mark.parametrize("adjust", [1.0, 0.5])
-@pytest.mark.parametrize("layout", ["hwio", "OIhw4i16o4i", "part16", "gOIhw4i16o4i"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("adjust", [1.0, 0.5]),
+    pytest.mark.parametrize("layout", ["hwio", "OIhw4i16o4i", "part16", "gOIhw4i16o4i"]),
+)
 def test_such_weights_go_back_to_plain_floats(layout: str, adjust: float, isa: str) -> None:
     """What the scales and the adjustment have done to them is undone; the sums are left behind."""
     desc = weights_desc(layout, Compensation(1, 3, adjust))

@@ -101,9 +101,11 @@ def test_integers_become_others_exactly(src: str, dst: str, isa: str) -> None:
         assert_elements(result, exactly(wide, dst) if src != dst else wide)
 
 
-@every_isa
-@pytest.mark.parametrize("dst", [*WIDE, "s16", "u16", "s8"])
-@pytest.mark.parametrize("src", ["f32", "f64"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("dst", [*WIDE, "s16", "u16", "s8"]),
+    pytest.mark.parametrize("src", ["f32", "f64"]),
+)
 def test_floats_saturate_exactly(src: str, dst: str, isa: str) -> None:
     kind = DataType[dst]
     low, high = int(kind.min), int(kind.max)
@@ -169,10 +171,12 @@ def test_layouts(types: tuple[str, str], layouts: tuple[str, str], isa: str) -> 
     assert_elements(converted(memory_of(array, src), dst, isa), want)
 
 
-@every_isa
-@pytest.mark.parametrize("tag", ["ab", "ba"])
-@pytest.mark.parametrize(
-    "types", [("s64", "s32"), ("boolean", "f32"), ("f32", "u32"), ("u16", "u16")]
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("tag", ["ab", "ba"]),
+    pytest.mark.parametrize(
+        "types", [("s64", "s32"), ("boolean", "f32"), ("f32", "u32"), ("u16", "u16")]
+    ),
 )
 def test_sizes_at_run_time(types: tuple[str, str], tag: str, isa: str) -> None:
     strides = (1, RUNTIME_DIM) if tag == "ba" else (RUNTIME_DIM, 1)

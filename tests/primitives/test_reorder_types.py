@@ -164,9 +164,11 @@ def test_conversions_in_layouts(types: tuple[str, str], layouts: tuple[str, str]
     check(result, convert(logical(memory), types[1], core="f64"), 0.0)
 
 
-@every_isa
-@pytest.mark.parametrize("layouts", [*PAIRS, ("nhwc", "nhwc")], ids=">".join)
-@pytest.mark.parametrize("data_type", ["s8", "f16", "f64"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("layouts", [*PAIRS, ("nhwc", "nhwc")], ids=">".join),
+    pytest.mark.parametrize("data_type", ["s8", "f16", "f64"]),
+)
 def test_one_type_moves_bits(data_type: str, layouts: tuple[str, str], isa: str) -> None:
     """Whatever the bits are: NaN with payloads, integers that f32 does not hold."""
     dims = (2, 37, 5, 18)
@@ -182,9 +184,11 @@ def test_one_type_moves_bits(data_type: str, layouts: tuple[str, str], isa: str)
     assert_padding_zero(result)
 
 
-@every_isa
-@pytest.mark.parametrize("dst", ["f16", "bf16", "s8", "f8_e4m3", "f32", "u4"])
-@pytest.mark.parametrize("src", ["f32", "f64", "s8", "u4"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("dst", ["f16", "bf16", "s8", "f8_e4m3", "f32", "u4"]),
+    pytest.mark.parametrize("src", ["f32", "f64", "s8", "u4"]),
+)
 def test_ends_of_one_element(src: str, dst: str, isa: str) -> None:
     """LLVM would make a wider store of a masked one of a single narrowed element."""
     for length in (1, 17, 33):

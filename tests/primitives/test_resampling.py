@@ -62,8 +62,7 @@ def backward(alg: str, diff_dst: Memory, diff_src: MemoryDesc) -> None:
     check(results[Arg.DIFF_SRC], want, bound)
 
 
-@every_isa
-@every_pair(alg=ALGS, size=SIZES, layout=["nchw", "nhwc", "nChw16c"])
+@every_pair(every_isa, alg=ALGS, size=SIZES, layout=["nchw", "nhwc", "nChw16c"])
 def test_sizes(layout: str, size: tuple[int, ...], alg: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         forward(alg, source(DIMS, layout), sized(size, layout))
@@ -101,21 +100,23 @@ def test_dimensions(old: tuple[int, ...], new: tuple[int, ...], alg: str) -> Non
         backward(alg, random_memory(ends[1], ENGINE), ends[0])
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize(
-    "types",
-    [
-        ("bf16", "bf16"),
-        ("f16", "f32"),
-        ("f32", "bf16"),
-        ("s8", "s8"),
-        ("u8", "f16"),
-        ("f32", "u8"),
-        ("s32", "s32"),
-        ("s32", "f32"),
-    ],
-    ids=">".join,
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("alg", ALGS),
+    pytest.mark.parametrize(
+        "types",
+        [
+            ("bf16", "bf16"),
+            ("f16", "f32"),
+            ("f32", "bf16"),
+            ("s8", "s8"),
+            ("u8", "f16"),
+            ("f32", "u8"),
+            ("s32", "s32"),
+            ("s32", "f32"),
+        ],
+        ids=">".join,
+    ),
 )
 def test_types(types: tuple[str, str], alg: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):

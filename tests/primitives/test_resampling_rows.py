@@ -9,6 +9,7 @@ from dnnl import Arg, MemoryDesc, Primitive, PrimitiveAttr, PrimitiveDesc, Resam
 from dnnl.reference import resampling as reference
 from dnnl.reference.tolerance import EXACT
 from tests.check import check, logical, memory_of, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, ISAS, every_isa, execute, execute_all, source
 
 ALGS = ["resampling_nearest", "resampling_linear"]
@@ -45,9 +46,9 @@ def backward(alg: str, src: MemoryDesc, dst: MemoryDesc) -> None:
     check(result, want, reference.BACKWARD_TOLERANCE(str(src.data_type), 4 * length))
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("width", WIDTHS)
+@every_pair(
+    every_isa, pytest.mark.parametrize("alg", ALGS), pytest.mark.parametrize("width", WIDTHS)
+)
 def test_widths(width: tuple[int, int], alg: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         forward(alg, *ends(width))
@@ -86,9 +87,11 @@ def test_rows_with_space_between(isa: str) -> None:
             backward(alg, whole, turned)
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("kind", ["f32", "bf16", "s8"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("alg", ALGS),
+    pytest.mark.parametrize("kind", ["f32", "bf16", "s8"]),
+)
 def test_post_ops(kind: str, alg: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         src, dst = ends((19, 38), kind)

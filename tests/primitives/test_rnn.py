@@ -112,9 +112,11 @@ def test_layouts_of_weights(tag: str, rows: int, kind: str) -> None:
     check(lstm(3, rows, tag=tag, layers=2, direction="bidirectional_sum", kind=kind))
 
 
-@every_isa
-@pytest.mark.parametrize("kind", ["f32", "bf16"])
-@pytest.mark.parametrize("sizes", [(2, 3, 21, 9), (1, 33, 70, 37), (3, 1, 16, 64)])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("kind", ["f32", "bf16"]),
+    pytest.mark.parametrize("sizes", [(2, 3, 21, 9), (1, 33, 70, 37), (3, 1, 16, 64)]),
+)
 def test_weights_whose_inputs_are_contiguous(
     sizes: tuple[int, int, int, int], kind: str, isa: str
 ) -> None:
@@ -141,9 +143,11 @@ def test_what_may_be_absent(states: bool, bias: bool) -> None:
     check(lstm(states=states, bias=bias))
 
 
-@every_isa
-@pytest.mark.parametrize("kind", ["f32", "bf16"])
-@pytest.mark.parametrize("before", [1, 16, 53])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("kind", ["f32", "bf16"]),
+    pytest.mark.parametrize("before", [1, 16, 53]),
+)
 def test_one_step_from_states_of_other_channels(before: int, kind: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         check(lstm(1, 5, 21, before=before, kind=kind, direction=BOTH))

@@ -14,6 +14,7 @@ from dnnl import Arg, Memory, Primitive, PrimitiveDesc, Stream
 from dnnl.reference.arrays import Array
 from dnnl.types.arg import GRADIENT
 from tests.check import memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.rnn_networks import BOTH, GATES, ONE, gradient, network
 
@@ -90,11 +91,13 @@ def of_gradient(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("layers", "both"), [(1, False), (2, False), (1, True)])
-@pytest.mark.parametrize(
-    ("alg", "projection"),
-    [("vanilla_rnn", 0), ("vanilla_lstm", 0), ("vanilla_lstm", 9), ("lbr_gru", 0)],
+@every_pair(
+    pytest.mark.parametrize("packed", [False, True]),
+    pytest.mark.parametrize(("layers", "both"), [(1, False), (2, False), (1, True)]),
+    pytest.mark.parametrize(
+        ("alg", "projection"),
+        [("vanilla_rnn", 0), ("vanilla_lstm", 0), ("vanilla_lstm", 9), ("lbr_gru", 0)],
+    ),
 )
 def test_training_is_that_of_pytorch(
     alg: str, projection: int, layers: int, both: bool, packed: bool

@@ -59,9 +59,11 @@ def test_elements(order: str, axis: int, function: str) -> None:
     run(source(DIMS, "nchw"), indices(tuple(dims), DIMS[axis]), axis, function, order)
 
 
-@every_isa
-@pytest.mark.parametrize("data_type", ["f32", "f64", "bf16", "s8", "u16", "u32", "s64"])
-@pytest.mark.parametrize("function", FUNCTIONS)
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("data_type", ["f32", "f64", "bf16", "s8", "u16", "u32", "s64"]),
+    pytest.mark.parametrize("function", FUNCTIONS),
+)
 def test_types(function: str, data_type: str, isa: str) -> None:
     """Many updates of one element: integers wrap, floats are rounded each time."""
     kind = MemoryDesc((1,), data_type).data_type

@@ -21,6 +21,7 @@ from dnnl import (
 )
 from dnnl.reference import shuffle as reference
 from tests.check import assert_close, check, codes_of, logical, poisoned_memory, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -55,10 +56,12 @@ def test_layouts(layout: str, group_size: int) -> None:
     run(memory, memory.desc, 1, group_size)
 
 
-@every_isa
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c", "nChw8c"])
-@pytest.mark.parametrize(
-    ("channels", "group_size"), [(64, 4), (64, 32), (40, 8), (76, 38), (77, 11), (102, 17)]
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c", "nChw8c"]),
+    pytest.mark.parametrize(
+        ("channels", "group_size"), [(64, 4), (64, 32), (40, 8), (76, 38), (77, 11), (102, 17)]
+    ),
 )
 def test_groups(channels: int, group_size: int, layout: str, isa: str) -> None:
     """Few long groups lie in turns in nhwc, blocks hold whole groups or groups whole blocks."""
@@ -85,9 +88,11 @@ def test_another_layout_for_the_result(src: str, dst: str, group_size: int) -> N
     run(source(DIMS, src), describe(DIMS, dst), 1, group_size)
 
 
-@every_isa
-@pytest.mark.parametrize("data_type", ["bf16", "s8", "f64", "s32", "f8_e4m3", "boolean"])
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "aBcd16b"])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("data_type", ["bf16", "s8", "f64", "s32", "f8_e4m3", "boolean"]),
+    pytest.mark.parametrize("layout", ["nchw", "nhwc", "aBcd16b"]),
+)
 def test_bits_are_moved(layout: str, data_type: str, isa: str) -> None:
     """All of them, whatever they mean."""
     dims, group_size = (2, 24, 3, 5), 12

@@ -62,23 +62,25 @@ def test_another_layout_for_the_result(src: str, dst: str, axis: int) -> None:
     run(source(DIMS, src), describe(DIMS, dst), axis)
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize(
-    ("dims", "tag", "axis"),
-    [
-        ((5, 1), "ab", 1),
-        ((3, 7), "ab", 1),
-        ((2, 16), "ab", 1),
-        ((7, 130), "ab", 1),
-        ((130, 7), "ab", 0),
-        ((1000,), "a", 0),
-        ((2, 40, 3), "aBc16b", 1),
-        ((2, 3, 2, 40, 2), "acdeb", 3),
-        # Whole vectors of padding behind the last element.
-        ((4, 3), "aB16b", 1),
-        ((2, 19), "aB64b", 1),
-    ],
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("alg", ALGS),
+    pytest.mark.parametrize(
+        ("dims", "tag", "axis"),
+        [
+            ((5, 1), "ab", 1),
+            ((3, 7), "ab", 1),
+            ((2, 16), "ab", 1),
+            ((7, 130), "ab", 1),
+            ((130, 7), "ab", 0),
+            ((1000,), "a", 0),
+            ((2, 40, 3), "aBc16b", 1),
+            ((2, 3, 2, 40, 2), "acdeb", 3),
+            # Whole vectors of padding behind the last element.
+            ((4, 3), "aB16b", 1),
+            ((2, 19), "aB64b", 1),
+        ],
+    ),
 )
 def test_lengths(isa: str, dims: tuple[int, ...], tag: str, axis: int, alg: str) -> None:
     memory = source(dims, tag)
@@ -95,8 +97,7 @@ def test_in_place(layout: str, axis: int) -> None:
     check(execute(desc, {Arg.SRC: memory}, dst=memory), want, reference.TOLERANCE("f32", 19))
 
 
-@every_isa
-@every_pair(alg=ALGS, axis=[0, 1], masked_rows=["zero", "nan"])
+@every_pair(every_isa, alg=ALGS, axis=[0, 1], masked_rows=["zero", "nan"])
 def test_extreme_rows(isa: str, alg: str, axis: int, masked_rows: str) -> None:
     """Nothing but -inf; one finite value; values whose exponentials overflow or vanish; a NaN."""
     rows = np.full((5, 37), -np.inf)

@@ -60,12 +60,14 @@ def test_three_layouts(diff_src: str, diff_dst: str, dst: str, axis: int) -> Non
     run(gradient, result_of(gradient, ALGS[0], axis, dst), describe(DIMS, diff_src), axis)
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize(
-    ("diff_src", "diff_dst", "dst"), [("bf16", "bf16", "bf16"), ("f16", "f32", "bf16")]
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("alg", ALGS),
+    pytest.mark.parametrize(
+        ("diff_src", "diff_dst", "dst"), [("bf16", "bf16", "bf16"), ("f16", "f32", "bf16")]
+    ),
+    pytest.mark.parametrize(("layout", "axis"), [("nchw", 3), ("nhwc", 1), ("nChw16c", 1)]),
 )
-@pytest.mark.parametrize(("layout", "axis"), [("nchw", 3), ("nhwc", 1), ("nChw16c", 1)])
 def test_types(
     layout: str, axis: int, diff_src: str, diff_dst: str, dst: str, alg: str, isa: str
 ) -> None:

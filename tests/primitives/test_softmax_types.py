@@ -8,6 +8,7 @@ import pytest
 from dnnl import Arg, Memory, MemoryDesc, PrimitiveAttr, SoftmaxDesc, config
 from dnnl.reference import softmax as reference
 from tests.check import check, logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, every_isa, execute, typed_source
 
 DIMS = (2, 19, 5, 7)
@@ -21,10 +22,12 @@ def one(value: float) -> Memory:
     return memory_of(np.array([value]), MemoryDesc((1,), "f32"), ENGINE)
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("types", FLOATS, ids=">".join)
-@pytest.mark.parametrize(("layout", "axis"), [("nchw", 3), ("nchw", 1), ("nChw16c", 1)])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("alg", ALGS),
+    pytest.mark.parametrize("types", FLOATS, ids=">".join),
+    pytest.mark.parametrize(("layout", "axis"), [("nchw", 3), ("nchw", 1), ("nChw16c", 1)]),
+)
 def test_floats(layout: str, axis: int, types: tuple[str, str], alg: str, isa: str) -> None:
     memory = typed_source(DIMS, layout, types[0])
     dst = memory.desc.with_data_type(types[1])
@@ -35,9 +38,11 @@ def test_floats(layout: str, axis: int, types: tuple[str, str], alg: str, isa: s
     check(result, want, reference.TOLERANCE(types[1], DIMS[axis]))
 
 
-@every_isa
-@pytest.mark.parametrize("types", NARROW, ids=">".join)
-@pytest.mark.parametrize(("layout", "axis"), [("nchw", 3), ("nhwc", 1)])
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("types", NARROW, ids=">".join),
+    pytest.mark.parametrize(("layout", "axis"), [("nchw", 3), ("nhwc", 1)]),
+)
 def test_scales(layout: str, axis: int, types: tuple[str, str], isa: str) -> None:
     memory = typed_source(DIMS, layout, types[0])
     dst = memory.desc.with_data_type(types[1])

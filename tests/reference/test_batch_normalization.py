@@ -25,9 +25,11 @@ def leaf(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> torch.Ten
     return tensor(values).requires_grad_()
 
 
-@every_rank
-@pytest.mark.parametrize("affine", [False, True])
-@pytest.mark.parametrize("fuse_relu", [False, True])
+@every_pair(
+    every_rank,
+    pytest.mark.parametrize("affine", [False, True]),
+    pytest.mark.parametrize("fuse_relu", [False, True]),
+)
 def test_given_statistics(spatial: tuple[int, ...], affine: bool, fuse_relu: bool) -> None:
     src, mean, variance = random(1, 2, 3, *spatial), random(2, 3), random(3, 3) ** 2
     scale, shift = (random(4, 3), random(5, 3)) if affine else (None, None)
@@ -66,8 +68,9 @@ def test_statistics(spatial: tuple[int, ...]) -> None:
     assert_agree(variance, rows.var(1, unbiased=False))
 
 
-@every_rank
-@every_pair(use_scale=[False, True], use_shift=[False, True], fused=["", "relu", "add_relu"])
+@every_pair(
+    every_rank, use_scale=[False, True], use_shift=[False, True], fused=["", "relu", "add_relu"]
+)
 def test_training(spatial: tuple[int, ...], use_scale: bool, use_shift: bool, fused: str) -> None:
     src, diff_dst, added = (random(seed, 4, 3, *spatial) for seed in (1, 2, 3))
     scale = random(4, 3) if use_scale else None

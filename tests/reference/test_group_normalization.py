@@ -13,6 +13,7 @@ from dnnl.reference.group_normalization import (
     group_normalization_backward,
     statistics,
 )
+from tests.pairs import every_pair
 from tests.reference.agreement import assert_agree, random, tensor
 
 EPSILON = 1e-3
@@ -34,10 +35,12 @@ def test_statistics(spatial: tuple[int, ...], groups: int) -> None:
     assert_agree(variance, rows.var(2, unbiased=False))
 
 
-@every_rank
-@every_grouping
-@pytest.mark.parametrize("use_scale", [False, True])
-@pytest.mark.parametrize("use_shift", [False, True])
+@every_pair(
+    every_rank,
+    every_grouping,
+    pytest.mark.parametrize("use_scale", [False, True]),
+    pytest.mark.parametrize("use_shift", [False, True]),
+)
 def test_training(spatial: tuple[int, ...], groups: int, use_scale: bool, use_shift: bool) -> None:
     src, diff_dst = (random(seed, 4, 6, *spatial) for seed in (1, 2))
     scale = random(4, 6) if use_scale else None

@@ -12,6 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.reference.conversions import convert
 from dnnl.reference.lrn import SPECIFICATION, lrn, lrn_backward
 from dnnl.reference.rule import compare
+from tests.pairs import every_pair
 from tests.reference.agreement import assert_agree, random, tensor
 
 CONVOLUTION = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -37,9 +38,7 @@ def mean_square(src: torch.Tensor, alg: str, size: int) -> torch.Tensor:
     return square.movedim(-1, 1) if across else square
 
 
-@every_alg
-@every_dims
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 15])
+@every_pair(every_alg, every_dims, pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 15]))
 def test_forward_and_backward(dims: tuple[int, ...], alg: str, size: int) -> None:
     src, diff_dst = random(1, *dims), random(2, *dims)
     leaf = tensor(src).requires_grad_()

@@ -12,6 +12,7 @@ import torch
 from dnnl.reference.arrays import Array
 from dnnl.reference.rnn import CELLS, Cell, Network, Weights, activation, reversed_of
 from dnnl.types.kinds import Direction
+from tests.pairs import every_pair
 
 STEPS, ROWS, INPUTS, CHANNELS, LAYERS = 4, 3, 5, 5, 2
 DIRECTIONS = tuple(Direction)
@@ -53,16 +54,18 @@ def numbers_of(own: Weights | Any) -> Iterator[Array]:
             yield array
 
 
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
-@pytest.mark.parametrize("directions", DIRECTIONS)
-@pytest.mark.parametrize(
-    ("kind", "peephole", "projection"),
-    [
-        *((kind, False, 0) for kind in CELLS),
-        ("vanilla_lstm", True, 0),
-        ("vanilla_lstm", False, 4),
-        ("vanilla_lstm", True, 4),
-    ],
+@every_pair(
+    pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"]),
+    pytest.mark.parametrize("directions", DIRECTIONS),
+    pytest.mark.parametrize(
+        ("kind", "peephole", "projection"),
+        [
+            *((kind, False, 0) for kind in CELLS),
+            ("vanilla_lstm", True, 0),
+            ("vanilla_lstm", False, 4),
+            ("vanilla_lstm", True, 4),
+        ],
+    ),
 )
 def test_gradients_are_those_of_the_function(
     kind: str, peephole: bool, projection: int, directions: Direction, lengths: Array | None
@@ -110,13 +113,15 @@ def _all(own: Any) -> list[Array | None]:
     return [getattr(own, name) for name in ("layer", "iter", "bias", "peephole", "projection")]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(
-    "directions", [Direction.unidirectional_left2right, Direction.bidirectional_concat]
-)
-@pytest.mark.parametrize(
-    ("kind", "projection"),
-    [("vanilla_rnn", 0), ("vanilla_lstm", 0), ("vanilla_lstm", 3), ("lbr_gru", 0)],
+@every_pair(
+    pytest.mark.parametrize("packed", [False, True]),
+    pytest.mark.parametrize(
+        "directions", [Direction.unidirectional_left2right, Direction.bidirectional_concat]
+    ),
+    pytest.mark.parametrize(
+        ("kind", "projection"),
+        [("vanilla_rnn", 0), ("vanilla_lstm", 0), ("vanilla_lstm", 3), ("lbr_gru", 0)],
+    ),
 )
 def test_one_layer_is_that_of_pytorch(
     kind: str, projection: int, directions: Direction, packed: bool

@@ -16,6 +16,7 @@ from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.types.memory_desc import MemoryDesc
 from tests.device import FAR
+from tests.pairs import every_pair
 
 CPU = Engine("cpu")
 PLAIN = MemoryDesc((2, 3), "f32", "ab")
@@ -71,11 +72,13 @@ def test_read_only_arrays_are_sources() -> None:
     assert np.array_equal(spread.numpy(), [source[0]] * 2)
 
 
-@pytest.mark.parametrize("engine", [CPU, Engine("null"), FAR])
-@pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))]
+@every_pair(
+    pytest.mark.parametrize("engine", [CPU, Engine("null"), FAR]),
+    pytest.mark.parametrize(
+        "copied", [copy.copy, copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))]
+    ),
+    pytest.mark.parametrize("tag", ["acb", "aBc4b"]),
 )
-@pytest.mark.parametrize("tag", ["acb", "aBc4b"])
 def test_copies_and_pickles_have_the_bytes(
     engine: Engine, copied: Callable[[Memory], Memory], tag: str
 ) -> None:

@@ -16,6 +16,7 @@ from dnnl import Arg, InvalidArguments, Memory, MemoryDesc, ShapedBuffer
 from dnnl.runtime import elements
 from dnnl.runtime.engine import Engine
 from tests.device import FAR
+from tests.pairs import every_pair
 
 ENGINES = pytest.mark.parametrize("engine", [Engine("cpu"), FAR], ids=["cpu", "far"])
 NHWC = (0, 3, 1, 2)
@@ -153,9 +154,9 @@ def expected_convolution(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(np.einsum("nhwcij,ijco->nhwo", windows, weights.astype(np.float64)))
 
 
-@ENGINES
-@pytest.mark.parametrize("dst_tag", LAYOUTS)
-@pytest.mark.parametrize("wanted", LAYOUTS)
+@every_pair(
+    ENGINES, pytest.mark.parametrize("dst_tag", LAYOUTS), pytest.mark.parametrize("wanted", LAYOUTS)
+)
 def test_a_result_is_the_weights_of_the_next_convolution(
     wanted: str, dst_tag: str, engine: Engine
 ) -> None:
@@ -213,11 +214,13 @@ def test_a_transposition_that_moves_keeps_permutation_and_format(
     assert (moved.numpy() == array.transpose(axes)).all()
 
 
-@ENGINES
-@pytest.mark.parametrize("tag", [None, "abcd", "nhwc", "nChw8c", "OIhw4i16o4i"])
-@pytest.mark.parametrize(
-    ("kind", "dtype"),
-    [("bf16", ml_dtypes.bfloat16), ("f16", np.float16), ("s8", np.int8), ("u8", np.uint8)],
+@every_pair(
+    ENGINES,
+    pytest.mark.parametrize("tag", [None, "abcd", "nhwc", "nChw8c", "OIhw4i16o4i"]),
+    pytest.mark.parametrize(
+        ("kind", "dtype"),
+        [("bf16", ml_dtypes.bfloat16), ("f16", np.float16), ("s8", np.int8), ("u8", np.uint8)],
+    ),
 )
 def test_a_reorder_changes_type_and_layout(
     kind: str, dtype: type, tag: str | None, engine: Engine

@@ -28,6 +28,7 @@ from dnnl import (
 )
 from dnnl.runtime.event import COMPLETE, Event
 from tests.device import FAR, FRESH, Launch, backend_of
+from tests.pairs import every_pair
 
 CPU = Engine("cpu")
 DEVICE = backend_of(FAR)
@@ -111,9 +112,9 @@ def test_a_bound_call_owns_its_memories(kind: str) -> None:
     assert seen() is None
 
 
-@EITHER_ENGINE
-@EITHER_ORDER
-@pytest.mark.parametrize("after", [COMPLETE, [None], ["x"], 3])
+@every_pair(
+    EITHER_ENGINE, EITHER_ORDER, pytest.mark.parametrize("after", [COMPLETE, [None], ["x"], 3])
+)
 def test_what_is_no_list_of_events_is_refused(
     engine: Engine, in_order: bool, after: object
 ) -> None:

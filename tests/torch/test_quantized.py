@@ -13,6 +13,7 @@ from dnnl.graph.graph import ModelError
 from dnnl.torch import private
 from dnnl.torch.backend import compiled
 from dnnl.torch.partition import Decision
+from tests.pairs import every_pair
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 OPS = private.quantized_operators()
@@ -45,9 +46,11 @@ def ours(function: Callable[..., Any], *arguments: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("ends", RANGES)
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@every_pair(
+    pytest.mark.parametrize("threads", [1, 2]),
+    pytest.mark.parametrize("ends", RANGES),
+    pytest.mark.parametrize("dtype", TYPES, ids=str),
+)
 def test_one_scale(dtype: torch.dtype, ends: str, threads: int) -> None:
     low, high = RANGES[ends](torch.iinfo(dtype))
     scale, zero = 0.037, (low + high) // 2
@@ -72,9 +75,11 @@ def test_one_scale(dtype: torch.dtype, ends: str, threads: int) -> None:
     torch.testing.assert_close(values, back(expected), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("axis", [0, 2])
-@pytest.mark.parametrize("ends", RANGES)
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@every_pair(
+    pytest.mark.parametrize("axis", [0, 2]),
+    pytest.mark.parametrize("ends", RANGES),
+    pytest.mark.parametrize("dtype", TYPES, ids=str),
+)
 def test_a_scale_for_each_channel(dtype: torch.dtype, ends: str, axis: int) -> None:
     low, high = RANGES[ends](torch.iinfo(dtype))
     x = torch.randn(4, 7, 19) * (high - low) / 20
@@ -125,10 +130,12 @@ def test_integers_of_a_bias(axis: int | None) -> None:
     torch.testing.assert_close(ours(back, *given), back(*given), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(), (3, 5, 37)], ids=str)
-@pytest.mark.parametrize("ends", RANGES)
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8], ids=str)
-@pytest.mark.parametrize("kind", ["choose_qparams", "choose_qparams_symmetric"])
+@every_pair(
+    pytest.mark.parametrize("shape", [(), (3, 5, 37)], ids=str),
+    pytest.mark.parametrize("ends", RANGES),
+    pytest.mark.parametrize("dtype", [torch.uint8, torch.int8], ids=str),
+    pytest.mark.parametrize("kind", ["choose_qparams", "choose_qparams_symmetric"]),
+)
 def test_the_range_of_a_run(
     kind: str, dtype: torch.dtype, ends: str, shape: tuple[int, ...]
 ) -> None:

@@ -14,6 +14,7 @@ from PIL import Image
 
 import dnnl
 from dnnl.tools.score.folder import PATH, ROW
+from tests.pairs import every_pair
 from tests.tools.score.scoring import assert_close, column, computed, refused, results
 from tests.tools.score.sets import (
     Array,
@@ -103,9 +104,11 @@ def pixels(*shape: int) -> Array:
     return rng().integers(0, 256, shape).astype(np.uint8)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("first", [True, False], ids=["nchw", "nhwc"])
-@pytest.mark.parametrize("dtype", ["f4", "f2"])
+@every_pair(
+    pytest.mark.parametrize("channels", [1, 3]),
+    pytest.mark.parametrize("first", [True, False], ids=["nchw", "nhwc"]),
+    pytest.mark.parametrize("dtype", ["f4", "f2"]),
+)
 def test_images(tmp_path: Path, channels: int, first: bool, dtype: npt.DTypeLike) -> None:
     shape: list[int | str] = [channels, "h", "w"] if first else ["h", "w", channels]
     model, out = image_model(tmp_path / "m.onnx", shape, dtype), tmp_path / "out"
