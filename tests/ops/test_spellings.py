@@ -122,7 +122,7 @@ def test_rows_of_a_table(dtype: torch.dtype) -> None:
 def test_padding_by_name(rank: int) -> None:
     fn, like = getattr(ops, f"conv{rank}d"), getattr(F, f"conv{rank}d")
     x, bias = torch.from_numpy(drawn(2, 4, *(9, 8, 7)[:rank])), torch.from_numpy(drawn(6))
-    for width in (1, 2, 3, 4):
+    for width in (2, 3):
         weight = torch.from_numpy(drawn(6, 2, *[width] * rank))
         for image in (x, x[0]):
             for named in (
@@ -147,7 +147,7 @@ def test_padding_by_name(rank: int) -> None:
 def test_sizes_by_the_elements_to_the_left() -> None:
     """Of several types, with sizes and with factors, which PyTorch rounds."""
     rng = np.random.default_rng(1)
-    for _ in range(60):
+    for _ in range(24):
         rank = int(rng.integers(1, 4))
         x = torch.from_numpy(8 * drawn(2, 3, *rng.integers(2, 9, rank)))
         x = x.to([torch.float32, torch.uint8, torch.bfloat16, torch.float64][rng.integers(4)])
@@ -163,7 +163,7 @@ def test_sizes_by_the_elements_to_the_left() -> None:
 def test_sizes_by_the_middles_of_elements() -> None:
     """With sizes, and with factors whose sizes lose a fraction: steps are those of the factors."""
     rng = np.random.default_rng(1)
-    for _ in range(60):
+    for _ in range(24):
         rank = int(rng.integers(1, 4))
         x = torch.from_numpy(drawn(2, 3, *rng.integers(2, 9, rank)))
         x = x.to([torch.float32, torch.bfloat16, torch.float64][rng.integers(3)])
