@@ -17,7 +17,7 @@ from tests.fuzz.report import regressions, repro
 from tests.fuzz.worker import Worker
 
 ROUNDS = {
-    "primitive": 18, "open": 15, "large": 4, "call": 60, "graph": 8, "special": 20, "model": 60,
+    "primitive": 12, "open": 9, "large": 3, "call": 40, "graph": 6, "special": 15, "model": 40,
     "cache": 3, "threads": 4, "fork": 2,
 }  # fmt: skip
 

@@ -83,7 +83,7 @@ def test_no_width_builds_a_kernel(layer: str, monkeypatch: pytest.MonkeyPatch) -
     with config.override("max_cpu_isa", isa):
         made = primitive(options, f"mb2{layer_shape}ih5iw9")
         monkeypatch.setattr(module, "_image", None)  # which builds kernels
-        for width in range(1, 41):
+        for width in (*range(1, 19), 23, 31, 32, 33, 40):
             batch, height = 1 + width % 2, 1 + width * 5 % 7
             check(made, options, [f"mb{batch}{layer_shape}ih{height}iw{width}"])
 

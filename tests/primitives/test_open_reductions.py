@@ -27,7 +27,7 @@ from dnnl import (
 from dnnl.primitives.desc import Desc
 from tests.check import check, logical, poisoned_memory, random_memory
 from tests.guard import RUNS, near
-from tests.primitives.harness import ENGINE, ISAS, every_isa
+from tests.primitives.harness import ENGINE, ISAS
 from tests.primitives.runtime_sizes import run_open, trials
 
 R = RUNTIME_DIM
@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 KINDS = (
     "softmax", "reduction", "layer_normalization", "batch_normalization", "group_normalization",
 )  # fmt: skip
-MOST_CASES = 6
+MOST_CASES = 4
 
 
 LINES = [
@@ -85,9 +85,11 @@ SHORT = [
 ]
 
 
-@every_isa
-@pytest.mark.parametrize("line", SHORT)
+@pytest.mark.parametrize(
+    ("line", "isa"), [(own, isa) for n, own in enumerate(SHORT) for isa in ISAS[n % 2 :: 2]]
+)
 def test_every_instruction_set(line: str, isa: str) -> None:
+    """Every other one for each line, in turn."""
     with config.override("max_cpu_isa", isa):
         for made in trials(line):
             run_open(made)
@@ -152,7 +154,7 @@ MOST_KERNELS = 8
 whose rows are whole vectors have kernels of their own."""
 SIZES: list[Shape] = [
     (7, 64, 9, 11), (16, 64, 28, 28), (3, 8, 5, 70), (2, 128, 14, 14), (1, 64, 12, 12),
-    (5, 4, 3, 2), (0, 16, 4, 4), (33, 68, 60, 7), (9, 12, 100, 64), (2, 64, 31, 97),
+    (5, 4, 3, 2), (0, 16, 4, 4), (33, 68, 20, 7), (9, 12, 40, 64), (2, 64, 31, 97),
 ]  # fmt: skip
 
 

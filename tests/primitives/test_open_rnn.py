@@ -30,7 +30,7 @@ from tests.primitives.runtime_sizes import judged, opened, trials
 from tests.primitives.test_rnn import BOTH, lstm
 
 R = RUNTIME_DIM
-SIZES = ((3, 5), (1, 1), (4, 7), (2, 1), (1, 6), (2, 51), (7, 3), (1, 97), (0, 2), (3, 0), (0, 1))
+SIZES = ((3, 5), (1, 1), (4, 7), (2, 51), (7, 3), (1, 97), (0, 2), (3, 0))
 LINES = [
     "--alg=VANILLA_RNN --activation=RELU sic19",
     "--alg=VANILLA_LSTM --direction=concat --tag=abx l2sic20",
@@ -90,7 +90,7 @@ def primitive_of(
 def test_any_steps_and_rows_of_narrow_types(line: str, tag: str, isa: str) -> None:
     options, _, channels = line.rpartition(" ")
     with config.override("max_cpu_isa", isa):
-        for steps, rows in (*SIZES, (2, 33), (3, 16)):
+        for steps, rows in (*SIZES[::2], (2, 33), (3, 16)):
             (made,) = trials(f"--rnn {options} --tag={tag} t{steps}mb{rows}{channels}")
             assert isinstance(made.desc, RnnDesc)
             primitive = primitive_of(made.desc, attr=made.attr)

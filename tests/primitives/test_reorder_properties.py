@@ -22,26 +22,26 @@ weights = st.just("s8")
 
 
 @pytest.mark.parametrize("processor", ["", "cascadelake"], indirect=True)
-@examples(150)
+@examples(75)
 @given(case=bare())
 def test_layouts(processor: str, case: Case) -> None:
     run(case)
 
 
 @pytest.mark.parametrize("processor", ["", "cascadelake"], indirect=True)
-@examples(150)
+@examples(75)
 @given(case=bare(dst=any_type))
 def test_types(processor: str, case: Case) -> None:
     run(case)
 
 
-@examples(150)
+@examples(75)
 @given(with_attributes())
 def test_attributes(case: Case) -> None:
     run(case)
 
 
-@examples(150)
+@examples(75)
 @given(at_run_time())
 def test_runtime_sizes(case: Case) -> None:
     run(case)

@@ -105,10 +105,10 @@ def test_bf16_and_narrow_types(narrow: str, isa: str) -> None:
     """All codes of either, in vectors of every length and one element at a time."""
     codes = np.arange(2**16, dtype=np.uint16)
     few = np.random.default_rng(7).permutation(codes)
-    for bits in (codes, *(few[:length] for length in (1, 2, 3, 5, 9, 17, 33, 65, 127))):
+    for bits in (codes, *(few[:length] for length in (1, 3, 9, 33, 127))):
         memory = of_bits("bf16", bits)
         assert_converted(memory, converted(memory, narrow, isa))
-    for length in (1, 2, 3, 5, 9, 17, 33, 65, 127, 512):
+    for length in (1, 3, 9, 33, 127, 512):
         memory = Memory(MemoryDesc((length,), narrow), ENGINE)
         memory.data[:] = np.arange(memory.data.size, dtype=np.uint8) * (23 if length < 512 else 1)
         assert_converted(memory, converted(memory, "bf16", isa))
