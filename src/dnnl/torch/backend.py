@@ -9,6 +9,7 @@ from torch import fx
 
 from dnnl.torch import private
 from dnnl.torch.aten.table import TRANSLATIONS
+from dnnl.torch.differentiated import Trained
 from dnnl.torch.partition import Report, partitioned
 from dnnl.torch.randomness import draw_apart
 from dnnl.torch.regions import Region, Whole
@@ -24,19 +25,35 @@ def compiled(
 ) -> Callable[..., Any]:
     """A graph of `torch.compile` as a function; ``report`` gets who computes what."""
 
-    whole: list[Region] = []
+    less: list[Whole | Trained] = []  # what has less around the graphs than AOTAutograd
 
     def inference(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         draw_apart(graph)
         found = partitioned(graph, private.static_arguments(), report)
-        if isinstance(found, Region) and private.is_passed_as_it_is(module, inputs):
-            whole.append(found)
+        metadata = private.passed(module, inputs)
+        if isinstance(found, Region) and metadata is not None:
+            less.append(Whole(found, private.open_axes(metadata)))
         return found
 
-    def training(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        """A forward or backward graph: its weights change from call to call."""
+    def forward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         draw_apart(graph)
-        return partitioned(graph, (), report)
+        found = partitioned(graph, (), report)  # its weights change from call to call
+        metadata = private.passed(module, inputs)
+        form = None if metadata is None else private.Differentiated.of(metadata)
+        if form is not None:
+            less.append(Trained(found, form))
+        return found
 
-    wrapped = private.traced(module, inputs, inference, training, TRANSLATIONS)
-    return Whole(whole[0], wrapped) if whole else wrapped
+    def backward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        draw_apart(graph)
+        found = partitioned(graph, (), report)
+        for own in less:
+            assert isinstance(own, Trained), "nothing asks gradients of other graphs"
+            own.differentiate(found)
+        return found
+
+    wrapped = private.traced(module, inputs, inference, forward, backward, TRANSLATIONS)
+    if not less:
+        return wrapped
+    less[0].wrapped = wrapped
+    return less[0]

@@ -46,7 +46,7 @@ class Imported:
 
     ``inputs`` and ``outputs`` have tensors by name, ``numbers`` and ``shown`` the numbers among
     arguments and results; ``known`` are results that are no values at all, ``passed`` the arguments
-    that are results.
+    that are results, ``repeated`` the results that are earlier ones.
     """
 
     graph: Graph
@@ -56,11 +56,13 @@ class Imported:
     shown: Mapping[str, int]
     known: Mapping[int, Any] = field(default_factory=dict)
     passed: Mapping[int, int] = field(default_factory=dict)
+    repeated: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def results(self) -> int:
         """The number of results."""
-        return len(self.outputs) + len(self.shown) + len(self.known) + len(self.passed)
+        found = self.outputs, self.shown, self.known, self.passed, self.repeated
+        return sum(map(len, found))
 
 
 def reasons_against(
@@ -164,6 +166,7 @@ class _Importer:
         self._shown: dict[str, int] = {}
         self._known: dict[int, Any] = {}
         self._passed: dict[int, int] = {}
+        self._repeated: dict[int, int] = {}
         self._count = 0
         self.values: dict[fx.Node, Any] = {}
 
@@ -191,7 +194,7 @@ class _Importer:
         outputs = {name: value for name, (value, _) in self._outputs.items()}
         graph = Graph(tuple(writer.nodes), types, outputs, writer.constants, OPSET)
         placed = {name: own for name, (_, own) in self._outputs.items() if name not in self._shown}
-        others = self._shown, self._known, self._passed
+        others = self._shown, self._known, self._passed, self._repeated
         return Imported(graph, self._inputs, numbers, placed, *others)
 
     def assume(self, node: fx.Node) -> None:
@@ -352,6 +355,8 @@ class _Importer:
                 self._shown[name] = place
             elif not self._names and isinstance(node, fx.Node) and node.name in self._inputs:
                 self._passed[place] = self._inputs[node.name].place
+            elif not self._names and isinstance(found, torch.Tensor) and node in results[:place]:
+                self._repeated[place] = results.index(node)
             elif isinstance(found, torch.Tensor):
                 value = self.values[node]
                 order = self._order(found)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
@@ -20,7 +21,11 @@ from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 from torch._functorch import config as functorch_config
-from torch._functorch._aot_autograd.schemas import PlainTensorMeta
+from torch._functorch._aot_autograd.runtime_wrappers import (
+    coerce_to_expected_memory_format,
+    mark_dynamo_propagated_dynamic_indices,
+)
+from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
 from torch._guards import TracingContext
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -61,22 +66,23 @@ def traced(
     module: fx.GraphModule,
     inputs: Sequence[Any],
     inference: Compiler,
-    training: Compiler,
+    forward: Compiler,
+    backward: Compiler,
     known: Collection[Any],
 ) -> Callable[..., Any]:
     """A graph of torch.compile as operators of ATen without side effects, compiled.
 
-    ``inference`` compiles graphs that nothing asks gradients of, ``training`` the forward and the
-    backward graphs of others, divided so that little is saved between them. Mutations and aliases
-    of arguments are PyTorch's.
+    ``inference`` compiles graphs that nothing asks gradients of, ``forward`` and ``backward`` the
+    graphs of others, divided so that little is saved between them. Mutations and aliases of
+    arguments are PyTorch's.
     """
 
     def boxed(compiler: Compiler) -> Compiler:
         return lambda graph, given: make_boxed_func(compiler(graph, given))
 
     backend = aot_autograd(
-        fw_compiler=boxed(training),
-        bw_compiler=boxed(training),
+        fw_compiler=boxed(forward),
+        bw_compiler=boxed(backward),
         inference_compiler=boxed(inference),
         partition_fn=min_cut_rematerialization_partition,
         decompositions=decompositions(known),
@@ -119,25 +125,167 @@ def static_arguments() -> frozenset[int]:
     return frozenset(metadata.static_input_indices).difference(metadata.mutated_inp_runtime_indices)
 
 
-def is_passed_as_it_is(module: fx.GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether arguments and results of the graph of `torch.compile` that is compiled now are those
-    of the graph of ATen: AOTAutograd's wrapper, 2 us a call, then only switches off gradients and
-    autocast, which reach PyTorch's operators alone."""
+def passed(module: fx.GraphModule, inputs: Sequence[Any]) -> Any | None:
+    """AOTAutograd's metadata of the graph of `torch.compile` that is compiled now, if arguments and
+    results are those of the graph of ATen; else None.
+
+    AOTAutograd's wrapper, 2 us a call, then only switches off gradients and autocast, which reach
+    PyTorch's operators alone, and marks results of open sizes.
+    """
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     if metadata is None or len(metadata.input_info) != len(inputs) or [*module.parameters()]:
-        return False
+        return None
     tensors = (*metadata.subclass_inp_meta, *metadata.subclass_fw_graph_out_meta)
-    return all(isinstance(own, PlainTensorMeta) for own in tensors) and not (
-        metadata.num_mutated_inp_runtime_indices
+    if (
+        not all(isinstance(own, PlainTensorMeta) for own in tensors)
+        or metadata.num_mutated_inp_runtime_indices
         or metadata.mutated_graph_handled_indices_seen_by_autograd
         or metadata.num_outputs_aliased
         or metadata.num_intermediate_bases
-        or metadata.dynamic_outputs
         or metadata.tokens
         or metadata.num_graphsafe_rng_states
+        or metadata.is_rng_op_functionalized
         or metadata.grad_enabled_mutation is not None
-    )
+    ):
+        return None
+    return metadata
+
+
+is_transforming: Callable[[], bool] = torch._C._are_functorch_transforms_active
+"""Whether a call is one of `torch.func`."""
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """How the forward graph and the backward graph of AOTAutograd fit, where `passed`.
+
+    The forward graph returns so many ``results``, then what the backward graph reads: tensors that
+    must not change until then (``checked``), others (``unchecked``), and ``numbers``. ``constants``
+    are the places of results without gradients, ``views`` those of results that are no views for
+    autograd. The backward graph reads the ``tangents``, gradients of results by place, in the
+    memory format that it expects. ``open_saved`` are tensors of those that it reads.
+    ``is_autocast`` says that both run without the caller's autocast.
+    """
+
+    metadata: Any
+    results: int
+    checked: slice
+    unchecked: slice
+    numbers: slice
+    constants: Sequence[int]
+    views: Sequence[int]
+    open_saved: OpenAxes
+    is_autocast: bool
+
+    @classmethod
+    def of(cls, metadata: Any) -> Differentiated | None:
+        """That of the forward graph that is compiled now; None where more is passed than tensors
+        and numbers."""
+        if (
+            metadata.num_opaque_objects_saved_for_bw
+            or metadata.num_backward_tokens
+            or metadata.indices_of_inputs_that_requires_grad_with_mutations_in_bw
+        ):
+            return None
+        infos = metadata.output_info
+        return cls(
+            metadata,
+            metadata.num_forward_returns,
+            metadata.tensors_saved_for_backwards_with_vc_check_slice,
+            metadata.tensors_saved_for_backwards_no_vc_check_slice,
+            metadata.symints_saved_for_backwards_slice,
+            [place for place, own in enumerate(infos) if not own.requires_grad],
+            list(metadata.unsafe_view_out_indices),
+            list(metadata.dynamic_saved_tensors_idxs.items()),
+            torch._C._is_any_autocast_enabled(),
+        )
+
+    def function(self, results: Sequence[Any]) -> Any | None:
+        """AOTAutograd's `autograd.Function`, which has returned these results of a call; None where
+        there is none, or where it is not called with the arguments as they are."""
+        nodes = (own.grad_fn for own in results if isinstance(own, torch.Tensor))
+        for node in nodes:
+            found = getattr(node, "_forward_cls", None)
+            if getattr(found, "metadata", None) is self.metadata:
+                return None if self._detaches(found) else found
+        return None
+
+    def _detaches(self, function: Any) -> bool:
+        """Whether there are arguments whose gradients the backward graph leaves out: AOTAutograd
+        detaches them, so that no gradient arrives there."""
+        (output,) = function._lazy_backward_info.bw_module.graph.find_nodes(op="output")
+        return any(
+            gradient is None and own.requires_grad
+            for gradient, own in zip(output.args[0], self.metadata.input_info, strict=True)
+        )
+
+    def saved(self, ctx: Any, found: Sequence[Any]) -> tuple[Any, ...]:
+        """The results among what the forward graph returns; ``ctx`` gets the rest, as
+        AOTAutograd's `autograd.Function` has it."""
+        checked, unchecked = (
+            [own.detach() if own._is_view() else own for own in found[part]]
+            for part in (self.checked, self.unchecked)
+        )
+        for place, axes in self.open_saved:
+            mark((checked + unchecked)[place], axes)
+        ctx.save_for_backward(*checked)
+        ctx._tensors_no_vc_check = unchecked
+        ctx.symints, ctx.opaque_objects = found[self.numbers], ()
+        results = [*found[: self.results]]
+        for place in self.views:
+            if results[place]._is_view():
+                results[place] = _unsafe_view(results[place], results[place].shape)
+        if self.constants:
+            own = (results[place] for place in self.constants)
+            ctx.mark_non_differentiable(*(one for one in own if isinstance(one, torch.Tensor)))
+        ctx._materialize_non_diff_grads = False
+        return tuple(results)
+
+    @property
+    def tangents(self) -> Sequence[tuple[int, Any]]:
+        """The results whose gradients the backward graph reads, and their memory formats."""
+        places = [
+            place
+            for place, own in enumerate(self.metadata.output_info)
+            if own.output_type in _OF_THE_GRAPH
+            and issubclass(own.raw_type, torch.Tensor)
+            and own.requires_grad_for_backward
+        ]
+        formats = [own.memory_format for own in self.metadata.subclass_tangent_meta]
+        return list(zip(places, formats, strict=True))
+
+
+_OF_THE_GRAPH = (
+    OutputType.non_alias,
+    OutputType.unsafe_view_alias,
+    OutputType.custom_function_view,
+)
+_unsafe_view: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default
+laid_out: Callable[[torch.Tensor, Any], torch.Tensor] = coerce_to_expected_memory_format
+"""A tensor in the memory format that a backward graph expects."""
+
+no_autocast: Any = torch._C._DisableAutocast
+"""A context without the caller's autocast."""
+
+
+def applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """What applies a Function outside of `torch.func`, whose tensors the Python method looks for,
+    1 us a call."""
+    found: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
+    return found
+
+
+OpenAxes: TypeAlias = Sequence[tuple[int, set[int]]]
+"""Tensors by place, and those of their axes whose sizes are open."""
+mark: Callable[[torch.Tensor, set[int]], None] = mark_dynamo_propagated_dynamic_indices
+"""Say which sizes of a result are open, for a graph that reads it."""
+
+
+def open_axes(metadata: Any) -> OpenAxes:
+    """The results of a graph that AOTAutograd marks."""
+    every = enumerate(own.dynamic_dims for own in metadata.output_info)
+    return [(place, axes) for place, axes in every if axes]
 
 
 class _Named(OperatorSupportBase):

@@ -11,6 +11,7 @@ from torch import fx
 
 from dnnl import forks
 from dnnl.errors import Error, InvalidArguments, OutOfMemory
+from dnnl.torch import private
 from dnnl.torch.graphs import imported
 from dnnl.torch.runs import Run, run_of
 from dnnl.torch.tensors import array_of
@@ -162,31 +163,23 @@ class Region:
 
 class Whole:
     """A region that is a whole graph; ``wrapped`` computes it as well, with what PyTorch has around
-    a graph for operators that are its own."""
+    a graph for operators that are its own. Results are marked where sizes are open."""
 
-    def __init__(self, region: Region, wrapped: Callable[..., Any]) -> None:
-        self._region, self._wrapped = region, wrapped
+    def __init__(self, region: Region, open_axes: private.OpenAxes) -> None:
+        self._region, self._open_axes = region, open_axes
+        self.wrapped: Callable[..., Any] = region
 
     def __call__(self, *arguments: Any) -> Any:
         """What the graph returns."""
         if not self._region.is_refused:
             try:
-                return self._region.computed(arguments)
+                results = self._region.computed(arguments)
             except Error:  # of which the region knows what follows
-                pass
-        return self._wrapped(*arguments)
-
-
-class Placed(torch.nn.Module):
-    """A region as a part of a module of PyTorch."""
-
-    def __init__(self, region: Region) -> None:
-        super().__init__()
-        self._region = region
-
-    def forward(self, *arguments: Any) -> Any:
-        """What the region returns."""
-        return self._region(*arguments)
+                return self.wrapped(*arguments)
+            for place, axes in self._open_axes:
+                private.mark(results[place], axes)
+            return results
+        return self.wrapped(*arguments)
 
 
 def _results_of(module: fx.GraphModule) -> Any:

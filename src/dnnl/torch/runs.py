@@ -78,7 +78,7 @@ class _Direct:
                 _Tensor.of(own.place, storage, own.order, placed.form.like.dims, dtype)
             )
         self._results = _known(found)
-        self._passed = list(found.passed.items())
+        self._passed, self._repeated = list(found.passed.items()), list(found.repeated.items())
 
     @staticmethod
     def serves(session: Session, found: Imported) -> bool:
@@ -114,6 +114,8 @@ class _Direct:
         self._execute(Arrays({}, addresses), torch.get_num_threads())
         for place, source in self._passed:
             results[place] = arguments[source]
+        for place, other in self._repeated:
+            results[place] = results[other]
         return results
 
 
@@ -129,7 +131,7 @@ class _ByArrays:
         ]
         self._numbers, self._shown = list(found.numbers.items()), list(found.shown.items())
         self._results = _known(found)
-        self._passed = list(found.passed.items())
+        self._passed, self._repeated = list(found.passed.items()), list(found.repeated.items())
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         values = {name: array_of(arguments[place], order) for name, place, order in self._inputs}
@@ -144,6 +146,8 @@ class _ByArrays:
             results[place] = found[name].item()
         for place, given in self._passed:
             results[place] = arguments[given]
+        for place, other in self._repeated:
+            results[place] = results[other]
         return results
 
 
