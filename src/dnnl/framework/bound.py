@@ -71,7 +71,7 @@ class Bound:
         shares: bool,
     ) -> None:
         self._fills, self.calls, self._read = list(fills.items()), calls, list(read.items())
-        self._written, self._results = list(written.items()), list(results.items())
+        self.written, self._results = written, list(results.items())
         self._launches = launches  # whose numbers calls have by their addresses alone
         self.is_alone = shares and not fills and len(calls) == 1
 
@@ -86,7 +86,7 @@ class Bound:
             if not (flags.c_contiguous and flags.aligned):
                 array = np.array(array, order="C")
             arrays[storage], addresses[storage] = array, array.__array_interface__["data"][0]
-        for storage, (dtype, dims) in self._written:
+        for storage, (dtype, dims) in self.written.items():
             arrays[storage], addresses[storage] = allocate_array(dtype, dims)
         return Arrays(arrays, addresses)
 

@@ -123,11 +123,10 @@ class Plan:
 
     @property
     def is_direct(self) -> bool:
-        """Whether a run needs nothing but the addresses of its inputs and outputs: all sizes are
-        known, steps read and write these where they are, and nothing looks at elements before."""
+        """Whether a run of known sizes needs nothing but the addresses of its inputs and outputs:
+        steps read and write these where they are, and nothing looks at elements before."""
         return not (
-            self.is_open
-            or self.contents
+            self.contents
             or set(self.inputs) - set(self.read)
             or sorted(self.outputs.values()) != sorted(self.written.values())
             or any(step.indices is not None for step in self.steps)

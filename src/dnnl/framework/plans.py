@@ -163,8 +163,18 @@ class Plans:
 
     def prepare(self, values: Mapping[str, Any]) -> PartSession:
         """The plan for these arrays, compiled if there is none."""
+        return self.use(values).session
+
+    def use(self, values: Mapping[str, Any]) -> Use[PartSession]:
+        """The plan for these arrays, as `prepare`, whose user counts the time of its runs."""
         arrays, contents = self._given(values)
-        return self._use(_key(arrays, contents), arrays, contents).session
+        return self._use(_key(arrays, contents), arrays, contents)
+
+    def build_special(self, values: Mapping[str, Any], session: PartSession) -> None:
+        """Compile a plan for the sizes of these arrays, in the background, when runs of ``session``
+        have served them so long that it is worth one."""
+        arrays, contents = self._given(values)
+        self._build_special(_key(arrays, contents), arrays, contents, session)
 
     def run(
         self,

@@ -289,6 +289,17 @@ class Called:
         self.runner = Runner(program, settings, graph.inputs, graph.opset, check)
         self._check = _Check(graph.inputs)
 
+    @property
+    def only_plans(self) -> Plans | None:
+        """The plans of a model that is one part; None of others."""
+        steps = [step for step, _ in self.runner.steps]
+        return steps[0] if len(steps) == 1 and isinstance(steps[0], Plans) else None
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """The value that each output is."""
+        return dict(zip(self._outputs, self.runner.program.outputs, strict=True))
+
     def __call__(
         self, values: Mapping[str, Any], *, num_threads: int | None = None
     ) -> dict[str, Any]:

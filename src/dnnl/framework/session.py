@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.bound import Arrays, Binder, Bound, Call
@@ -46,6 +46,15 @@ class Spans(list[Span]):
         self.of: list[PlanRun | Node] = []
 
 
+class AtAddresses(NamedTuple):
+    """What runs a plan of known sizes on the addresses of its inputs and outputs by storage, as
+    long as ``bound`` and the session exist; ``written`` has the sizes of outputs."""
+
+    call: Call
+    written: Mapping[int, Shape]
+    bound: Bound
+
+
 class Session:
     """Runs a model on inputs of the sizes that it was compiled for.
 
@@ -74,11 +83,9 @@ class Session:
             budget,
             counted=engine.kind == "cpu",
         )
-        self._alone: Bound | None = None
         if not plan.is_open:
             with self._binders.taken(()) as first:
-                bound = first.bound(())
-            self._alone = bound if bound.is_alone else None
+                first.bound(())
 
     @property
     def activation_nbytes(self) -> int:
@@ -170,15 +177,18 @@ class Session:
             wait()
             return bound.results(run)
 
-    @property
-    def at_addresses(self) -> Call:
-        """What runs a plan that `is_direct` on the addresses of its inputs and outputs, as long as
-        the session exists; on the cpu, where a submission returns at the end."""
-        return self._in_turn if self._alone is None else self._alone.calls[0]
+    def at_addresses(self, numbers: Numbers = ()) -> AtAddresses:
+        """A run of a plan that `is_direct` for inputs that say these numbers, on the cpu, where a
+        submission returns at the end."""
+        with self._binders.taken(numbers) as binder:
+            bound = binder.bound(numbers)
+        call = bound.calls[0] if bound.is_alone else partial(self._in_turn, numbers)
+        written = {storage: dims for storage, (_, dims) in bound.written.items()}
+        return AtAddresses(call, written, bound)
 
-    def _in_turn(self, run: Arrays, threads: int) -> None:
-        with self._binders.taken(()) as binder:
-            for call in binder.bound(()).calls:
+    def _in_turn(self, numbers: Numbers, run: Arrays, threads: int) -> None:
+        with self._binders.taken(numbers) as binder:
+            for call in binder.bound(numbers).calls:
                 call(run, threads)
 
     def _time(

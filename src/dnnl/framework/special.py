@@ -70,12 +70,14 @@ def checked_policy(policy: object) -> SpecialKernels:
 @dataclass(slots=True)
 class Use(Generic[Own]):
     """The plan that serves certain shapes and contents, and the total ``seconds`` of its runs. At
-    ``limit`` seconds these shapes get a plan of their own."""
+    ``limit`` seconds these shapes get a plan of their own. ``is_over`` is set when another plan may
+    serve them."""
 
     session: Own
     numbers: Numbers
     limit: float = inf
     seconds: float = 0.0
+    is_over: bool = False
 
     def ran(self, seconds: float) -> bool:
         """Add the time of a run. Returns True once, when the limit is reached."""
@@ -131,12 +133,12 @@ class Uses(Generic[Key, Own]):
         """Add a use, and drop the least recently used one if there are too many."""
         self._uses[key] = use
         if len(self._uses) > self._most:
-            self._uses.popitem(last=False)
+            _, gone = self._uses.popitem(last=False)
+            gone.is_over = True
         return use
 
     def forget(self, *, key: Any = None, sessions: list[Own] | None = None) -> None:
         """Drop the use of ``key``, and the uses of ``sessions``."""
-        self._uses.pop(key, None)
-        for gone in sessions or ():
-            for own in [k for k, use in self._uses.items() if use.session is gone]:
-                del self._uses[own]
+        gone = sessions or ()
+        for own in [k for k, use in self._uses.items() if k == key or use.session in gone]:
+            self._uses.pop(own).is_over = True

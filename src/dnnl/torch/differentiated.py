@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,8 +16,8 @@ Compute = Callable[..., Any]
 class Trained:
     """A graph that gradients are asked of; ``wrapped`` is what AOTAutograd makes of it.
 
-    Its wrapper and its `autograd.Function` take 28 us of a call, for arguments that a graph changes,
-    aliases and subclasses of tensors, which few graphs have. The Function here is derived from
+    Its wrapper and its `autograd.Function` take 28 us of a call, for aliases, subclasses of tensors
+    and arguments that a graph changes, which few graphs have. The Function here is derived from
     AOTAutograd's and saves the same on the same context, so that it can leave a backward pass to
     it: the first one, which compiles the graph, those that are differentiated again, and those of
     `torch.func`. The first call is AOTAutograd's.

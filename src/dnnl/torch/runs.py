@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,10 +14,12 @@ from dnnl.framework.bound import Arrays
 from dnnl.framework.compiler import compiled
 from dnnl.framework.feeds import check_input
 from dnnl.framework.parts import divided
-from dnnl.framework.plans import Settings
+from dnnl.framework.plans import PartSession, Plans, Settings
 from dnnl.framework.program import Called
 from dnnl.framework.session import Session
+from dnnl.framework.special import Use
 from dnnl.framework.steps import Part
+from dnnl.graph.expressions import Numbers
 from dnnl.graph.graph import Array, Shape
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import first_cpu
@@ -31,6 +34,10 @@ Run: TypeAlias = Callable[[Sequence[Any]], list[Any]]
 
 _OnArrays: TypeAlias = Callable[[Mapping[str, Array], int], Mapping[str, Array]]
 """Computes outputs of inputs by name, on a number of threads."""
+
+
+_MOST_SIZES = 64
+"""The number of sets of sizes of a graph of open sizes that are computed at addresses."""
 
 
 class _Tensor(NamedTuple):
@@ -58,36 +65,35 @@ class _Tensor(NamedTuple):
 
 
 class _Direct:
-    """A session that reads the memory of arguments and writes that of new tensors."""
+    """A session that reads the memory of arguments and writes that of new tensors, for arguments of
+    these ``shapes`` in the order of memory by input, which say ``numbers``. ``values`` are what
+    outputs are in its plan."""
 
-    def __init__(self, session: Session, found: Imported) -> None:
+    def __init__(
+        self,
+        session: Session,
+        found: Imported,
+        shapes: Mapping[str, Shape],
+        numbers: Numbers,
+        values: Mapping[str, str],
+    ) -> None:
         self._session = session  # which has the memory of constants
-        self._execute, plan = session.at_addresses, session.compiled.plan
+        plan = session.compiled.plan
+        self._at = session.at_addresses(numbers)
+        self._execute, dims = self._at.call, self._at.written
         self._inputs = []
         for public, own in found.inputs.items():
-            kind, storage = plan.inputs[public], plan.read[public]
-            dtype = TORCH[kind.dtype]
-            self._inputs.append(_Tensor.of(own.place, storage, own.order, kind.sizes, dtype))
+            dtype = TORCH[plan.inputs[public].dtype]
+            placed = own.place, plan.read[public], own.order
+            self._inputs.append(_Tensor.of(*placed, shapes[public], dtype))
         storages = {value: storage for storage, value in plan.written.items()}
         self._outputs = []
         for name, own in found.outputs.items():
-            value = plan.outputs[name]
-            placed, storage = plan.tensors[value], storages[value]
-            dtype = TORCH[placed.dtype]
-            self._outputs.append(
-                _Tensor.of(own.place, storage, own.order, placed.form.like.dims, dtype)
-            )
+            value = plan.outputs[values[name]]
+            storage, dtype = storages[value], TORCH[plan.tensors[value].dtype]
+            self._outputs.append(_Tensor.of(own.place, storage, own.order, dims[storage], dtype))
         self._results = _known(found)
         self._passed, self._repeated = list(found.passed.items()), list(found.repeated.items())
-
-    @staticmethod
-    def serves(session: Session, found: Imported) -> bool:
-        """Whether a run needs nothing but the addresses of tensors that have elements."""
-        plan = session.compiled.plan
-        if not plan.is_direct or found.shown or found.numbers:
-            return False
-        written = (plan.tensors[value].form.like.dims for value in plan.written.values())
-        return all(map(all, (*written, *(kind.sizes for kind in plan.inputs.values()))))
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """The results for arguments as PyTorch's graph takes them.
@@ -133,11 +139,15 @@ class _ByArrays:
         self._results = _known(found)
         self._passed, self._repeated = list(found.passed.items()), list(found.repeated.items())
 
-    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+    def values(self, arguments: Sequence[Any]) -> dict[str, Array]:
+        """The inputs for arguments."""
         values = {name: array_of(arguments[place], order) for name, place, order in self._inputs}
         for name, place in self._numbers:
             values[name] = np.array(arguments[place], np.int64)
-        found = self._run(values, torch.get_num_threads())
+        return values
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        found = self._run(self.values(arguments), torch.get_num_threads())
         results = self._results.copy()
         for name, place, back in self._outputs:
             tensor = tensor_of(found[name])
@@ -159,6 +169,78 @@ def _known(found: Imported) -> list[Any]:
     return results
 
 
+def _direct(
+    session: Session,
+    found: Imported,
+    shapes: Mapping[str, Shape],
+    numbers: Numbers,
+    values: Mapping[str, str],
+) -> _Direct | None:
+    """`_Direct`, if a run needs nothing but the addresses of tensors that have elements."""
+    plan = session.compiled.plan
+    if not plan.is_direct or found.shown or found.inputs.keys() != plan.inputs.keys():
+        return None
+    written = session.at_addresses(numbers).written.values()
+    if not all(map(all, (*written, *shapes.values()))):
+        return None
+    return _Direct(session, found, shapes, numbers, values)
+
+
+class _Open:
+    """A graph of open sizes: those that have come twice are computed at addresses from then on, if
+    a plan serves them that needs nothing else."""
+
+    def __init__(self, found: Imported, called: Called) -> None:
+        self._found, self._values, plans = found, called.values, called.only_plans
+        self._by_arrays = _ByArrays(found, lambda values, n: called(values, num_threads=n))
+        self._tensors = [own.place for own in found.inputs.values()]
+        self._numbers = list(found.numbers.values())
+        # Contents of tensors may decide for a plan as sizes do.
+        contents = set() if plans is None else {*plans.part.contents.values()}
+        self._plans = plans if contents <= found.numbers.keys() else None
+        self._seen: set[Hashable] = set()
+        self._served: dict[Hashable, tuple[_Direct | None, Use[PartSession]]] = {}
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        plans = self._plans
+        if plans is None:
+            return self._by_arrays(arguments)
+        key: Hashable = (
+            *[arguments[place].shape for place in self._tensors],
+            *[arguments[place] for place in self._numbers],
+        )
+        run, use = self._served.get(key) or self._found_for(key, arguments, plans)
+        if run is None or use is None:
+            return self._by_arrays(arguments)
+        start = perf_counter()
+        try:
+            results = run(arguments)
+        except InvalidArguments:  # other elements: no guard has seen these tensors
+            return self._by_arrays(arguments)
+        if use.ran(perf_counter() - start):
+            plans.build_special(self._by_arrays.values(arguments), use.session)
+        if use.is_over:
+            self._served.pop(key, None)
+        return results
+
+    def _found_for(
+        self, key: Hashable, arguments: Sequence[Any], plans: Plans
+    ) -> tuple[_Direct | None, Use[PartSession] | None]:
+        """What serves these sizes, if they have come before."""
+        if key not in self._seen:
+            if len(self._seen) >= _MOST_SIZES:
+                self._seen.clear()
+                self._served.clear()
+            self._seen.add(key)
+            return None, None
+        values, found = self._by_arrays.values(arguments), self._found
+        use = plans.use(values)
+        shapes = {name: values[name].shape for name in found.inputs}
+        run = _direct(use.session, found, shapes, use.numbers, self._values)
+        self._served[key] = run, use
+        return run, use
+
+
 def run_of(found: Imported) -> Run:
     """What runs a graph; it compiles in its first call, unless all sizes are known."""
     graph = found.graph
@@ -166,11 +248,12 @@ def run_of(found: Imported) -> Run:
     is_open = any(isinstance(n, str) for kind in graph.inputs.values() for n in kind.shape)
     contents = any(isinstance(step, Part) and step.contents for step in program.steps)
     if is_open or contents or not program.whole:
-        called = Called(program, graph, Settings(first_cpu(), opens=True))
-        return _ByArrays(found, lambda values, threads: called(values, num_threads=threads))
+        return _Open(found, Called(program, graph, Settings(first_cpu(), opens=True)))
     session = Session(compiled(specialize(graph), first_cpu()))
-    if _Direct.serves(session, found):
-        return _Direct(session, found)
+    shapes = {name: kind.sizes for name, kind in session.inputs.items()}
+    direct = _direct(session, found, shapes, (), {name: name for name in graph.outputs})
+    if direct is not None:
+        return direct
 
     def run(values: Mapping[str, Array], threads: int) -> Mapping[str, Array]:
         for name, kind in session.inputs.items():
