@@ -7,13 +7,13 @@ of its run. What is between them has places in memory that is used again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
+from dnnl.framework.launched import Arrays, Call, Placed, Step, joined
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.plan import Compiled, Contents, Counted
 from dnnl.graph.expressions import Form, Numbers, SizedDesc, Values, picked
@@ -37,16 +37,6 @@ _STEPS_OF_SIZES = 8
 """Storages get sizes up to an eighth larger, so that similar runs have one layout of memory."""
 
 
-class Arrays(NamedTuple):
-    """The arrays of one run by storage, and their addresses: inputs that are read without a copy,
-    and new arrays for outputs."""
-
-    arrays: Mapping[int, Array]
-    addresses: Mapping[int, int]
-
-
-Call = Callable[[Arrays, int], object]
-"""Executes one step of a run on a number of threads."""
 Shown = Callable[[Arrays], Array]
 """Returns a result of a run: a copy from memory of the binder, or a new array of the run."""
 
@@ -56,8 +46,8 @@ class Bound:
 
     ``fills`` copy inputs that kernels cannot read in place; then ``calls`` execute the steps in
     order. ``read`` has the storages of inputs, ``written`` the types and sizes of new arrays by
-    storage. ``is_alone`` says that it is one step without memory of the binder: several runs may
-    execute it at a time.
+    storage. ``steps`` has the launch of each call that is nothing else, and with ``shares`` none has
+    memory of the binder.
     """
 
     def __init__(
@@ -68,12 +58,34 @@ class Bound:
         written: Mapping[int, tuple[np.dtype, Shape]],
         results: Mapping[str, int | Array | Shown],
         launches: Sequence[Launch],
+        steps: Sequence[Step | None],
+        stream: Stream,
         shares: bool,
     ) -> None:
         self._fills, self.calls, self._read = list(fills.items()), calls, list(read.items())
         self.written, self._results = written, list(results.items())
         self._launches = launches  # whose numbers calls have by their addresses alone
-        self.is_alone = shares and not fills and len(calls) == 1
+        self._steps, self._stream = steps, stream
+        self._shares, self._has_run = shares and not fills, False
+
+    @cached_property
+    def joined(self) -> Sequence[Call]:
+        """The calls, of which launches in a row are one."""
+        return joined(self.calls, self._steps, self._stream)
+
+    @property
+    def runs(self) -> Sequence[Call]:
+        """The calls of the next run: it is the second one for which joining them is worth it."""
+        if self._has_run:
+            return self.joined
+        self._has_run = True
+        return self.calls
+
+    @property
+    def alone(self) -> Call | None:
+        """The whole run, if it is one call without memory of the binder: several runs may execute
+        it at a time."""
+        return self.joined[0] if self._shares and len(self.joined) == 1 else None
 
     def arrays(self, feeds: Mapping[str, Array]) -> Arrays:
         """The arrays of one run on ``feeds``, which must not change until it ends."""
@@ -137,7 +149,7 @@ class Binder:
             for storage, value in plan.written.items()
             for placed in (plan.tensors[value],)
         ]
-        self._latest: dict[int, _Placed] = {}
+        self._latest: dict[int, Placed] = {}
         self._scratchpad = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._activations = Memory(MemoryDesc((0,), "u8"), stream.engine)
         self._arenas: dict[tuple[int, ...], Arena] = {}
@@ -172,13 +184,17 @@ class Binder:
         self._reserve(arena.size, scratchpad)
         calls: list[Call] = [self._count(own, desc, arena, values) for desc, own in self._counted]
         addresses = self._addresses(arena)
+        steps: list[Step | None] = [None] * len(calls)
         for number, launch in enumerate(launches):
-            calls.append(self._call(number, launch, addresses))
+            step = self._step(number, launch, addresses)
+            calls.append(step.call)
+            steps.append(step)
         for number, own, desc in self._indices:
             place, extent = number - len(launches), values[own.extent]
             indices = self._view(own.storage, desc.of(values), arena)
             name, call = plan.steps[number].name, calls[place]
             calls[place] = partial(_checked_call, name, indices, extent, call)
+            steps[place] = None
         written = {storage: (dtype, dims(values)) for storage, dtype, dims in self._written}
         nbytes = sum(prod(dims) * dtype.itemsize for dtype, dims in written.values())
         check_capacity(arena.size + nbytes)
@@ -194,7 +210,9 @@ class Binder:
                 results[public] = self._copy(value, arena, values)
         fills = {name: self._filling(name, arena, values) for name in self._filled}
         shares = not (arena.size or scratchpad)
-        return Bound(fills, calls, plan.read, written, results, launches, shares)
+        return Bound(
+            fills, calls, plan.read, written, results, launches, steps, self.stream, shares
+        )
 
     def _arena(self, values: Values) -> Arena:
         """The storage of each activation; those of outputs that are copied stay until the end."""
@@ -252,16 +270,17 @@ class Binder:
         typed = numbers.astype(memory.desc.data_type.numpy)
         return lambda _run, _threads: write(typed)
 
-    def _call(self, number: int, launch: Launch, addresses: Mapping[int, Argument]) -> Call:
+    def _step(self, number: int, launch: Launch, addresses: Mapping[int, Argument]) -> Step:
         """The execution of a step, reused if the latest one has the same launch and addresses."""
         before = self._latest.get(number)
         if before is None or before.addresses is not addresses or before.order != launch.order:
             storages = self.plan.steps[number].storages
-            before = _Placed(addresses, launch.order, storages)
+            every = [storages.get(arg, _SCRATCHPAD) for arg in launch.order]
+            before = Placed(addresses, launch.order, every)
             self._latest[number] = before
         if before.launch is not launch:
-            before.launch, before.call = launch, before.placed(launch, self.stream)
-        return before.call
+            before.launch, before.step = launch, before.placed(launch, self.stream)
+        return before.step
 
     def _view(self, storage: int, desc: MemoryDesc, arena: Arena) -> Shown:
         """A function that returns the elements of a storage in a run."""
@@ -293,41 +312,6 @@ class Binder:
         sized, placed = self._tensors[value]
         memory = self._memory(placed.storage, sized.of(values), arena)
         return ShapedBuffer(memory, placed.permutation)
-
-
-class _Placed:
-    """The latest execution of a step, and the addresses of its storages in the binder."""
-
-    __slots__ = ("_fixed", "_holes", "addresses", "call", "launch", "order")
-
-    def __init__(
-        self,
-        addresses: Mapping[int, Argument],
-        order: tuple[int, ...],
-        storages: Mapping[int, int],
-    ) -> None:
-        self.addresses, self.order = addresses, order
-        every = [storages.get(arg, _SCRATCHPAD) for arg in order]
-        self._fixed = [addresses.get(storage) for storage in every]
-        self._holes = [(n, own) for n, own in enumerate(every) if own not in addresses]
-        self.launch: Launch | None = None
-        self.call: Call
-
-    def placed(self, launch: Launch, stream: Stream) -> Call:
-        """The execution of a launch; arguments outside the binder's memory are arrays of each
-        run."""
-        sizes, submit, holes = launch.sizes, launch.on(stream), self._holes
-        fixed = [*self._fixed] if sizes is None else [*self._fixed, sizes.argument]
-        if not holes:
-            return lambda _run, threads: submit(fixed, threads)
-
-        def call(run: Arrays, threads: int) -> None:
-            arguments, own = fixed.copy(), run.addresses
-            for hole, storage in holes:
-                arguments[hole] = own[storage]
-            submit(arguments, threads)
-
-        return call
 
 
 def _dims(form: Form) -> Callable[[Values], tuple[int, ...]]:

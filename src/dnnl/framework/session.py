@@ -169,7 +169,7 @@ class Session:
             bound, wait = binder.bound(numbers), binder.stream.wait
             run = bound.arrays(arrays)
             if spans is None:
-                for call in bound.calls:
+                for call in bound.runs:
                     call(run, threads)
             else:
                 self._time(bound.calls, run, threads, wait, spans)
@@ -182,13 +182,13 @@ class Session:
         submission returns at the end."""
         with self._binders.taken(numbers) as binder:
             bound = binder.bound(numbers)
-        call = bound.calls[0] if bound.is_alone else partial(self._in_turn, numbers)
+        call = bound.alone or partial(self._in_turn, numbers)
         written = {storage: dims for storage, (_, dims) in bound.written.items()}
         return AtAddresses(call, written, bound)
 
     def _in_turn(self, numbers: Numbers, run: Arrays, threads: int) -> None:
         with self._binders.taken(numbers) as binder:
-            for call in binder.bound(numbers).calls:
+            for call in binder.bound(numbers).runs:
                 call(run, threads)
 
     def _time(

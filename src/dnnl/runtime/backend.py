@@ -199,6 +199,10 @@ class Queue(ABC, Generic[Loaded]):
         """
         return _Bound(partial(self.submit, executable, tuple(arguments), threads), keep)
 
+    def joined(self, executables: Sequence[Loaded]) -> Loaded | None:
+        """Executables in a row as one, which takes the arguments of each with a 0 between two; None
+        of a queue to which that makes no difference."""
+
     @abstractmethod
     def wait(self) -> None:
         """Return when everything submitted so far is done.

@@ -6,8 +6,9 @@ A *program* is made once per loaded image, a *block* once per execution (or per 
     block     program *     | int64 threads | void *scratch | void *args[]
 
 ``run(block)`` goes through the entries in order. An entry ``0, count`` repeats so many times as
-many entries as the one behind it says, ``entries, 0``. Any other is a phase, which is handed to
-``parallel``: a pool defines it, and it returns when all items are done::
+many entries as the one behind it says, ``entries, 0``. An entry ``0, -words`` moves ``args`` for
+all behind it, which are another program's. Any other is a phase, which is handed to ``parallel``: a
+pool defines it, and it returns when all items are done::
 
     void parallel(void (*function)(void **, int64_t, int64_t, int64_t), void **args,
                   int64_t count, int64_t threads)
@@ -49,19 +50,30 @@ entry:
   br i1 %none, label %done, label %look
 
 look:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %phase ], [ %i.behind, %repeated ]
+  %i = phi i64 [ 0, %entry ], [ %i.next, %phase ], [ %i.next, %move ], [ %i.behind, %repeated ]
+  %own = phi ptr [ %args, %entry ], [ %own, %phase ], [ %moved, %move ], [ %own, %repeated ]
   %function.at = getelementptr { ptr, i64 }, ptr %first, i64 %i, i32 0
   %count.at = getelementptr { ptr, i64 }, ptr %first, i64 %i, i32 1
   %function = load ptr, ptr %function.at
   %count = load i64, ptr %count.at
   %i.next = add i64 %i, 1
-  %repeats = icmp eq ptr %function, null
-  br i1 %repeats, label %repeat, label %phase
+  %none.here = icmp eq ptr %function, null
+  br i1 %none.here, label %other, label %phase
 
 phase:
-  call void @parallel(ptr %function, ptr %args, i64 %count, i64 %threads)
+  call void @parallel(ptr %function, ptr %own, i64 %count, i64 %threads)
   %last = icmp sge i64 %i.next, %entries
   br i1 %last, label %done, label %look
+
+other:
+  %moves = icmp slt i64 %count, 0
+  br i1 %moves, label %move, label %repeat
+
+move:
+  %words = sub i64 0, %count
+  %moved = getelementptr ptr, ptr %own, i64 %words
+  %nothing = icmp sge i64 %i.next, %entries
+  br i1 %nothing, label %done, label %look
 
 repeat:
   %inside.at = getelementptr { i64, i64 }, ptr %first, i64 %i.next, i32 0
@@ -74,7 +86,7 @@ repeat:
 
 again:
   %n = phi i64 [ 0, %repeat ], [ %n.next, %again ]
-  call void @entries(ptr %body, i64 %inside, ptr %args, i64 %threads)
+  call void @entries(ptr %body, i64 %inside, ptr %own, i64 %threads)
   %n.next = add i64 %n, 1
   %enough = icmp sge i64 %n.next, %count
   br i1 %enough, label %repeated, label %again
@@ -111,8 +123,8 @@ class LoadedProgram(Executable):
     """
 
     __slots__ = (
-        *("_functions", "_items", "_keep", "_latest", "_repeats", "pack", "program", "run"),
-        "scratch",
+        *("_functions", "_items", "_keep", "_latest", "_repeats", "arguments", "pack", "program"),
+        *("run", "scratch"),
     )
 
     def __init__(
@@ -127,7 +139,7 @@ class LoadedProgram(Executable):
         memory = _words(functions, repeats)
         self.program, self.run = ctypes.addressof(memory), run
         self.pack = struct.Struct(f"={3 + num_arguments}Q").pack
-        self.scratch = scratch
+        self.arguments, self.scratch = num_arguments, scratch
         self._functions, self._repeats = functions, repeats
         self._items = max((count for _, count in functions), default=0)
         self._keep = memory, code
@@ -151,7 +163,8 @@ class LoadedProgram(Executable):
         ]
         memory = _words(list(zip(addresses, items, strict=True)), made._repeats)
         made.program, made.run, made.pack = ctypes.addressof(memory), self.run, self.pack
-        made.scratch, made._functions, made._items = self.scratch, self._functions, max(items)
+        made.arguments, made.scratch = self.arguments, self.scratch
+        made._functions, made._items = self._functions, max(items)
         made._keep, made._latest = (memory, self._keep[1]), None
         return made
 
@@ -163,6 +176,45 @@ class LoadedProgram(Executable):
     def scratch_of(self, threads: int) -> int:
         """The bytes of scratch of an execution."""
         return self.scratch * min(threads, self._items)
+
+    @property
+    def words(self) -> Sequence[int]:
+        """The entries as native code reads them."""
+        memory, _ = self._keep
+        return memory[1:]
+
+
+class _Joined(LoadedProgram):
+    """Programs that run one after the other in one native call. Its arguments are those of each,
+    with a 0 between two."""
+
+    __slots__ = ("_programs",)
+
+    def __init__(self, programs: Sequence[LoadedProgram]) -> None:
+        words, scratches = list[int](), list[int]()
+        count = 0
+        for number, own in enumerate(programs):
+            if number:
+                scratches.append(count)
+                count += 1
+                words += 0, -(1 + programs[number - 1].arguments)
+            words += own.words
+            count += own.arguments
+        memory = (ctypes.c_uint64 * (1 + len(words)))(len(words) // 2, *words)
+        super().__init__((), None, count, programs[0].run, max(own.scratch for own in programs))
+        self.program, self._keep = ctypes.addressof(memory), (memory, None)
+        self._items = max(own._items for own in programs)
+        self._programs = tuple(programs)  # which own the code
+        if self.scratch:
+            pack = self.pack
+
+            def with_scratch(program: int, threads: int, scratch: int, *arguments: int) -> bytes:
+                given = [*arguments]
+                for place in scratches:
+                    given[place] = scratch
+                return pack(program, threads, scratch, *given)
+
+            self.pack = with_scratch
 
 
 def _words(
@@ -229,6 +281,9 @@ class CpuQueue(Queue[LoadedProgram]):
         executable.run(executable.pack(executable.program, threads, data[1], *arguments))
         _idle.data = data
         return COMPLETE
+
+    def joined(self, executables: Sequence[LoadedProgram]) -> LoadedProgram:
+        return _Joined(executables)
 
     def bind(
         self, executable: LoadedProgram, arguments: Sequence[int], threads: int, keep: object
