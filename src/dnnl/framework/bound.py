@@ -46,8 +46,8 @@ class Bound:
 
     ``fills`` copy inputs that kernels cannot read in place; then ``calls`` execute the steps in
     order. ``read`` has the storages of inputs, ``written`` the types and sizes of new arrays by
-    storage. ``steps`` has the launch of each call that is nothing else, and with ``shares`` none has
-    memory of the binder.
+    storage. ``steps`` has the launch of each call that is nothing else. With ``shares`` no call
+    uses memory of the binder.
     """
 
     def __init__(

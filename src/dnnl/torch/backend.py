@@ -36,6 +36,7 @@ def compiled(
         return found
 
     def forward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        private.donate_nothing()
         draw_apart(graph)
         found = partitioned(graph, (), report)  # its weights change from call to call
         metadata = private.passed(module, inputs)

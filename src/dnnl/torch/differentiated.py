@@ -25,6 +25,7 @@ class Trained:
 
     def __init__(self, forward: Compute, form: private.Differentiated) -> None:
         self._forward, self._form = forward, form
+        self._open_axes = private.open_axes(form.metadata)
         self._apply: Compute | None = None
         self._backward: Compute | None = None
         self.wrapped: Compute = forward
@@ -39,12 +40,19 @@ class Trained:
             return results
         if private.is_transforming() or not torch.is_grad_enabled():
             return self.wrapped(*arguments)
-        return apply(*arguments)
+        results = apply(*arguments)
+        for place, axes in self._open_axes:
+            private.mark(results[place], axes)
+        return results
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether calls are those of a Function that is derived from AOTAutograd's."""
+        return self._apply not in (None, self.wrapped)
 
     def differentiate(self, backward: Compute) -> None:
         """Compute gradients by this graph, which AOTAutograd has compiled."""
-        # Nothing traces a backward pass: neither does Dynamo inside of another compiled function.
-        self._backward = torch._dynamo.disable(self._alone(backward))
+        self._backward = self._alone(backward)
 
     def _alone(self, compute: Compute) -> Compute:
         """A graph that is called without the caller's autocast, if it has been traced with it."""
@@ -64,6 +72,7 @@ class Trained:
                 return form.saved(ctx, found if isinstance(found, list | tuple) else (found,))
 
             @staticmethod
+            @torch._dynamo.disable  # which would trace it within another compiled function
             def backward(ctx: Any, gradients: list[Any]) -> Any:
                 differentiate = graphs._backward
                 given = [gradients[place] for place, _ in tangents]

@@ -276,6 +276,14 @@ def applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     return found
 
 
+def donate_nothing() -> None:
+    """Let the backward graph of the forward graph that is compiled now run again: it overwrites
+    nothing that is saved for it, which AOTAutograd allows graphs that run once."""
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
+
+
 OpenAxes: TypeAlias = Sequence[tuple[int, set[int]]]
 """Tensors by place, and those of their axes whose sizes are open."""
 mark: Callable[[torch.Tensor, set[int]], None] = mark_dynamo_propagated_dynamic_indices
