@@ -142,3 +142,15 @@ def test_an_execution_in_the_middle_of_another_has_its_own() -> None:
     assert seen[0] != seen[1]
     queue.submit(program, (), 1)
     assert seen[2] in seen[:2]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_joined_executables_share_scratch(threads: int) -> None:
+    queue = ENGINE.make_queue(in_order=True)
+    executable = queue.joined([ENGINE.load(_image(20)), ENGINE.load(_image(50))])
+    for _ in range(3):
+        few, many = _arrays(20), _arrays(50)
+        arguments = [own.ctypes.data for own in few] + [0] + [own.ctypes.data for own in many]
+        launch(executable, arguments, threads)
+        _check(few[0])
+        _check(many[0])

@@ -108,3 +108,16 @@ def test_an_execution_may_decide_how_many_times(threads: int) -> None:
         queue.submit(ENGINE.sized(loaded, (ITEMS, 1, ITEMS, ITEMS, times)), places, threads)
         assert int(counter[0]) == times
         assert set(values.tolist()) == {value}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_repeats_of_joined_executables(threads: int) -> None:
+    """One has four iterations by its image, the other three by its execution."""
+    recipe = Recipe(_Conf((Repeat(1, 3, 4),)), select_isa(ENGINE), _build)
+    loaded, queue = ENGINE.load(jit.image(recipe)[0]), Stream(ENGINE, threads).queue
+    sized = ENGINE.sized(loaded, (ITEMS, 1, ITEMS, ITEMS, 1))
+    executable = queue.joined([loaded, sized])
+    arrays = [np.zeros(size, np.int64) for size in (1, ITEMS, 1, ITEMS)]
+    a, b, c, d = (address_of(array.view(np.uint8)) for array in arrays)
+    queue.submit(executable, (a, b, 0, c, d), threads)
+    assert [int(own[0]) for own in arrays] == [4, 312349, 1, 316]
