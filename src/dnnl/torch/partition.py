@@ -17,6 +17,7 @@ from dnnl.framework.compiler import lower, optimize
 from dnnl.passes.specialize import specialize
 from dnnl.runtime.engine import first_cpu
 from dnnl.torch import private
+from dnnl.torch.functions.operators import WITHOUT_GRADIENTS
 from dnnl.torch.graphs import alone, is_size, reasons_against
 from dnnl.torch.randomness import stages
 from dnnl.torch.regions import Region
@@ -87,6 +88,9 @@ def partitioned(
         delattr(module, str(node.target))
         setattr(module, str(node.target), Region(inside, frozen, _Again(report)))
     _tell(report, computed, reasons)
+    for node in module.graph.nodes:
+        node.target = WITHOUT_GRADIENTS.get(node.target, node.target)
+    module.recompile()
     return module.forward
 
 

@@ -19,6 +19,11 @@ _below_autograd: Any = torch._C._AutoDispatchBelowAutograd
 _any_requires_grad = torch._C._any_requires_grad
 
 
+WITHOUT_GRADIENTS: dict[Any, Callable[..., Any]] = {}
+"""What computes a call of each operator where nothing is traced or differentiated: the dispatcher
+takes as long as 5 us of Python for it."""
+
+
 class Operator:
     """An operator ``dnnl::name``; a call is one of the dispatcher."""
 
@@ -27,6 +32,7 @@ class Operator:
         _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
         _LIBRARY.impl(name, function, "CPU")
         self._name, self._call = name, getattr(torch.ops.dnnl, name).default
+        WITHOUT_GRADIENTS[self._call] = function
         lists = [number for number, own in enumerate(self._call._schema.arguments)
                  if own.type.isSubtypeOf(_TENSORS)]  # fmt: skip
         self._list = lists[0] if lists else None
