@@ -1,12 +1,20 @@
-"""Sizes that change: one plan for all."""
+"""Sizes that change: one plan for all, and calls at addresses of those that come again."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
+from dnnl import SpecialKernels, config
+from dnnl.framework.plans import Settings
+from dnnl.torch import runs
+from dnnl.torch.backend import compile_graph
 from tests.torch.compiling import Net, attention, compare, compiled
 
 
@@ -81,3 +89,148 @@ def test_positions_behind_a_cache(plans: list[Any], dtype: torch.dtype) -> None:
         x, keys = torch.randn(2, 4, 16, dtype=dtype), torch.randn(2, length, 16, dtype=dtype)
         compare(function(x, keys), net(x, keys))
     assert len(plans) == 1
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What computes at addresses."""
+    found: list[Any] = []
+    original = runs._direct
+
+    def counted(*args: Any) -> Any:
+        found.append(original(*args))
+        return found[-1]
+
+    monkeypatch.setattr(runs, "_direct", counted)
+    return found
+
+
+def several(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    z = torch.softmax(x @ y.t(), -1)
+    return z, (z @ y).tanh() + x
+
+
+@pytest.mark.usefixtures("threads")
+def test_sizes_that_come_again(made: list[Any]) -> None:
+    function = compiled(several, dynamic=True)
+    for _ in range(4):
+        for rows, width in ((3, 8), (5, 8), (9, 4)):
+            x, y = torch.randn(rows, width), torch.randn(7, width)
+            compare(function(x, y), several(x, y))
+    assert len(made) == 3
+    assert all(made)
+
+
+def test_strides_that_come_again(made: list[Any]) -> None:
+    function = compiled(several, dynamic=True)
+    for _ in range(3):
+        for x in (torch.randn(6, 8), torch.randn(8, 6).t(), torch.randn(6, 16)[:, ::2]):
+            y = torch.randn(7, 8)
+            compare(function(x, y), several(x, y))
+    assert all(made)
+
+
+def test_channels_last_that_come_again() -> None:
+    net = Net().eval()
+    function = compiled(net.body, dynamic=True)
+    for _ in range(3):
+        for size in (9, 12):
+            x = torch.randn(2, 3, size, size + 5).to(memory_format=torch.channels_last)
+            compare(function(x), net.body(x))
+
+
+def test_numbers_that_come_again(made: list[Any]) -> None:
+    def net(x: torch.Tensor, n: int) -> torch.Tensor:
+        return (x * 2).sum(1, keepdim=True).expand(-1, n) + n
+
+    function = compiled(net, dynamic=True)
+    for rows, n in ((3, 4), (3, 4), (3, 4), (3, 5), (3, 4), (3, 5), (5, 5), (3, 5)):
+        x = torch.randn(rows, 6)
+        compare(function(x, n), net(x, n))
+
+
+def test_nothing_comes_again() -> None:
+    function = compiled(lambda x: x.exp() * 2, dynamic=True)
+    for rows in (4, 0, 0, 0, 4, 4):
+        x = torch.randn(rows, 3)
+        compare(function(x), x.exp() * 2)
+
+
+def test_more_sizes_than_are_remembered(made: list[Any]) -> None:
+    function = compiled(lambda x: x.exp() * 2, dynamic=True)
+    for size in (*range(2, 100), *range(90, 100), *range(90, 100)):
+        x = torch.randn(size)
+        compare(function(x), x.exp() * 2)
+    assert len(made) >= 10
+
+
+def test_indices_that_come_again() -> None:
+    function = compiled(lambda x, places: x[places] * 2, dynamic=True)
+    x = torch.randn(9, 4)
+    for places in ([1, 8, 3], [0, 0, -9], [5, 4, 3]):
+        compare(function(x, torch.tensor(places)), x[places] * 2)
+    with pytest.raises(IndexError):
+        function(x, torch.tensor([1, 9, 3]))
+
+
+def test_elements_that_no_guard_has_seen(made: list[Any]) -> None:
+    found: list[Callable[..., Any]] = []
+
+    def backend(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        found.append(compile_graph(module, inputs))
+        return found[-1]
+
+    function = torch.compile(lambda x: x.exp() * 2, backend=backend, dynamic=True)
+    for _ in range(3):
+        function(torch.randn(5))
+    x = torch.randn(5).double()
+    (graph,) = found
+    compare(graph(5, x), [x.exp() * 2])
+    x = torch.randn(5)
+    compare(graph(5, x), [x.exp() * 2])
+    assert len(made) == 1
+
+
+def test_a_size_gets_a_plan_of_its_own(made: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    often = partial(Settings, special=SpecialKernels("often", seconds=0.0))
+    monkeypatch.setattr(runs, "Settings", often)
+    function = compiled(several, dynamic=True)
+    x, y = torch.randn(6, 8), torch.randn(7, 8)
+    expected, end = several(x, y), time.monotonic() + 60
+    while not any(own and not own._session.is_open for own in made):
+        compare(function(x, y), expected)
+        time.sleep(0.05)
+        assert time.monotonic() < end
+    compare(function(x, y), expected)
+    assert made[0]._session.is_open
+
+
+def test_every_size_has_a_plan_of_its_own(made: list[Any]) -> None:
+    with config.override("special_kernels", "always"):
+        function = compiled(several, dynamic=True)
+        for _ in range(3):
+            for rows in (3, 5, 9):
+                x, y = torch.randn(rows, 8), torch.randn(7, 8)
+                compare(function(x, y), several(x, y))
+    assert len(made) == 3
+    assert not any(own._session.is_open for own in made)
+
+
+def test_sizes_in_several_threads() -> None:
+    function = compiled(several, dynamic=True)
+    y = torch.randn(7, 8)
+    function(torch.randn(2, 8), y)
+
+    def run(place: int) -> bool:
+        x = torch.randn(3 + place % 3, 8)
+        expected = several(x, y)
+        with torch.no_grad():
+            results = [function(x, y) for _ in range(50)]
+        return all(
+            torch.allclose(one, other, atol=1e-5)
+            for found in results
+            for one, other in zip(found, expected, strict=True)
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(8)))
