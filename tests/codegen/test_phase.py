@@ -148,6 +148,7 @@ def test_an_execution_in_the_middle_of_another_has_its_own() -> None:
 def test_joined_executables_share_scratch(threads: int) -> None:
     queue = ENGINE.make_queue(in_order=True)
     executable = queue.joined([ENGINE.load(_image(20)), ENGINE.load(_image(50))])
+    assert isinstance(executable, LoadedProgram)
     for _ in range(3):
         few, many = _arrays(20), _arrays(50)
         arguments = [own.ctypes.data for own in few] + [0] + [own.ctypes.data for own in many]

@@ -139,14 +139,16 @@ def test_channels_last_that_come_again() -> None:
             compare(function(x), net.body(x))
 
 
-def test_numbers_that_come_again(made: list[Any]) -> None:
+@pytest.mark.parametrize("reads", [False, True])
+def test_numbers_that_come_again(made: list[Any], reads: bool) -> None:
     def net(x: torch.Tensor, n: int) -> torch.Tensor:
-        return (x * 2).sum(1, keepdim=True).expand(-1, n) + n
+        return (x * 2).sum(1, keepdim=True).expand(-1, n).exp() + (n if reads else 1)
 
     function = compiled(net, dynamic=True)
     for rows, n in ((3, 4), (3, 4), (3, 4), (3, 5), (3, 4), (3, 5), (5, 5), (3, 5)):
         x = torch.randn(rows, 6)
         compare(function(x, n), net(x, n))
+    assert [own is not None for own in made] == [not reads] * 2
 
 
 def test_nothing_comes_again() -> None:

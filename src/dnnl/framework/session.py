@@ -9,8 +9,9 @@ from time import perf_counter_ns
 from typing import Any, NamedTuple, Never
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.bound import Arrays, Binder, Bound, Call
+from dnnl.framework.bound import Binder, Bound
 from dnnl.framework.feeds import arrays_of, as_given, check_input, named
+from dnnl.framework.launched import Arrays, Call
 from dnnl.framework.plan import Compiled
 from dnnl.framework.requests import Binders, Budget, awaited
 from dnnl.graph.expressions import Numbers, OpenInputs, Values, evaluation, holding

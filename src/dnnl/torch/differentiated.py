@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from dnnl.torch import private
-
-Compute = Callable[..., Any]
-"""A graph as a function of its arguments; several results are a list or a tuple."""
+from dnnl.torch.private import Compute
 
 
 class Trained:
@@ -72,7 +69,7 @@ class Trained:
                 return form.saved(ctx, found if isinstance(found, list | tuple) else (found,))
 
             @staticmethod
-            @torch._dynamo.disable  # which would trace it within another compiled function
+            @private.untraced  # also within another compiled function
             def backward(ctx: Any, gradients: list[Any]) -> Any:
                 differentiate = graphs._backward
                 given = [gradients[place] for place, _ in tangents]

@@ -61,8 +61,8 @@ class Imported:
     @property
     def results(self) -> int:
         """The number of results."""
-        found = self.outputs, self.shown, self.known, self.passed, self.repeated
-        return sum(map(len, found))
+        others = self.shown, self.known, self.passed, self.repeated
+        return len(self.outputs) + sum(len(own) for own in others)
 
 
 def reasons_against(

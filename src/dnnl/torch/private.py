@@ -30,6 +30,8 @@ from torch._guards import TracingContext
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+Compute = Callable[..., Any]
+"""A graph as a function of its arguments; several results are a list or a tuple."""
 Compiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 Sizes = tuple[int, ...]
@@ -265,6 +267,8 @@ _unsafe_view: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default
 laid_out: Callable[[torch.Tensor, Any], torch.Tensor] = coerce_to_expected_memory_format
 """A tensor in the memory format that a backward graph expects."""
 
+untraced: Callable[[Compute], Compute] = torch._dynamo.disable
+"""A function into which Dynamo does not look."""
 no_autocast: Any = torch._C._DisableAutocast
 """A context without the caller's autocast."""
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.bound import Arrays
 from dnnl.framework.compiler import compiled
 from dnnl.framework.feeds import check_input
+from dnnl.framework.launched import Arrays
 from dnnl.framework.parts import divided
 from dnnl.framework.plans import PartSession, Plans, Settings
 from dnnl.framework.program import Called
