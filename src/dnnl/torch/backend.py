@@ -9,7 +9,7 @@ from torch import fx
 
 from dnnl.torch import private
 from dnnl.torch.aten.table import TRANSLATIONS
-from dnnl.torch.differentiated import Trained
+from dnnl.torch.differentiated import Divided, Trained
 from dnnl.torch.partition import Report, partitioned
 from dnnl.torch.randomness import draw_apart
 from dnnl.torch.regions import Region, Whole
@@ -25,14 +25,15 @@ def compiled(
 ) -> Callable[..., Any]:
     """A graph of `torch.compile` as a function; ``report`` gets who computes what."""
 
-    less: list[Whole | Trained] = []  # what has less around the graphs than AOTAutograd
+    less: list[Whole | Divided | Trained] = []  # what has less around the graphs than AOTAutograd
 
     def inference(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         draw_apart(graph)
         found = partitioned(graph, private.static_arguments(), report)
         metadata = private.passed(module, inputs)
-        if isinstance(found, Region) and metadata is not None:
-            less.append(Whole(found, private.open_axes(metadata)))
+        if metadata is not None:
+            kind = Whole if isinstance(found, Region) else Divided
+            less.append(kind(found, private.open_axes(metadata)))
         return found
 
     def forward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:

@@ -1,4 +1,5 @@
-"""Graphs with gradients, with little of what AOTAutograd has around them."""
+"""Graphs with operators of PyTorch or with gradients, with little of what AOTAutograd has around
+them."""
 
 from __future__ import annotations
 
@@ -8,6 +9,25 @@ import torch
 
 from dnnl.torch import private
 from dnnl.torch.private import Compute
+
+
+class Divided:
+    """A graph that no gradients are asked of, and of which PyTorch computes a part; ``wrapped`` is
+    what AOTAutograd makes of it. A call takes 5 us less without its wrapper."""
+
+    def __init__(self, compute: Compute, open_axes: private.OpenAxes) -> None:
+        is_autocast = private.is_autocast()
+        self._compute = _without_autocast(compute) if is_autocast else compute
+        self._open_axes = open_axes
+        self.wrapped: Compute = compute
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the graph returns."""
+        with torch.no_grad():
+            results = self._compute(*arguments)
+        for place, axes in self._open_axes:
+            private.mark(results[place], axes)
+        return results
 
 
 class Trained:

@@ -154,6 +154,8 @@ def passed(module: fx.GraphModule, inputs: Sequence[Any]) -> Any | None:
     return metadata
 
 
+is_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
+"""Whether the graph that is compiled now has been traced with autocast."""
 is_transforming: Callable[[], bool] = torch._C._are_functorch_transforms_active
 """Whether a call is one of `torch.func`."""
 
@@ -200,7 +202,7 @@ class Differentiated:
             [place for place, own in enumerate(infos) if not own.requires_grad],
             list(metadata.unsafe_view_out_indices),
             list(metadata.dynamic_saved_tensors_idxs.items()),
-            torch._C._is_any_autocast_enabled(),
+            is_autocast(),
         )
 
     def function(self, results: Sequence[Any]) -> Any | None:
