@@ -345,16 +345,17 @@ class _Importer:
             raise Unimplemented(f"attribute {name} is a {type(tensor).__name__}")
 
     def _results(self, results: Sequence[Any]) -> None:
+        given = self._numbers | {name: own.place for name, own in self._inputs.items()}
         for place, node in enumerate(results):
             found = node.meta.get("val") if isinstance(node, fx.Node) else None
             name = self._names[place] if self._names else f"result.{place}"
-            if isinstance(found, torch.SymInt | torch.SymFloat):
+            if not self._names and isinstance(node, fx.Node) and node.name in given:
+                self._passed[place] = given[node.name]
+            elif isinstance(found, torch.SymInt | torch.SymFloat):
                 kind = torch.int64 if isinstance(found, torch.SymInt) else torch.float32
                 self._writer.begin(name, found)
                 self._outputs[name] = self._writer.scalar(found, kind), Placed(place, ())
                 self._shown[name] = place
-            elif not self._names and isinstance(node, fx.Node) and node.name in self._inputs:
-                self._passed[place] = self._inputs[node.name].place
             elif not self._names and isinstance(found, torch.Tensor) and node in results[:place]:
                 self._repeated[place] = results.index(node)
             elif isinstance(found, torch.Tensor):

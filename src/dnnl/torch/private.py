@@ -231,8 +231,9 @@ class Differentiated:
             [own.detach() if own._is_view() else own for own in found[part]]
             for part in (self.checked, self.unchecked)
         )
+        every = [*checked, *unchecked]
         for place, axes in self.open_saved:
-            mark((checked + unchecked)[place], axes)
+            mark(every[place], axes)
         ctx.save_for_backward(*checked)
         ctx._tensors_no_vc_check = unchecked
         ctx.symints, ctx.opaque_objects = found[self.numbers], ()
