@@ -32,8 +32,11 @@ def compiled(
         found = partitioned(graph, private.static_arguments(), report)
         metadata = private.passed(module, inputs)
         if metadata is not None:
-            kind = Whole if isinstance(found, Region) else Divided
-            less.append(kind(found, private.open_axes(metadata)))
+            axes = private.open_axes(metadata)
+            if isinstance(found, Region):
+                less.append(Whole(found, axes))
+            else:
+                less.append(Divided(found, axes))
         return found
 
     def forward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
