@@ -80,8 +80,10 @@ class RnnDesc(Desc):
     Or, in inference, weights are s8 or u8 beside floats, and stand for scale * (w - zero point):
     ``set_scales`` and ``set_zero_points`` of WEIGHTS_LAYER, WEIGHTS_ITER and WEIGHTS_PROJECTION
     have any mask without the dimension of the inputs, as 27 for each column of each layer and
-    direction. Zero points are s32, s8 or u8. Weights are never stored as floats then, unless they
-    are row-major and rows of all steps are 16 or more.
+    direction. Zero points are s32, s8 or u8. Where the processor multiplies bytes, states have a
+    bound (cells of usual functions but relu, without projection and attention) and all weights are
+    of one type, products read inputs and states rounded to 16 bits, by the largest number of their
+    row. Elsewhere weights become f32 as they are read.
 
     Layouts may be ``any``: that of weights has blocks of units, everything else is row-major; those
     of a gradient are those of the forward pass that is its ``hint``. Channels must be contiguous;

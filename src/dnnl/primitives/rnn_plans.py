@@ -17,11 +17,11 @@ from dnnl.primitives.rnn_gradients import GRADIENTS, gradient_conf, workspace
 from dnnl.reference.rnn import reversed_of
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.cell_functions import usual
+from dnnl.types.cell_functions import are_bounded, usual
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, Direction, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import is_known
+from dnnl.types.size import is_known, surely_equal
 
 TYPES = (DataType.f32, DataType.bf16, DataType.f16)
 _WEIGHTS = {
@@ -30,6 +30,8 @@ _WEIGHTS = {
     "weights_projection_desc": Arg.WEIGHTS_PROJECTION,
 }
 _BYTES = (DataType.s8, DataType.u8)
+_LONGEST = 2**16
+"""The terms of products of bytes whose sums have 32 bits."""
 _ALONG_INPUTS = 1 << 2
 """The dimension of weights that sums are along."""
 _ZERO_POINTS = (DataType.s32, *_BYTES)
@@ -54,19 +56,56 @@ def plan(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 
 def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
-    """What products may multiply, best first: integers; bf16 where inputs and weights are, and the
-    target has instructions for it; and f32."""
+    """What products may multiply, best first: integers; pairs of bytes where all weights are bytes,
+    states have a bound, and the target has instructions for them; bf16 where inputs and weights
+    are, and the target has instructions for it; and f32."""
     if desc.is_integer:
         found = multiply(isa, DataType.u8, DataType.s8, tiled=True)
         yield Operands(DataType.u8, DataType.s8, found is not None and found.tiles is not None)
         return
     given = dict(desc.present())
     kinds = {own.data_type for name, own in given.items() if name in _MULTIPLIED}
+    yield from _byte_pairs(desc, isa)
     bf16 = DataType.bf16
     dot = multiply(isa, bf16, bf16, tiled=True)
     if kinds == {bf16} and dot is not None and dot.group > 1:
         yield Operands(bf16, bf16, unit=dot.tiles is not None)
     yield Operands()
+
+
+def _byte_pairs(desc: Any, isa: Isa) -> Iterator[Operands]:
+    """Pairs of bytes, if one instruction multiplies them: of s8, which need no sums of columns, or
+    else of u8. A single step reads weights once, so it shifts them rather than sum their columns up
+    before."""
+    weights = [own for name, own in desc.present() if name in _WEIGHTS]
+    kinds, longest = {own.data_type for own in weights}, max(own.dims[2] for own in weights)
+    if len(kinds) != 1 or not kinds <= {*_BYTES} or longest > _LONGEST or not _is_bounded(desc):
+        return
+    single = surely_equal(desc.src_layer_desc.dims[0], 1)
+    yield from _paired(isa, kinds.pop(), shifts=single)
+
+
+def _paired(isa: Isa, weights: DataType, *, shifts: bool) -> Iterator[Operands]:
+    """Pairs of bytes by weights of a type, which may be shifted as they are loaded."""
+    for data in _BYTES:
+        found = multiply(isa, data, weights, tiled=True)
+        if found is None:
+            continue
+        has_unit = found.tiles is not None
+        if has_unit or (found.parts == 1 and (shifts or not found.shift)):
+            yield Operands(data, weights, has_unit, byte_pairs=True)
+            return
+
+
+def multiplies_byte_pairs(isa: Isa) -> bool:
+    """Whether layers whose weights are s8 multiply pairs of bytes."""
+    return any(_paired(isa, DataType.s8, shifts=False))
+
+
+def _is_bounded(desc: Any) -> bool:
+    """Whether states are no larger than 1, or than the first ones."""
+    others = desc.weights_projection_desc, desc.attention_desc
+    return are_bounded(desc.functions, desc.activation) and all(own.is_zero for own in others)
 
 
 def _panels_are_known(desc: Any) -> bool:
@@ -133,7 +172,8 @@ def _planned(
         own_conf = gradient_conf(desc, conf)
         return Plan(desc, (), Recipe(own_conf, isa, backward.build), own_conf.scratchpad)
     unpacked = any(along_units(own) and conf.packs(own) for own in weights)
-    if operands.data is DataType.bf16 and unpacked and not conf.many_rows:
+    of_floats = operands.group > 1 and not desc.is_integer
+    if of_floats and unpacked and not conf.many_rows:
         return Refusal(Reason.LAYOUT, "few rows by weights that are row-major")
     return Plan(desc, (), Recipe(conf, isa, forward.build), conf.scratchpad)
 

@@ -26,7 +26,11 @@ _BYTES = (DataType.u8, DataType.s8)
 _ROUNDINGS = 4
 """By how many units of a quantized state others may differ, where one was rounded to its
 neighbour: products of it are smaller."""
-
+_PAIR_STEPS = 127.0 * 256.0
+"""The largest number of a row of inputs or states that may be integers of 16 bits."""
+_OF_PAIRS = 8
+"""By how many times as much as such roundings move the reference results may differ: they are not
+the same ones."""
 
 _SMALL = 8
 """Of weights that scales below 1 multiply: functions of their sums are not saturated."""
@@ -117,7 +121,8 @@ class _Recurrent(Specification):
         """A few epsilons for each doubling of the terms, relative to 1, the size of a state.
 
         Where states are stored as integers, or may be as bf16, roundings of them move results; so
-        do those of gradients that are multiplied as bf16.
+        do those of gradients that are multiplied as bf16. Beside weights of bytes, inputs and
+        states may have 16 bits: how far that moves results depends on the weights.
         """
         _, _, inputs, _, channels = desc.weights_layer_desc.dims
         terms = (inputs + channels) * desc.src_layer_desc.dims[0] * desc.weights_layer_desc.dims[0]
@@ -139,7 +144,22 @@ class _Recurrent(Specification):
             return Rule(0.0, 100, slack=_ROUNDINGS + 0.5)
         if data in _BYTES:
             bound += _ROUNDINGS / self.qparams.scale
+        elif desc.weights_iter_desc.data_type in _BYTES:
+            bound += _OF_PAIRS * self._moved(desc, argument, values)
         return Rule(bound, zeros, absolute=bound)
+
+    def _moved(self, desc: Description, argument: int, values: Values) -> float:
+        """How far roundings of inputs and states to 16 bits move a result."""
+        exact = self.compute(desc, values)[argument]
+        near = {**values, Arg.SRC_LAYER: _in_pairs(values[Arg.SRC_LAYER], 0.0)}
+        moved = self.compute(desc, near, lambda h: _in_pairs(h, 1.0))[argument]
+        return float(np.abs(moved - exact).max(initial=2.0**-17))
+
+
+def _in_pairs(rows: Array, least: float) -> Array:
+    """Numbers rounded to 16 bits, by the largest of their row, or by ``least``."""
+    largest = np.maximum(np.abs(rows).max(-1, initial=0, keepdims=True), max(least, 1e-30))
+    return np.asarray(np.rint(rows * _PAIR_STEPS / largest) * largest / _PAIR_STEPS)
 
 
 _OF_WEIGHTS = {

@@ -83,6 +83,12 @@ def places_of(alg: Alg) -> int:
     return {Alg.vanilla_rnn: 1, Alg.vanilla_lstm: 3}.get(alg, 2)
 
 
+def are_bounded(functions: tuple[CellFunctions, ...] | None, activation: Alg | None) -> bool:
+    """Whether cells with these functions and this ``activation`` give states that are no larger
+    than 1, or than the first ones."""
+    return functions is None and activation is not Alg.eltwise_relu
+
+
 @lru_cache(maxsize=64)
 def usual(alg: Alg, activation: Alg, alpha: float) -> CellFunctions:
     """Those that oneDNN has: vanilla cells have an ``activation``, with the slope ``alpha`` below 0

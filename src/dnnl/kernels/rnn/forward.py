@@ -72,6 +72,7 @@ class _Layer(WeightsPacking):
         def item(row: Value) -> None:
             step, n = e.divmod(row, conf.rows)
             to = self._part(phase, "inputs", [row, i64(0)])
+            self._scale_inputs(phase, to, step, n)
 
             def one(at: Value, mask: Mask) -> None:
                 value = self._load(phase, Arg.SRC_LAYER, [step, n, at], mask)
@@ -131,6 +132,7 @@ class _Layer(WeightsPacking):
         def item(number: Value) -> None:
             d, row = e.divmod(number, conf.rows)
             place = [i64(self._layer), d, row]
+            self._scale_states(phase, d, row)
             states = self._state(phase, d, i64(0), row)
             self._fill(phase, "left", states, Arg.SRC_ITER, place, conf.before)
             if conf.states_apart:
@@ -396,7 +398,7 @@ class _Layer(WeightsPacking):
         self._put(e, "left", following, unit, state, place.mask)
         if conf.states_apart:
             following = self._operand(phase, i64(place.direction), behind, row)
-            self._put(e, "states", following, unit, state)
+            self._put(e, "states", following, unit, state, place.mask)
         if not self._last or conf.added:
             return
         channel = e.add(unit, i64(place.direction * conf.outputs))

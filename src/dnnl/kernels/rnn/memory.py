@@ -87,7 +87,8 @@ class LayerMemory:
 
     def _phase(self, name: str) -> PhaseFunction:
         slots = [slot for slot, _ in self._tensors.values()]
-        kind = self._conf.src_layer.data_type
+        operands = self._conf.operands
+        kind = operands.data if operands.byte_pairs else self._conf.src_layer.data_type
         symbol = f"rnn__{name}{self._layer}__{kind}__{self._lanes}x1__{self._module.isa.name}"
         return PhaseFunction(self._module, symbol, [*slots, self._scratchpad])
 
@@ -104,7 +105,7 @@ class LayerMemory:
 
     def _form(self, kind: DataType, shift: float) -> Storage:
         """How numbers are stored as a type: where they are integers, quantized with a shift."""
-        integers = self._conf.operands.is_integer and kind in (DataType.u8, DataType.s8)
+        integers = self._conf.src_layer.data_type.is_integer and kind in (DataType.u8, DataType.s8)
         form = storage(kind)
         return quantized(form, self._conf.qparams.scale, shift) if integers else form
 
@@ -296,7 +297,9 @@ class LayerMemory:
         not; a projection has no gates."""
         slot, desc = self._tensors[argument]
         operands, isa = self._conf.operands, phase.e.isa
-        less = self._parameters(phase, Arg.ZERO_POINTS | argument, place, gates)
+        less = []
+        if not operands.is_integer:
+            less = self._parameters(phase, Arg.ZERO_POINTS | argument, place, gates)
         if self._conf.packs(desc):
             name = PACKED[argument]
             strides = self._conf.parts[name].strides

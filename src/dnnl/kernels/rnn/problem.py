@@ -43,6 +43,8 @@ _GROUPS = 16
 TILE_ROWS = 16
 """The rows of a tile of the matrix unit."""
 _GROUP_BYTES = 4
+_TO_UNSIGNED = 128
+"""What an s8 is more as u8."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,18 @@ class Operands:
     Those of f32 are multiplied one k at a time, and weights become f32 as they are loaded, bytes
     among them. Others have K groups of 4 bytes, and weights K blocks: on the matrix ``unit`` of so
     many groups as a row of its tiles has, else of one group. Integers are u8 by s8, and stand for
-    other numbers.
+    other numbers; as ``byte_pairs`` two of them, which may be s8, are one number.
     """
 
     data: DataType = DataType.f32
     weights: DataType = DataType.f32
     unit: bool = False
+    byte_pairs: bool = False
 
     @property
     def is_integer(self) -> bool:
         """Whether integers are multiplied."""
-        return self.data is DataType.u8
+        return self.data.is_integer
 
     @property
     def group(self) -> int:
@@ -182,8 +185,10 @@ class RnnConf:
 
     @property
     def shift(self) -> float:
-        """That of operands which are integers: s8 becomes u8."""
-        return self.qparams.shift + 128 * (self.src_layer.data_type is DataType.s8)
+        """That of operands which are integers: s8 becomes u8. Byte pairs may stay s8."""
+        if self.operands.byte_pairs:
+            return _TO_UNSIGNED * (self.operands.data is DataType.u8)
+        return self.qparams.shift + _TO_UNSIGNED * (self.src_layer.data_type is DataType.s8)
 
     @property
     def compensates(self) -> bool:
@@ -285,8 +290,9 @@ class RnnConf:
     @property
     def states_apart(self) -> bool:
         """Whether what products read of states is not what is left of them: a pass in training
-        leaves f32."""
-        return self.workspace is not None and self.operands.group > 1
+        leaves f32, and so does one by byte pairs, whose roundings are not added up by a GRU."""
+        trains = self.workspace is not None
+        return self.operands.byte_pairs or (trains and self.operands.group > 1)
 
     @property
     def _sizes(self) -> WorkspaceSizes:
@@ -327,20 +333,23 @@ class RnnConf:
         """
         t, n, d, operand = self.steps, self.rows, self.directions, self.operands.data
         wide, blocks = self.lanes * self.blocks(self.channels), self.blocks(self.channels)
-        of_inputs, of_cells, of_states = map(self.pitch, (self.inputs, self.channels, self.widest))
+        row = {name: self._row(name) for name in self.channels_of_rows}
         parts: dict[str, tuple[tuple[int, ...], DataType]] = {
             "step": ((_LINE // 4,), DataType.f32),
-            "inputs": ((t * n, of_inputs * self.converts), operand),
+            "inputs": ((t * n, row["inputs"] * self.converts), operand),
             "layer_weights": self._panels(self.weights_layer, self.gates),
             "iter_weights": self._panels(self.weights_iter, self.gates),
             "projection_weights": self._panels(self.projection, 1),
             "products": ((d, t * n, blocks, self.gates, self.lanes), DataType.f32),
-            "states": ((2, d, t + 1, n, of_states), operand),
+            "states": ((2, d, t + 1, n, row["states"]), operand),
             "cells": ((d, n, wide), DataType.f32),
-            "between": ((d, n, of_cells * self.in_two), operand),
+            "between": ((d, n, row["between"] * self.in_two), operand),
             **self._sums(),
             "updates": ((d, n, wide * (self.in_two and not self.is_lstm)), DataType.f32),
         }
+        if self.operands.byte_pairs:
+            left = self.lanes * self.blocks(self.widest)
+            parts["left"] = ((2, d, t + 1, n, left), DataType.f32)
         if self.workspace is not None:
             del parts["cells"]
             if not self.states_apart:
@@ -367,9 +376,22 @@ class RnnConf:
         }
 
     def pitch(self, channels: int) -> int:
-        """The elements from one row of operands to the next: whole vectors and whole K blocks."""
+        """The elements that so many channels take as operands: whole vectors and whole K blocks."""
         step = max(self.lanes, self.operands.block)
         return -(-channels // step) * step
+
+    @property
+    def channels_of_rows(self) -> dict[str, int]:
+        """The channels that rows of operands have at most, by the parts that have them."""
+        return {"inputs": self.inputs, "states": self.widest, "between": self.channels}
+
+    def _row(self, name: str) -> int:
+        """The elements from one row of a part to the next. Byte pairs are two halves, with a byte
+        for each vector, or some numbers, behind either."""
+        pitch = self.pitch(self.channels_of_rows[name])
+        if not self.operands.byte_pairs:
+            return pitch
+        return 2 * (pitch + -(-pitch // (self.lanes * _LINE)) * _LINE)
 
 
 def along_units(weights: MemoryDesc) -> bool:

@@ -10,7 +10,8 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, I1, I32, Emitter, Value, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.kernels.rnn.memory import LayerMemory, Place, Product
+from dnnl.kernels.rnn.byte_pairs import BytePairs, joined
+from dnnl.kernels.rnn.memory import Place, Product
 from dnnl.kernels.rnn.problem import rows_of_tile
 from dnnl.kernels.rnn.product import Factor, Tile, multiply
 from dnnl.kernels.rnn.unit import UnitProduct
@@ -26,7 +27,7 @@ _ROWS_OF_CELLS = 4
 """Rows whose cells are computed together behind the unit."""
 
 
-class LayerTiles(LayerMemory):
+class LayerTiles(BytePairs):
     """Writes the loops of a phase: over work items, their rows, and tiles of these."""
 
     # Tiles.
@@ -40,10 +41,12 @@ class LayerTiles(LayerMemory):
         if self._conf.operands.unit:
             return self._each_chunk(phase, channels, rows, product)
 
+        parts = self._parts_of_row
+
         def write(place: Place) -> None:
             every = [e.add(place.row, i64(r)) for r in range(place.rows)]
-            first = [self._before(phase, place, product, row) for row in every]
-            sources = [product.source(place, row) for row in every]
+            first = [own for row in every for own in self._before(phase, place, product, row)]
+            sources = self._sources(e, product, [product.source(place, row) for row in every])
             factor = self._factor_of(phase, product, place)
             count = blocks
             if product.nothing is not None:
@@ -52,14 +55,15 @@ class LayerTiles(LayerMemory):
             product.finish(
                 place,
                 [
-                    self._behind(phase, place, product, *row)
-                    for row in zip(every, tile, strict=True)
+                    self._behind(phase, place, product, row, tile[r * parts : (r + 1) * parts])
+                    for r, row in enumerate(every)
                 ],
             )
 
         return self._each_tile(
-            phase, channels, rows, len(gates), write, width=product.width, joined=product.joined
-        )
+            phase, channels, rows, parts * len(gates), write,
+            width=product.width, joined=product.joined,
+        )  # fmt: skip
 
     def _factor_of(self, phase: PhaseFunction, product: Product, place: Place) -> Factor:
         """What is multiplied with operands."""
@@ -73,17 +77,18 @@ class LayerTiles(LayerMemory):
         """All work items of a product on the matrix unit."""
         conf, e, gates = self._conf, phase.e, product.gates
         dot = conf.operands.multiply(e.isa, conf.operands.weights)
-        unit = UnitProduct(e, dot, len(gates), rows)
+        parts = self._parts_of_row
+        unit = UnitProduct(e, dot, len(gates), parts * rows)
         add = e.b.add if dot.is_integer else e.b.fadd
         buffer = phase.scratch(unit.scratch)
         blocks = conf.operands.k_blocks(product.inputs)
-        pitch = conf.parts[product.part].strides[-2]
+        pitch, chunk = conf.parts[product.part].strides[-2] // parts, unit.chunk // parts
 
         def some(place: Place, first: Value, end: Value) -> None:
             """A chunk, and what becomes of it."""
             here = replace(place, row=first)
             factor = self._factor_of(phase, product, here)
-            source, count = product.source(here, first), e.b.sub(end, first)
+            source, count = product.source(here, first), e.mul(e.b.sub(end, first), parts)
 
             def compute() -> None:
                 unit.compute(source, pitch, factor, blocks, count, buffer)
@@ -98,10 +103,14 @@ class LayerTiles(LayerMemory):
                 own = replace(here, row=row, rows=count)
                 for r in range(count):
                     at = e.add(row, i64(r))
-                    sums = unit.sums(buffer, e.b.sub(at, first))
-                    pairs = zip(self._before(phase, own, product, at), sums, strict=True)
-                    total = [add(one, other) for one, other in pairs]
-                    tile.append(self._behind(phase, own, product, at, total))
+                    start = e.mul(e.b.sub(at, first), parts)
+                    sums = [unit.sums(buffer, e.add(start, i64(n))) for n in range(parts)]
+                    before = self._before(phase, own, product, at)
+                    totals = [
+                        [add(one, other) for one, other in zip(*part, strict=True)]
+                        for part in zip(before, sums, strict=True)
+                    ]
+                    tile.append(self._behind(phase, own, product, at, totals))
                 product.finish(own, tile)
 
             self._each_row(e, first, end, rows, _ROWS_OF_CELLS, finish)
@@ -109,8 +118,8 @@ class LayerTiles(LayerMemory):
         def item(place: Place, begin: Value, end: Value) -> None:
             e.loop(
                 begin, end,
-                lambda first: some(place, first, e.smaller(e.add(first, i64(unit.chunk)), end)),
-                step=unit.chunk, unroll=False, name="chunk",
+                lambda first: some(place, first, e.smaller(e.add(first, i64(chunk)), end)),
+                step=chunk, unroll=False, name="chunk",
             )  # fmt: skip
 
         unit.configure()
@@ -121,33 +130,37 @@ class LayerTiles(LayerMemory):
         unit.release()
         return phase.end(count)
 
-    def _before(
-        self, phase: PhaseFunction, place: Place, product: Product, row: Value
-    ) -> list[Value]:
-        """What the sums of a row are added to: of integers, what a shift of theirs has too much;
-        nothing where scales multiply them."""
+    def _before(self, phase: PhaseFunction, place: Place, product: Product, row: Value) -> Tile:
+        """What the sums of a row are added to, or of each byte of its pairs: of integers, what a
+        shift of theirs has too much; nothing where scales multiply them."""
         conf, e = self._conf, phase.e
         if not conf.operands.is_integer:
             if Arg.SCALES | product.weights not in self._tensors:
-                return product.first(place, row)
+                return [product.first(place, row)]
             zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
-            return [zero] * len(product.gates)
+            return [[zero] * len(product.gates)]
         zero = vector.splat_constant(vector.vector_type(I32, self._lanes), 0)
-        if not conf.compensates:
-            return [zero] * len(product.gates)
-        factor = vector.splat_constant(zero.type, -round(conf.shift))
-        return [e.b.mul(own, factor) for own in self._columns(phase, place, product)]
+        first = [zero] * len(product.gates)
+        if conf.compensates:
+            factor = vector.splat_constant(zero.type, -round(conf.shift))
+            first = [e.b.mul(own, factor) for own in self._columns(phase, place, product)]
+        return [first] * self._parts_of_row
 
     def _behind(
-        self, phase: PhaseFunction, place: Place, product: Product, row: Value, sums: list[Value]
+        self, phase: PhaseFunction, place: Place, product: Product, row: Value, sums: Tile
     ) -> list[Value]:
         """The sums of a row in f32: of integers, by what these stand for."""
         conf, e = self._conf, phase.e
+        if conf.operands.byte_pairs:
+            return self._behind_pairs(phase, place, product, row, joined(e, *sums))
+        (own_sums,) = sums
         if not conf.operands.is_integer:
             scales = self._parameters(phase, Arg.SCALES | product.weights, place, product.gates)
-            return self._scaled(phase, place, product, row, sums, scales) if scales else sums
+            if not scales:
+                return own_sums
+            return self._scaled(phase, place, product, row, own_sums, scales)
         kind, part = vector.vector_type(F32, self._lanes), conf.shift - round(conf.shift)
-        totals = [e.b.sitofp(own, kind) for own in sums]
+        totals = [e.b.sitofp(own, kind) for own in own_sums]
         if part:
             less = vector.splat_constant(kind, -part)
             columns = self._columns(phase, place, product)
@@ -156,6 +169,27 @@ class LayerTiles(LayerMemory):
                 for own, total in zip(columns, totals, strict=True)
             ]
         scales = self._weights_scales(phase, place, product)
+        return self._scaled(phase, place, product, row, totals, scales)
+
+    def _behind_pairs(
+        self, phase: PhaseFunction, place: Place, product: Product, row: Value, totals: list[Value]
+    ) -> list[Value]:
+        """The sums of a row of byte pairs, by the scales of the row and of the weights. What zero
+        points and the shift of weights have too much is a multiple of the sum of the row."""
+        e, start, weights = phase.e, product.source(place, row), product.weights
+        zeros = self._parameters(phase, Arg.ZERO_POINTS | weights, place, product.gates)
+        shift = self._conf.operands.multiply(e.isa, self._tensors[weights][1].data_type).shift
+        if shift:
+            more = vector.splat_constant(vector.vector_type(F32, self._lanes), shift)
+            zeros = [e.b.fadd(own, more) for own in zeros] or [more] * len(totals)
+        if zeros:
+            less = e.b.fneg(self._row_sum(e, product, start))
+            both = zip(zeros, totals, strict=True)
+            totals = [vector.multiply_add(e, zero, less, total) for zero, total in both]
+        scales = [self._row_scale(e, product, start)] * len(totals)
+        of_weights = self._parameters(phase, Arg.SCALES | weights, place, product.gates)
+        if of_weights:
+            scales = [e.b.fmul(*own) for own in zip(scales, of_weights, strict=True)]
         return self._scaled(phase, place, product, row, totals, scales)
 
     @staticmethod
