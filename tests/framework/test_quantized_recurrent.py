@@ -3,19 +3,25 @@ and layers behind DequantizeLinear, against ONNX Runtime and against layers of f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dnnl import Arg, Engine, load
+from dnnl import Arg, Engine, config, load
 from dnnl.errors import Unimplemented
 from dnnl.framework.compiler import lower, optimize
 from dnnl.graph.graph import ModelError
-from dnnl.operators import recurrent_weights
 from dnnl.operators.recurrent_weights import Compressed
+from dnnl.passes import recurrent
+from dnnl.passes.recurrent import weights_as_floats
 from dnnl.passes.specialize import specialize
+from dnnl.primitives.primitive_desc import select_isa
+from dnnl.primitives.rnn_plans import multiplies_byte_pairs
+from tests import processor
 from tests.framework.contributed import contributed, contributed_model, results
 from tests.framework.models import Array, make_model, model_of, node, run_peer
 from tests.framework.test_operators import random
@@ -26,16 +32,42 @@ NAMES = ("x", "w", "r", "b", "lengths", "h", "c", "p", "ws", "wz", "rs", "rz")
 CONSTANTS = ("w", "r", "b", "p", "ws", "wz", "rs", "rz")
 
 
-@pytest.fixture(params=[-1, recurrent_weights.CACHED], ids=["bytes", "floats"])
-def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As what a layer reads small weights."""
-    monkeypatch.setattr(recurrent_weights, "CACHED", request.param)
-    return "s8" if request.param < 0 else "f32"
+@dataclass(frozen=True)
+class Stored:
+    """As what a layer reads small weights, and how near its results are to those of floats."""
+
+    kind: str
+    near: float
+
+
+WITHOUT_PAIRS = "avx512_core"
+FLOATS, PAIRS = 1e-5, 5e-4
+"""How near results are to those of floats: by pairs of bytes states are rounded to 2^-16, and steps
+of these layers multiply what differs by 2 or 3."""
+_STORED = {
+    "pairs": (processor.ISAS[-1], recurrent.CACHED),
+    "bytes": (WITHOUT_PAIRS, -1),
+    "floats": (WITHOUT_PAIRS, recurrent.CACHED),
+}
+
+
+@pytest.fixture(params=_STORED)
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stored]:
+    """Weights that a layer multiplies by pairs of bytes, those that it converts, and floats."""
+    isa, cached = _STORED[request.param]
+    monkeypatch.setattr(recurrent, "CACHED", cached)
+    with config.override("max_cpu_isa", isa):
+        if multiplies_byte_pairs(select_isa(Engine("cpu"))):
+            yield Stored("s8", PAIRS)
+        else:
+            yield Stored("s8" if cached < 0 else "f32", FLOATS)
 
 
 def types_of_weights(proto: Any) -> list[tuple[str, str]]:
     """Those of W and R of each layer of a model."""
-    steps = lower(optimize(specialize(model_of(proto).graph)), Engine("cpu")).steps
+    graph, engine = optimize(specialize(model_of(proto).graph)), Engine("cpu")
+    in_pairs = multiplies_byte_pairs(select_isa(engine))
+    steps = lower(weights_as_floats(graph, in_pairs=in_pairs), engine).steps
     found = [step.args for step in steps if step.kind == "rnn"]
     places = (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER)
     return [(str(args[a].desc.data_type), str(args[b].desc.data_type)) for args in found
@@ -99,25 +131,28 @@ def as_floats(given: dict[str, Array], feeds: dict[str, Array], **attrs: Any) ->
     columns=[False, True],
     kind=[np.int8, np.uint8],
 )
-def test_it_is_an_lstm(kind: Any, columns: bool, direction: str, stored: str) -> None:
+def test_it_is_an_lstm(kind: Any, columns: bool, direction: str, stored: Stored) -> None:
     given = sources(1 + (direction == "bidirectional"), kind, columns=columns)
     proto, feeds = layer(given, direction=direction)
-    assert types_of_weights(proto) == [(stored, stored)]
+    assert types_of_weights(proto) == [(stored.kind, stored.kind)]
     got = results(model_of(proto), feeds)
     want = run_peer(as_floats(given, feeds, direction=direction), feeds)
     for name, expected in want.items():
-        np.testing.assert_allclose(got[name], expected, atol=1e-5)
+        np.testing.assert_allclose(got[name], expected, atol=stored.near)
 
 
 @pytest.mark.usefixtures("stored")
 def test_other_functions() -> None:
+    """States have no bound, so that layers convert what they do not have as floats."""
     given = sources(1)
     functions = ["HardSigmoid", "Softsign", "Elu"]
     attrs = {"activations": functions, "activation_alpha": [0.3], "clip": 0.4, "input_forget": 1}
     proto, feeds = layer(given, **attrs)
     got, want = results(model_of(proto), feeds), run_peer(as_floats(given, feeds, **attrs), feeds)
+    kind = "f32" if recurrent.CACHED > 0 else "s8"
+    assert types_of_weights(proto) == [(kind, kind)]
     for name, expected in want.items():
-        np.testing.assert_allclose(got[name], expected, atol=1e-5)
+        np.testing.assert_allclose(got[name], expected, atol=FLOATS)
 
 
 @pytest.mark.usefixtures("stored")
@@ -174,39 +209,42 @@ def quantized_weights(
     return made
 
 
-def check_quantized(proto: Any, steps: int = STEPS, rows: int = ROWS) -> None:
+def check_quantized(
+    proto: Any, steps: int = STEPS, rows: int = ROWS, *, near: float = FLOATS
+) -> None:
     """Results are those of the conversions and of a layer of floats."""
     feeds = {"x": np.tanh(random(steps, rows, INPUTS))}
     got, want = results(model_of(proto), feeds), run_peer(proto, feeds)
     for name, expected in want.items():
-        np.testing.assert_allclose(got[name], expected, atol=1e-5)
+        np.testing.assert_allclose(got[name], expected, atol=near)
 
 
 @every_pair(op=["LSTM", "GRU", "RNN"], columns=[False, True], kind=[np.int8, np.uint8])
-def test_bytes_between_conversions(op: str, columns: bool, kind: Any, stored: str) -> None:
+def test_bytes_between_conversions(op: str, columns: bool, kind: Any, stored: Stored) -> None:
     """Nothing moves or converts weights in a run."""
     width = {"LSTM": 4, "GRU": 3, "RNN": 1}[op] * HIDDEN
     held = quantized_weights(op, 1, (width,) if columns else (), kind)
     proto = quantized_layer(op, held)
-    check_quantized(proto)
-    assert types_of_weights(proto) == [(stored, stored)]
+    check_quantized(proto, near=stored.near)
+    assert types_of_weights(proto) == [(stored.kind, stored.kind)]
     assert [own.primitive for own in model_of(proto).compile().layers] == ["eltwise", "rnn"]
 
 
 @pytest.mark.parametrize("op", ["LSTM", "GRU"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-def test_parameters_of_directions(op: str, direction: str, stored: str) -> None:
+def test_parameters_of_directions(op: str, direction: str, stored: Stored) -> None:
     directions = 1 + (direction == "bidirectional")
     attrs = {"linear_before_reset": 1} if op == "GRU" else {}
     proto = quantized_layer(
         op, quantized_weights(op, directions, (directions,)), 0, direction=direction, **attrs
     )
-    check_quantized(proto)
-    assert types_of_weights(proto) == [(stored, stored)]
+    check_quantized(proto, near=stored.near)
+    assert types_of_weights(proto) == [(stored.kind, stored.kind)]
 
 
 def test_scales_along_inputs_make_floats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent_weights, "CACHED", -1)
+    """Then weights of states are converted, on any processor."""
+    monkeypatch.setattr(recurrent, "CACHED", -1)
     held = quantized_weights("LSTM", 1, ())
     held |= {"ws": np.linspace(0.001, 0.003, INPUTS, dtype=np.float32),
              "wz": np.zeros(INPUTS, np.int8)}  # fmt: skip
@@ -236,15 +274,15 @@ def test_large_weights_stay_bytes(hidden: int, threads: int) -> None:
     held = quantized_weights("LSTM", 1, (4 * hidden,), hidden=hidden)
     proto = quantized_layer("LSTM", held)
     feeds = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
-    got = model_of(proto).compile(num_threads=threads).run(feeds)
+    with config.override("max_cpu_isa", WITHOUT_PAIRS):
+        got = model_of(proto).compile(num_threads=threads).run(feeds)
+        assert types_of_weights(proto) == [("f32", "s8" if hidden > 256 else "f32")]
     for name, expected in run_peer(proto, feeds).items():
-        np.testing.assert_allclose(got[name], expected, atol=1e-5)
-    assert types_of_weights(proto) == [("f32", "s8" if hidden > 256 else "f32")]
+        np.testing.assert_allclose(got[name], expected, atol=FLOATS)
 
 
-@pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize("op", ["LSTM", "GRU"])
-def test_open_steps_and_rows(op: str) -> None:
+def test_open_steps_and_rows(op: str, stored: Stored) -> None:
     """One plan serves them from 2 on."""
     proto = quantized_layer(op, quantized_weights(op, 1, ()), steps="t", rows="n")
     model = model_of(proto)
@@ -252,11 +290,10 @@ def test_open_steps_and_rows(op: str) -> None:
         feeds = {"x": np.tanh(random(steps, rows, INPUTS))}
         got, want = results(model, feeds), run_peer(proto, feeds)
         for name, expected in want.items():
-            np.testing.assert_allclose(got[name], expected, atol=1e-5)
+            np.testing.assert_allclose(got[name], expected, atol=stored.near)
 
 
-@pytest.mark.usefixtures("stored")
-def test_layers_above_each_other() -> None:
+def test_layers_above_each_other(stored: Stored) -> None:
     held = {f"{name}{n}": own for n in "01" for name, own in quantized_weights(
         "LSTM", 1, (4 * HIDDEN,)).items()}  # fmt: skip
     held["w1"] = held["r1"]
@@ -273,7 +310,7 @@ def test_layers_above_each_other() -> None:
     proto = make_model(nodes, {"x": (STEPS, ROWS, INPUTS)}, ["x1"], held)
     feeds = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
     got, want = results(model_of(proto), feeds), run_peer(proto, feeds)
-    np.testing.assert_allclose(got["x1"], want["x1"], atol=1e-5)
+    np.testing.assert_allclose(got["x1"], want["x1"], atol=stored.near)
 
 
 def test_bytes_are_saved(tmp_path: Path) -> None:
@@ -287,14 +324,27 @@ def test_bytes_are_saved(tmp_path: Path) -> None:
         np.testing.assert_array_equal(got[name], expected)
 
 
+def test_plans_for_weaker_processors_have_their_own_weights(tmp_path: Path) -> None:
+    """Floats, though this processor may multiply bytes."""
+    model = model_of(quantized_layer("GRU", quantized_weights("GRU", 1, ())))
+    feeds, path = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}, tmp_path / "layer.dnnl"
+    model.save(path, shapes=[{"x": (STEPS, ROWS, INPUTS)}], isa=WITHOUT_PAIRS)
+    got = results(load(path, compile=False), feeds)
+    with config.override("max_cpu_isa", WITHOUT_PAIRS):
+        want = results(model, feeds)
+    for name, expected in want.items():
+        np.testing.assert_array_equal(got[name], expected)
+
+
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_precisions(precision: str, stored: str) -> None:
+def test_precisions(precision: str, stored: Stored) -> None:
     proto = quantized_layer("GRU", quantized_weights("GRU", 1, (3 * HIDDEN,)))
     feeds = {"x": np.tanh(random(STEPS, ROWS, INPUTS))}
     got = model_of(proto).compile(precision=precision).run(feeds)
     for name, expected in run_peer(proto, feeds).items():
-        np.testing.assert_allclose(got[name], expected, atol=1e-5 if precision == "f32" else 0.01)
-    assert types_of_weights(proto) == [(stored, stored)]
+        near = stored.near if precision == "f32" else 0.01
+        np.testing.assert_allclose(got[name], expected, atol=near)
+    assert types_of_weights(proto) == [(stored.kind, stored.kind)]
 
 
 def test_what_is_refused_says_why() -> None:

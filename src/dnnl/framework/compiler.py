@@ -37,12 +37,14 @@ from dnnl.passes.quantized.conversions import move_conversions, prefer_unsigned
 from dnnl.passes.quantized.dynamic import scale_behind_products
 from dnnl.passes.quantized.functions import convert_by_functions
 from dnnl.passes.quantized.products import fuse_products
+from dnnl.passes.recurrent import weights_as_floats
 from dnnl.passes.small_types import as_bytes
 from dnnl.passes.views import factors_behind_products, sink_views
 from dnnl.primitives.attention import types_of
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.rnn_plans import multiplies_byte_pairs
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import check_capacity
@@ -148,7 +150,9 @@ class _Compilation:
     def of(self, graph: Graph, layout: str, kind: DataType) -> Compiled:
         """What runs the graph."""
         engine, optimized = self._engine, optimize(graph, kind)
-        optimized = attention_in_one(optimized, types_of(select_isa(engine)))
+        isa = select_isa(engine)
+        optimized = attention_in_one(optimized, types_of(isa))
+        optimized = weights_as_floats(optimized, in_pairs=multiplies_byte_pairs(isa))
         lowering = lower(optimized, engine, layout)
         plan = plan_of(lowering, rounding_of(optimized))
         check_capacity(sum(key.desc.size for key in lowering.prepared))
@@ -164,7 +168,6 @@ class _Compilation:
         primitives = [self._primitive(step.pd) for step in lowering.steps]
         self._stream.wait()  # runs have streams of their own
         made = kernels_of(plan, primitives)
-        isa = select_isa(engine)
         return Compiled(plan, engine, isa.name, isa.features, made, constants)
 
     def _prepare(self, key: Prepared, pd: PrimitiveDesc | None, array: Array) -> Memory:

@@ -1,7 +1,7 @@
 """DynamicQuantizeLSTM of ONNX Runtime's domain: an LSTM whose weights are bytes.
 
 ONNX Runtime also quantizes sources and states, by their range in each step, and so loses digits of
-them. Here the layer is an LSTM of f32, whose weights stay bytes where that is faster.
+them. Here the layer is an LSTM of floats by weights of bytes.
 """
 
 from __future__ import annotations

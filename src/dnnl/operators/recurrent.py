@@ -30,6 +30,8 @@ RECURRENT = "dnnl.Recurrent"
 points of each, [1, D or 1, 1, gates or 1, H or 1]; the results Y [T, N, D H], Y_h and Y_c."""
 
 _X, _W, _R, _B, _LENGTHS, _H, _C, _P = range(8)
+STORED_WEIGHTS = ((4, 8, 9), (5, 10, 11))
+"""The places of W and of R in what passes write, and of their scales and zero points."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,5 @@
-"""Weights of recurrent layers that are constant bytes: what they stand for, and what a layer reads.
-
-A layer reads bytes where its floats would not stay in the caches from step to step: it takes as
-long as memory takes to deliver them, a fourth of the time. Smaller ones become floats when a model
-is loaded, since conversions in each step cost more than they save.
-"""
+"""Weights of recurrent layers that are constant bytes: what they stand for, and what a layer
+reads."""
 
 from __future__ import annotations
 
@@ -16,10 +12,6 @@ from dnnl.graph.graph import Array, Graph, Shape
 from dnnl.graph.writer import Writer
 from dnnl.operators.quantization import BYTES, DEQUANTIZE, HALF_RANGE, Float64, parameters
 
-CACHED = 2**20
-"""The bytes of the floats of a direction that stay in the caches of a core. With more of them an
-LSTM of one row was 1.2 (320 units) to 3.5 times (512 units) as fast with bytes; with fewer, at most
-as fast."""
 _S8, _S32, _F32 = (np.dtype(kind) for kind in (np.int8, np.int32, np.float32))
 _SIGNED = np.iinfo(np.int8)
 
@@ -32,17 +24,6 @@ class Compressed:
     integers: Array
     scale: Float64
     zero: Float64
-
-    @property
-    def floats(self) -> Array:
-        """What they stand for, in f32."""
-        return np.asarray(((self.integers - self.zero) * self.scale).astype(_F32))
-
-    @property
-    def streamed(self) -> bool:
-        """Whether a layer reads bytes."""
-        directions = max(1, self.integers.shape[0])
-        return bool(_F32.itemsize * self.integers.size // directions > CACHED)
 
     def signed(self) -> tuple[Array, Float64]:
         """The same as s8, and zero points: those are 0 where bytes without them are s8."""
@@ -79,7 +60,7 @@ def written(
     writer: Writer, weights: Compressed, gates: int, order: Sequence[int]
 ) -> tuple[str, str, str]:
     """The constants [D, inputs, gates, H] that a layer reads, its gates in an ``order``, and their
-    scales and zero points [1, D or 1, 1, gates or 1, H or 1], where it reads bytes."""
+    scales and zero points [1, D or 1, 1, gates or 1, H or 1], if there are any."""
 
     def arranged(array: Array) -> Array:
         directions, columns, inputs = array.shape
@@ -88,8 +69,6 @@ def written(
         shape = (directions, gates, columns // gates, inputs)
         return array.reshape(shape).take(order, 1).transpose(0, 3, 1, 2)
 
-    if not weights.streamed:
-        return writer.constant(arranged(weights.floats), _F32), "", ""
     integers, zero = weights.signed()
     scale = writer.constant(arranged(weights.scale)[None], _F32)
     moved = writer.constant(arranged(zero)[None], _S32) if zero.any() else ""
