@@ -66,7 +66,9 @@ def operation_tokens(line: OperationLine) -> list[str]:
 
 def _check_layouts(line: OperationLine, driver: Driver) -> None:
     """Raise for layouts that no case has."""
-    if driver.find("strides") is None and any(tensor.strides for tensor in line.tensors):
+    gaps = driver.find("trivial-strides")
+    has_strides = driver.find("strides") or (gaps and gaps.from_line(line) == "false")
+    if not has_strides and any(tensor.strides for tensor in line.tensors):
         raise BadValue(f"cases of --{driver.name} have no strides, and this line has some")
     for tensor in line.tensors:
         if tensor.tag == "*":

@@ -104,6 +104,7 @@ _IMPLEMENTATIONS = (
     ("pack", "weights without their zeros, generated"),
     ("sparse", "products of the nonzeros of a sparse matrix, generated"),
     ("wrapping", "a reduction of integers that wrap, generated for this problem"),
+    ("blocks", "attention by blocks of rows, whose weights are not stored, generated"),
     ("steps", "the products of all steps, then cells step by step, generated"),
     ("winograd", "Winograd's transforms and products of matrices, generated"),
     ("brg", "batch-reduce products of small matrices, generated"),
