@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from dnnl.errors import Error, Unimplemented
 from dnnl.framework.compiler import lower, optimize
 from dnnl.framework.parts import divided
-from dnnl.framework.steps import Between, Part
-from dnnl.graph.branches import graphs_in
+from dnnl.framework.steps import Between, Part, Step
+from dnnl.graph.branches import graphs_in, is_branching
 from dnnl.graph.graph import JOINT, SEQUENCE, Graph, Node, Shape
 from dnnl.operators.table import row_name
 from dnnl.passes.specialize import specialize, unknown_operators
@@ -77,13 +77,21 @@ def checked(
     except Error as error:
         found.append((*_place(error, graph), _text(error)))
         return Checked(counts, _merged(found), unseen="nodes behind it were not looked at")
-    between = tuple(step.node for step in program.steps if isinstance(step, Between))
-    unknown = _unknown(replace(graph, nodes=between), branches=True)
+    nodes = tuple(node for step in program.steps for node in _decided_by_runs(step))
+    unknown = _unknown(replace(graph, nodes=nodes), branches=True)
     if unknown:
         return Checked(counts, (*_merged(found), *unknown), unseen=_NOT_SEEN)
     parts = sum(isinstance(step, Part) for step in program.steps)
     unseen = f"the model runs in {parts} parts: only the first can be checked before a run"
     return Checked(counts, _merged(found), unseen=unseen)
+
+
+def _decided_by_runs(step: Step) -> list[Node]:
+    """Nodes of which only a run knows which of their graphs it takes."""
+    if isinstance(step, Between):
+        return [step.node]
+    nodes = step.graph().nodes if step.contents else ()
+    return [node for node in nodes if is_branching(node) and node.inputs[0] in step.contents]
 
 
 def _unknown(graph: Graph, *, branches: bool = False) -> tuple[Refusal, ...]:
