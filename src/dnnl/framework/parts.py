@@ -280,7 +280,8 @@ class _Cut:
         read = dict.fromkeys(value for node in whole.nodes for value in node.reads)
         contents = {name: value for name, value in builder.contents.items() if name in read}
         inputs = tuple(v for v in read if v not in known and v not in contents)
-        small = all(self._value(value).small for value in (*inputs, *made))
+        own = [value for node in nodes for value in node.outputs if value]
+        small = all(self._value(value).small for value in (*inputs, *own))
         return Part(inputs, contents, tuple(shown), lambda: whole, small=small)
 
     def depends_outside(self, name: str, level: int) -> bool:
