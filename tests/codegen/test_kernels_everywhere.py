@@ -1,4 +1,4 @@
-"""Every kernel compiles for every instruction set, is the same each time, and is named by rule."""
+"""Every kernel compiles, is the same each time, and is named by rule."""
 
 from __future__ import annotations
 
@@ -28,10 +28,17 @@ def description(name: str, engine: dnnl.Engine) -> dnnl.PrimitiveDesc:
     return dnnl.PrimitiveDesc(case.desc, engine, case.attr)
 
 
-@pytest.mark.parametrize("row", isa.ROWS, ids=lambda row: row.name)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        pytest.param(name, row, id=f"{name}-{row.name}")
+        for place, name in enumerate(CASES)
+        for row in isa.ROWS[place % 3 :: 3]
+    ],
+)
 def test_compiles_without_calls_and_spills(name: str, row: isa.Isa) -> None:
-    """The assembly of every kernel stands alone, and register tiles stay in registers."""
+    """The assembly of every kernel stands alone, and register tiles stay in registers: for a third
+    of the instruction sets each, in turn."""
     with config.override("max_cpu_isa", row.name):
         pd = description(name, dnnl.Engine("null"))
     assert pd.isa == row

@@ -93,7 +93,7 @@ RARE = [
 
 
 @every_pair(
-    isa=ISAS,
+    isa=sorted({*ISAS} & {"sse41", "avx2", ISAS[-1]}),
     types=RARE,
     layout=["any", "plain", "last", "block16", "gaps"],
     channels=[(35, 19), (2, 18, 20), (20, 1, 1)],
