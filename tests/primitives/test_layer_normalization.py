@@ -319,6 +319,15 @@ def test_rows_of_one_element() -> None:
         judge(desc, filled(desc))
 
 
+@every_isa
+def test_the_gradient_of_rows_of_one_element_is_zero(isa: str) -> None:
+    """The mean of a row takes away all of its gradient, before a deviation of 0 enlarges it."""
+    desc = replace(backward(MemoryDesc((37, 1), "f32"), flags=AFFINE), epsilon=1e-12)
+    with config.override("max_cpu_isa", isa):
+        results = execute_all(PrimitiveDesc(desc, ENGINE), filled(desc))
+    assert not logical(results[Arg.DIFF_SRC]).any()
+
+
 def test_as_pytorch() -> None:
     desc = forward(MemoryDesc((6, 11, 96), "f32"), flags=AFFINE, prop="forward_inference")
     given = filled(desc)

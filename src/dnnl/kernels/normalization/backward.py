@@ -286,7 +286,7 @@ class _Nests:
         block = self._conf.axes.block(self._axes)
         share = point.e.b.fdiv(point.constant(-1.0), block.count(point))
         along, constant = shares(point.e, share, (inverse,), (inverse,), found)
-        return (point.load(row.mean), *along, *constant)
+        return (point.load(row.mean), *along, *(point.e.b.fmul(own, inverse) for own in constant))
 
     @property
     def differentiation(self) -> Nest:

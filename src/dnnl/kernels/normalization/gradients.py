@@ -117,14 +117,13 @@ def shares(
     """What the statistics of rows take away from the gradients of src: a multiple of each
     element's distance from the mean, and a constant of each row, if ``totals`` has the sums of the
     gradients behind those of their products with the distances. Times the inverse deviation, either
-    distances or sums of products are normalized. ``share`` is -1 / the size of a row."""
+    distances or sums of products are normalized. The constant is not yet times the factor.
+    ``share`` is -1 / the size of a row."""
     count, b = len(factors), e.b
-    scaled = [
-        b.fmul(b.fmul(total, share), factor)
-        for total, factor in zip(totals, factors * 2, strict=False)
-    ]
-    pairs = zip(scaled[:count], inverses, strict=True)
-    return tuple(b.fmul(value, inverse) for value, inverse in pairs), tuple(scaled[count:])
+    means = [b.fmul(total, share) for total in totals]
+    terms = zip(means[:count], factors, inverses, strict=True)
+    along = tuple(b.fmul(b.fmul(mean, factor), inverse) for mean, factor, inverse in terms)
+    return along, tuple(means[count:])
 
 
 def gradient(
@@ -149,7 +148,8 @@ def gradient(
 class _Statistics:
     """What is known of each row after the first pass over it: its mean, inverse deviation, and the
     factor of its gradients. ``along`` and ``constant``, where there are such, are the shares that
-    its statistics take away."""
+    its statistics take away: a constant before the factor, so that of one element nothing is
+    left."""
 
     means: Values
     inverses: Values
@@ -285,16 +285,19 @@ class Gradients:
         if totals:
             for number, row in enumerate(self._rows):
                 self._add(p, totals, row.passed(p), normalized[number:])
+        values = self._gradients(p)
+        if known.constant:
+            pairs = zip(values, known.constant, strict=True)
+            values = [p.e.b.fadd(value, constant) for value, constant in pairs]
         results = [
             gradient(
                 p.e,
                 value,
                 known.factors[number],
-                known.constant[number] if known.constant else None,
-                normalized[number] if normalized else None,
-                known.along[number] if known.along else None,
+                distance=normalized[number] if normalized else None,
+                along=known.along[number] if known.along else None,
             )
-            for number, value in enumerate(self._gradients(p))
+            for number, value in enumerate(values)
         ]
         seconds = [row.second(p) for row in self._rows]
         # Behind all loads: of rows 4 KiB apart, one row's would seem to wait for another's stores.
