@@ -77,6 +77,17 @@ def test_channels_last_is_kept_without_a_copy(plans: list[Any]) -> None:
     assert [kind.shape for kind in graph.inputs.values()] == [(1, 9, 9, 16)]
 
 
+def test_strides_of_axes_of_one_element() -> None:
+    """Which may be any: PyTorch's own operators choose layouts by them."""
+    for shape in ((2, 3, 1, 1), (2, 1, 5, 1), (1, 3, 4, 4)):
+        x = torch.randn(shape).to(memory_format=torch.channels_last)
+        for function in (
+            lambda x: (x * 2, x.mul(3).permute(2, 0, 3, 1), x.sum(1, True)),
+            lambda x: (x.topk(1, 1)[0] * 2, x.sort(1)[0].mul(2)),  # partly PyTorch's
+        ):
+            check(function, x, dynamic=False)
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (1, 1)])
 def test_empty_and_small_tensors(shape: tuple[int, ...]) -> None:
     x = torch.randn(shape)

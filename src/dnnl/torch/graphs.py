@@ -18,7 +18,7 @@ from dnnl.torch.aten.symbols import AnySymbols, Symbols
 from dnnl.torch.aten.table import TRANSLATIONS
 from dnnl.torch.aten.writer import Value, Writer, inverse
 from dnnl.torch.dtypes import numpy_type
-from dnnl.torch.tensors import array_of, number_of, order_of
+from dnnl.torch.tensors import array_of, number_of, odd_strides, order_of
 
 OPSET = 21
 """The operator set of the nodes that translations write."""
@@ -29,10 +29,12 @@ _INT64 = np.dtype(np.int64)
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A tensor of a call: its place among the arguments or the results, and the order in which its
-    axes are in memory."""
+    axes are in memory. ``strides`` are those of a result, where they are others than those of this
+    order: along axes of one element."""
 
     place: int
     order: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
 
     @property
     def is_row_major(self) -> bool:
@@ -363,7 +365,8 @@ class _Importer:
                 order = self._order(found)
                 self._writer.begin(name, found)
                 shown = self._writer.transpose(value, order)
-                self._outputs[name] = shown, Placed(place, order)
+                strides = None if self._names else odd_strides(found)
+                self._outputs[name] = shown, Placed(place, order, strides)
             else:
                 self._known[place] = node
 

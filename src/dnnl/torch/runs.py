@@ -91,7 +91,8 @@ class _Direct:
         for name, own in found.outputs.items():
             value = plan.outputs[values[name]]
             storage, dtype = storages[value], TORCH[plan.tensors[value].dtype]
-            self._outputs.append(_Tensor.of(own.place, storage, own.order, dims[storage], dtype))
+            made = _Tensor.of(own.place, storage, own.order, dims[storage], dtype)
+            self._outputs.append(made._replace(strides=own.strides) if own.strides else made)
         self._results = _known(found)
         self._passed, self._repeated = list(found.passed.items()), list(found.repeated.items())
 
@@ -132,7 +133,7 @@ class _ByArrays:
         self._run = run
         self._inputs = [(name, own.place, own.order) for name, own in found.inputs.items()]
         self._outputs = [
-            (name, own.place, None if own.is_row_major else inverse(own.order))
+            (name, own.place, None if own.is_row_major else inverse(own.order), own.strides)
             for name, own in found.outputs.items()
         ]
         self._numbers, self._shown = list(found.numbers.items()), list(found.shown.items())
@@ -149,9 +150,12 @@ class _ByArrays:
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         found = self._run(self.values(arguments), torch.get_num_threads())
         results = self._results.copy()
-        for name, place, back in self._outputs:
+        for name, place, back, strides in self._outputs:
             tensor = tensor_of(found[name])
-            results[place] = tensor if back is None else tensor.permute(back)
+            tensor = tensor if back is None else tensor.permute(back)
+            if strides is not None:
+                tensor = tensor.as_strided(tensor.shape, strides)
+            results[place] = tensor
         for name, place in self._shown:
             results[place] = found[name].item()
         for place, given in self._passed:

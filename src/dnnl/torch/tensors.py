@@ -54,6 +54,20 @@ def order_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return tuple(order) if _is_dense(order, shape, strides) else None
 
 
+def odd_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides of a tensor without contents, whose sizes are known, if those of its axes of one
+    element are not the ones that `order_of` takes them for."""
+    order, shape, strides = order_of(tensor), tensor.shape, tensor.stride()
+    if order is None or any(isinstance(own, torch.SymInt) for own in (*shape, *strides)):
+        return None
+    expected = 1
+    for axis in reversed(order):
+        if shape[axis] == 1 and strides[axis] != expected:
+            return tuple(strides)
+        expected *= max(shape[axis], 1)
+    return None
+
+
 def _is_dense(order: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -> bool:
     expected = 1
     for axis in reversed(order):
