@@ -24,17 +24,19 @@ from tests.torch.operator_cases import (
     Outcome,
     compared,
     computed,
+    farther,
     operators,
     samples,
+    unlike,
+    wide,
 )
 
-f64 = torch.float64
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 Compile = Callable[[torch.fx.GraphModule], Callable[..., Any]]
 
 
 def gradient_outcomes(name: str, dtype: torch.dtype) -> list[Outcome]:
-    """What becomes of the gradients of the first samples of an operator."""
+    """What becomes of the gradients of samples of an operator."""
     record = operators()[name]
     if dtype not in record.backward_dtypes or not record.supports_autograd:
         return []
@@ -66,11 +68,9 @@ class _Case(Case):
             problem = compared(actual, expected, strides=False)
             plain = self._differentiated(lambda module: module) if problem else expected
             problem = problem and compared(actual, plain)
-            if problem and torch.bfloat16 in {own.dtype for own in self._tensors}:
+            if problem and not unlike(actual, plain):
                 # Functions that are computed at once round less often than eager.
-                exact = self._gradients(self._call, f64)
-                problem = compared(actual, exact, dtypes=False)
-                problem = problem and _farther(actual, (expected, plain), exact)
+                problem = farther(actual, (expected, plain), self._gradients(self._call, wide))
         except Exception as error:  # results that PyTorch does not compare
             return Outcome(REFUSED, f"compared: {type(error).__name__}: {error}")
         return computed(self._found.values(), problem)
@@ -81,14 +81,13 @@ class _Case(Case):
         return [self._leaves[place].requires_grad for place in self._places]
 
     def _gradients(
-        self, function: Callable[..., Any], wide: torch.dtype | None = None
+        self,
+        function: Callable[..., Any],
+        copied: Callable[[torch.Tensor], torch.Tensor] = torch.clone,
     ) -> list[torch.Tensor | None]:
-        """Those of random shares of all results, which bf16 holds; from floats of type ``wide``."""
+        """Those of random shares of all results, which bf16 holds; of ``copied`` tensors."""
         torch.manual_seed(0)
-        own = [
-            x.to(wide if wide and x.is_floating_point() else x.dtype, copy=True)
-            for x in self._tensors
-        ]
+        own = list(map(copied, self._tensors))
         wanted = [x.requires_grad_() for x, has in zip(own, self._wanted, strict=True) if has]
         results = [
             one
@@ -112,22 +111,3 @@ class _Case(Case):
             decompositions=private.decompositions(TRANSLATIONS),
         )
         return self._gradients(function)
-
-
-def _farther(
-    actual: Sequence[torch.Tensor | None],
-    others: Sequence[Sequence[torch.Tensor | None]],
-    exact: Sequence[torch.Tensor | None],
-) -> str:
-    """Which gradient is farther from the exact one than all others; "" where none is."""
-
-    def distance(own: torch.Tensor | None, true: torch.Tensor) -> float:
-        assert own is not None
-        return float((own.double() - true).abs().max()) if true.numel() else 0.0
-
-    for place, true in enumerate(exact):
-        if true is not None:
-            ours, *theirs = (distance(own[place], true) for own in (actual, *others))
-            if not ours <= max(theirs):
-                return f"gradient {place} is {ours} from that of f64, PyTorch's {max(theirs)}"
-    return ""

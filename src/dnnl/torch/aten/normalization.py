@@ -25,7 +25,7 @@ def _batch(
     momentum: float,
     eps: float,
 ) -> Results:
-    """With running statistics; what training would save is empty."""
+    """With running statistics; what training would save is empty, of their type."""
     require_floats(x)
     if mean is None or variance is None:
         raise Unimplemented("a batch normalization without running statistics")
@@ -34,7 +34,7 @@ def _batch(
     scale = w.expand(w.scalar(1, kind), channels) if weight is None else w.to(weight, kind)
     shift = w.expand(w.scalar(0, kind), channels) if bias is None else w.to(bias, kind)
     value = w.add("BatchNormalization", x, scale, shift, mean, variance, epsilon=float(eps))
-    empty = w.constant([], torch.float32)
+    empty = w.constant([], kind)
     return value, empty, empty
 
 
