@@ -23,7 +23,7 @@ from dnnl.torch.partition import ONLY_MOVES, Decision, partitioned
 OURS, PARTLY, LEFT, REFUSED, WRONG, RAW = "dnnl", "partly", "PyTorch", "refused", "wrong", "raw"
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "int64": torch.int64}
 _SMALL = (torch.bfloat16, torch.float16)
-MOST = 8
+MOST = 6
 """Samples of an operator in one type: all, up to 900 of some, take two hours."""
 
 

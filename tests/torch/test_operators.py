@@ -57,6 +57,15 @@ def test_an_operator(name: str) -> None:
     check_listed(operators_page.SECTIONS, entry, operators_page.section(states))
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.float64, torch.int32, torch.uint8, torch.bool]
+)
+def test_further_types(dtype: torch.dtype) -> None:
+    for name in ("clamp", "index_put", "native_batch_norm", "sum"):
+        assert not [own for own in outcomes(name, dtype) if own.state in (WRONG, RAW)], name
+
+
 def check_listed(sections: Mapping[str, str], entry: str, state: str) -> None:
     """An entry is in the section of its state, if there is one, unless the page is that of another
     version of PyTorch."""
@@ -77,7 +86,7 @@ def check_listed(sections: Mapping[str, str], entry: str, state: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("with_gradients")
-@pytest.mark.parametrize("name", (*SAMPLE, *DIFFERENTIATED))
+@pytest.mark.parametrize("name", [*SAMPLE, *DIFFERENTIATED])
 def test_gradients_of_an_operator(name: str) -> None:
     found = []
     for kind, dtype in gradient_cases.DTYPES.items():

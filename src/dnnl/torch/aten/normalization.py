@@ -50,6 +50,7 @@ def _batch_in_any_mode(
     eps: float,
 ) -> Results:
     """With running statistics, or with those of the batch, which are results."""
+    require_floats(x)
     if not trains:
         return _batch(w, x, weight, bias, mean, variance, momentum, eps)
     value, statistics = _trained(w, "Batch", x, weight, bias, eps)
@@ -68,6 +69,7 @@ def _batch_functional(
     eps: float,
 ) -> Results:
     """As above; the results 3 and 4 are the running statistics behind this batch."""
+    require_floats(x)
     if not trains:
         given = w.add("Identity", mean), w.add("Identity", variance)
         return *_batch(w, x, weight, bias, mean, variance, momentum, eps), *given
