@@ -46,8 +46,8 @@ with its [gradient](#gradients-by-dnnl). `dnnl.explain_graph(net, x)` says the s
 The cases are the records of PyTorch {version}'s own operator database (`op_db`), with up to {most}
 samples of each in a type, spread over all. In inference they are in f32, bf16 and int64, and
 contents, types and strides of all results are compared with eager PyTorch's; gradients are in f32
-and bf16. A result that rounding makes another one passes if it is no farther from that of f64 than
-eager's. Samples by who computes the operators of ATen that they consist of:
+and bf16. A result that differs from eager's by rounding has to be as near to that of f64, within
+limits or a factor of 2. Samples by who computes the operators of ATen that they consist of:
 
 | inference | gradients | outcome |
 |---|---|---|
