@@ -106,7 +106,7 @@ def test_any_steps_and_rows(line: str, strides: bool, isa: str) -> None:
     """One kernel, where weights are row-major one for few rows besides, and one for no steps."""
     options, _, channels = line.rpartition(" ")
     with config.override("max_cpu_isa", isa):
-        for steps, rows in SIZES:
+        for steps, rows in SIZES[2:]:
             (made,) = trials(f"--rnn {options} t{steps}mb{rows}{channels}")
             assert isinstance(made.desc, RnnDesc)
             primitive = primitive_of(made.desc, strides=strides)
