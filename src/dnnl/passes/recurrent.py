@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dnnl.graph.graph import Array, Graph, Node, TensorType
+from dnnl.graph.graph import JOINT, Array, Graph, Node, TensorType
 from dnnl.operators.recurrent import RECURRENT, STORED_WEIGHTS
 from dnnl.types.cell_functions import are_bounded
 from dnnl.types.kinds import Alg
@@ -39,7 +39,7 @@ def weights_as_floats(graph: Graph, *, in_pairs: bool) -> Graph:
             if floats is None:
                 continue
             kind = graph.type_of(sources[0]).dtype
-            sources[weights] = name = f"{value}:floats"
+            sources[weights] = name = f"{node.name}{JOINT}floats{weights}"
             constants[name] = floats.astype(kind)
             types[name] = TensorType(kind, floats.shape)
             for place in parameters:

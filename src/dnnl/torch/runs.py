@@ -16,7 +16,7 @@ from dnnl.framework.launched import Arrays
 from dnnl.framework.parts import divided
 from dnnl.framework.plans import PartSession, Plans, Settings
 from dnnl.framework.program import Called
-from dnnl.framework.session import Session
+from dnnl.framework.session import AtAddresses, Session
 from dnnl.framework.special import Use
 from dnnl.framework.steps import Part
 from dnnl.graph.expressions import Numbers
@@ -66,21 +66,20 @@ class _Tensor(NamedTuple):
 
 class _Direct:
     """A session that reads the memory of arguments and writes that of new tensors, for arguments of
-    these ``shapes`` in the order of memory by input, which say ``numbers``. ``values`` are what
-    outputs are in its plan."""
+    these ``shapes`` in the order of memory by input, by a ``run`` of their numbers. ``values`` are
+    what outputs are in its plan."""
 
     def __init__(
         self,
         session: Session,
         found: Imported,
         shapes: Mapping[str, Shape],
-        numbers: Numbers,
+        run: AtAddresses,
         values: Mapping[str, str],
     ) -> None:
-        self._session = session  # which has the memory of constants
+        self._session, self._run = session, run  # which have the memory of constants and steps
         plan = session.compiled.plan
-        self._at = session.at_addresses(numbers)
-        self._execute, dims = self._at.call, self._at.written
+        self._execute, dims = run.call, run.written
         self._inputs = []
         for public, own in found.inputs.items():
             dtype = TORCH[plan.inputs[public].dtype]
@@ -184,10 +183,10 @@ def _direct(
     plan = session.compiled.plan
     if not plan.is_direct or found.shown or found.inputs.keys() != plan.inputs.keys():
         return None
-    written = session.at_addresses(numbers).written.values()
-    if not all(map(all, (*written, *shapes.values()))):
+    run = session.at_addresses(numbers)
+    if not all(map(all, (*run.written.values(), *shapes.values()))):
         return None
-    return _Direct(session, found, shapes, numbers, values)
+    return _Direct(session, found, shapes, run, values)
 
 
 class _Open:
