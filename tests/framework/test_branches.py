@@ -160,3 +160,28 @@ def test_few_numbers_are_computed_once() -> None:
         got["flag"][...] = 7
     parts = [plans.part for called in model._calls.values() for plans in called.runner.plans]
     assert [part.small for part in parts] == [True, False]
+
+
+def test_plans_have_weights_once() -> None:
+    """Those of both outcomes and of open sizes, but not one for another of the same layout."""
+    weights = RNG.standard_normal((2, 48, 48)).astype(np.float32)
+    weights[1, :6] = weights[0, :6]  # which begin alike
+    nodes = [
+        node("If", ["yes"], "b",
+             then_branch=branch("t", [node("Neg", ["x"], "n")], "n", {}),
+             else_branch=branch("e", [node("Abs", ["x"], "a")], "a", {})),
+        node("MatMul", ["b", "w0"], "m"),
+        node("MatMul", ["m", "w1"], "y"),
+    ]  # fmt: skip
+    constants = {"w0": weights[0], "w1": weights[1]}
+    proto = make_model(
+        nodes, {"x": ("n", 48), "yes": ()}, ["y"], constants, kinds={"yes": np.bool_}
+    )
+    model = Model(graph_of(proto))
+    for rows, yes in ((5, True), (5, False), (7, True), (9, False), (11, True)):
+        feeds = {"x": RNG.standard_normal((rows, 48)).astype(np.float32), "yes": np.array(yes)}
+        np.testing.assert_allclose(model(feeds), run_peer(proto, feeds)["y"], 1e-4, 1e-4)
+    (called,) = model._calls.values()
+    every = [list(own.compiled.constants.values()) for own in called.runner.sessions]
+    assert len(every) > 2
+    assert len({memory.pointer for own in every for memory in own}) == 2

@@ -6,8 +6,8 @@ A plan comes from a lowered graph (`planning`) or from a file (`saved_plan`). Al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,9 @@ from dnnl.graph.rounding import Rounding
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.launch import KernelCode, Launch
 from dnnl.runtime.memory import Memory
+
+_SAMPLE = 256
+"""Bytes by which most constants differ, of those of one descriptor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +157,24 @@ class Compiled:
     features: tuple[str, ...]
     kernels: Sequence[Kernels]
     constants: Mapping[int, Memory] = field(default_factory=dict)
+
+    def sharing(self, others: Iterable[Memory]) -> Compiled:
+        """The same, with those of ``others`` for constants that are equal to them: plans of one
+        graph then have its weights in memory once."""
+        if not self.engine.host_memory:
+            return self
+        known: dict[object, list[Memory]] = {}
+        for other in others:
+            known.setdefault(_signature(other), []).append(other)
+
+        def shared(own: Memory) -> Memory:
+            candidates = known.get(_signature(own), ())
+            return next((one for one in candidates if np.array_equal(one.data, own.data)), own)
+
+        constants = {storage: shared(own) for storage, own in self.constants.items()}
+        return replace(self, constants=constants)
+
+
+def _signature(memory: Memory) -> tuple[object, bytes]:
+    """What equal memories have in common, and few others."""
+    return memory.desc, memory.data[:_SAMPLE].tobytes()

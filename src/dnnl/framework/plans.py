@@ -9,7 +9,7 @@ these.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -32,6 +32,7 @@ from dnnl.graph.expressions import Numbers, named_symbols
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, TensorType
 from dnnl.graph.sizes import INT64
 from dnnl.runtime.engine import Engine, first_cpu
+from dnnl.runtime.memory import Memory
 from dnnl.types.dtype import DataType
 from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST, Size, Symbols
@@ -344,8 +345,14 @@ class Plans:
     ) -> PartSession:
         own = self._settings
         made = compiler.compiled(graph, own.engine, own.layout, own.kind, own.progress)
+        made = made.sharing(self._constants())
         named = {n: named_symbols(TensorType(INT64, own)).shape for n, own in numbers.items()}
         return PartSession(PartPlan(made, patterns, named), self._settings)
+
+    def _constants(self) -> Iterator[Memory]:
+        """Those of the plans that were compiled before."""
+        for session in (*self._special.sessions, *(own for _, _, own in self._open)):
+            yield from session.compiled.constants.values()
 
     def _graph(
         self,
