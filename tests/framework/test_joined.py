@@ -62,8 +62,8 @@ def test_later_runs_are_few_calls() -> None:
     with own._binders.taken(()) as binder:
         bound = binder.bound(())
         steps = len(bound.calls)
-        assert bound.runs is bound.calls
-        assert len(bound.runs) <= 1 + -(-steps // 16) + 2 < steps / 4
+        assert bound.begin() is bound.calls
+        assert len(bound.begin()) <= 1 + -(-steps // 16) + 2 < steps / 4
         assert bound.alone is None
 
 

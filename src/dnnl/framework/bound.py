@@ -73,9 +73,8 @@ class Bound:
         """The calls, of which launches in a row are one."""
         return joined(self.calls, self._steps, self._stream)
 
-    @property
-    def runs(self) -> Sequence[Call]:
-        """The calls of the next run: it is the second one for which joining them is worth it."""
+    def begin(self) -> Sequence[Call]:
+        """The calls of a run that begins. Joining them is worth it for the second one."""
         if self._has_run:
             return self.joined
         self._has_run = True

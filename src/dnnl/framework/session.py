@@ -170,7 +170,7 @@ class Session:
             bound, wait = binder.bound(numbers), binder.stream.wait
             run = bound.arrays(arrays)
             if spans is None:
-                for call in bound.runs:
+                for call in bound.begin():
                     call(run, threads)
             else:
                 self._time(bound.calls, run, threads, wait, spans)
@@ -189,7 +189,7 @@ class Session:
 
     def _in_turn(self, numbers: Numbers, run: Arrays, threads: int) -> None:
         with self._binders.taken(numbers) as binder:
-            for call in binder.bound(numbers).runs:
+            for call in binder.bound(numbers).begin():
                 call(run, threads)
 
     def _time(
