@@ -17,12 +17,13 @@ Case = tuple[str, Sequence[Any], Iterable[Any]]
 def every_pair(*marks: pytest.MarkDecorator, **parameters: Iterable[Any]) -> pytest.MarkDecorator:
     """Parametrize a test so that any two values of two of its parameters meet in some case.
 
-    What one of ``marks`` names, each a `pytest.mark.parametrize`, is one parameter.
+    What one of ``marks`` names, each a `pytest.mark.parametrize`, is one parameter. A parameter
+    without values, such as instruction sets that this machine lacks, skips the test as there.
     """
     single = [pytest.mark.parametrize(name, own) for name, own in parameters.items()]
     given = [*marks, *single]
     every = [_cases(mark) for mark in given]
-    rows = AllPairs([list(range(len(cases))) for cases in every])
+    rows = AllPairs([list(range(len(cases))) for cases in every]) if all(every) else ()
     met = [[cases[place] for cases, place in zip(every, row, strict=True)] for row in rows]
     params = [
         pytest.param(
