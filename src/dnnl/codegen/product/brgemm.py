@@ -263,14 +263,20 @@ class Prefetch:
             vector.prefetch(e, e.element(pointer, i64(offset), I8), second_level=True)
         return e.element(pointer, i64(steps * self.step), I8)
 
+    def issue_at(self, e: Emitter, pointer: ir.Value, index: ir.Value) -> ir.Value:
+        """Prefetch the lines of iteration ``index``. Returns the next address."""
+        return self.issue(e, pointer)
+
 
 @dataclass(frozen=True)
 class Stream:
-    """Software prefetch during a product: a line in each iteration of the innermost level, the
-    first at ``start``, the next ones ``step`` bytes apart."""
+    """Software prefetch during a product: a line in each iteration of the innermost level, or in
+    one of ``every`` so many (a power of two); the first at ``start``, the next ones ``step`` bytes
+    apart."""
 
     start: ir.Value
     step: ir.Value
+    every: int = 1
 
     def begin(self, e: Emitter, factors: Factors, level: Level) -> ir.Value:
         """The first address to prefetch."""
@@ -281,6 +287,14 @@ class Stream:
         for _ in range(steps):
             vector.prefetch(e, pointer, second_level=True)
             pointer = e.element(pointer, self.step, I8)
+        return pointer
+
+    def issue_at(self, e: Emitter, pointer: ir.Value, index: ir.Value) -> ir.Value:
+        """Prefetch the line of iteration ``index``, if it has one. Returns the next address."""
+        if self.every == 1:
+            return self.issue(e, pointer)
+        own = e.b.icmp_signed("==", e.b.and_(index, i64(self.every - 1)), i64(0))
+        (pointer,) = e.branch(own, lambda: (self.issue(e, pointer),), lambda: (pointer,))
         return pointer
 
 
@@ -367,7 +381,7 @@ def accumulate(
         sums: Values = ()
         for start in range(0, len(cells), size):
             if prefetch is not None:
-                cursor = (prefetch.issue(e, cursor[0]),)
+                cursor = (prefetch.issue_at(e, cursor[0], e.b.add(index, i64(start // size))),)
             part = Tile(tile.vectors, cells[start : start + size])
             sums += accumulate(e, part, here, levels[1:], leaf).cells
             here = here.moved(e, *(e.mul(i64(1), step) for step in (level.a_step, level.b_step)))

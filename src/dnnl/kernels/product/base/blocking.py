@@ -17,9 +17,10 @@ _PAGE = 4096
 _BLOCK = 16
 # Streams that a hardware prefetcher follows.
 _ROWS = 8
-# Bytes of a row that are worth a page walk, and the least number of panel groups to share among
-# threads.
-_RUN, _LEAST_ITEMS = 512, 8
+# Bytes of a row that are worth a page walk.
+_RUN = 512
+LEAST_ITEMS = 8
+"""The least items of a product that packs panels on the fly: more would pack panels again."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,18 @@ def _packed_on_the_fly(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     if size.panel_step <= LINE and size.row_bytes >= _PAGE:
         return _side_by_side(isa, tile, size)
     near = size.fast or size.rows <= tile.rows
-    part = isa.caches.l1 // 3 if near else isa.caches.l2 // 4
+    # What is packed next is prefetched meanwhile. Rows are few sets apart in a cache.
+    part = isa.caches.l1 // 3 if near else isa.caches.l2 // (16 if size.row_bytes else 4)
     fitting = max(_BLOCK, part // size.panel_step // _BLOCK * _BLOCK)
-    steps = fitting if not is_known(size.steps) or fitting < size.steps else 0
+    steps = fitting if not is_known(size.steps) else _even_blocks(size.steps, fitting)
     places = isa.caches.l2 // 2 // ((steps or size.steps) * size.src_step)
     return Blocking(tile, 1, 0 if size.rows <= tile.rows else larger(places, tile.rows), steps)
+
+
+def _even_blocks(steps: int, most: int) -> int:
+    """The K groups of a block, of about the same number in all blocks; 0 if one has all."""
+    blocks = -(-steps // most)
+    return 0 if blocks <= 1 else -(-steps // (blocks * _BLOCK)) * _BLOCK
 
 
 def _side_by_side(isa: Isa, tile: TileShape, size: Size) -> Blocking:
@@ -114,7 +122,7 @@ def _side_by_side(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     several panels are packed at a time, as many rows of them as half of the first-level cache
     holds."""
     panels = max(1, min(typical(size.panels), _RUN // size.panel_step))
-    while panels > 1 and -(-typical(size.panels) // panels) < _LEAST_ITEMS:
+    while panels > 1 and -(-typical(size.panels) // panels) < LEAST_ITEMS:
         panels = -(-panels // 2)
     part = isa.caches.l1 // 2 // (panels * size.panel_step)
     steps = max(_BLOCK, part // _BLOCK * _BLOCK)

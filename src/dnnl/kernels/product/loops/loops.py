@@ -41,7 +41,7 @@ from dnnl.kernels.product.pack.on_the_fly import PanelBuffer, PanelPacker
 from dnnl.kernels.product.unit.deferred_epilogue import DeferredEpilogue, tile_bytes
 from dnnl.kernels.product.unit.tiles import Part, UnitTile
 from dnnl.runtime.image import Phase
-from dnnl.types.size import bounds, is_known, surely_divides
+from dnnl.types.size import bounds, is_known, surely_divides, typical
 
 
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
@@ -153,7 +153,7 @@ class _ProductWriter:
         """One work item."""
         work = self.work
         env = decode(self.e, item, work.loops)
-        if self.copies is not None:
+        if self.copies is not None or self._looks_ahead:
             self.following = decode(self.e, self.e.add(item, i64(1)), work.loops)
         if self.bands_of_src is not None:
             first = self.e.mul(env[work.band], self.band_rows)
@@ -195,18 +195,27 @@ class _ProductWriter:
             here = {**env, **self.blocks.env(self.e, block)}
             if self.copies is not None:
                 self.copies.write(here)
-                self.copies.look_ahead(self._next(here, block))
+                self.copies.look_ahead(self._next(here, block)[0])
             self._through(problem.through, here, band, block)
 
         self.e.loop(i64(0), self.blocks.number(self.e, env), one, unroll=False, name="block")
 
-    def _next(self, env: Env, block: Value) -> Env:
-        """The next K block: of the same work item, or the first of the following one."""
+    def _next(self, env: Env, block: Value) -> tuple[Env, Value]:
+        """The next K block, and its number: of the same work item, or the first of the following
+        one."""
         e, select = self.e, self.e.b.select
         more = e.b.icmp_signed("<", block, self.e.number(self.blocks.count - 1))
-        axes = self.blocks.env(e, select(more, e.add(block, i64(1)), i64(0)))
+        block = select(more, e.add(block, i64(1)), i64(0))
         items = {axis: select(more, env[axis], at) for axis, at in self.following.items()}
-        return {**env, **items, **axes}
+        return {**env, **items, **self.blocks.env(e, block)}, block
+
+    @property
+    def _looks_ahead(self) -> bool:
+        """Whether tiles prefetch what is packed next: there are enough for all streams."""
+        problem, packer, work = self.problem, self.packer, self.work
+        if packer is None or problem.ranges or problem.multiply.tiles is not None:
+            return False
+        return 0 < packer.streams <= typical(work.chunk * work.group)
 
     def _through(self, axes: Sequence[Axis], env: Env, band: Band, block: Value) -> None:
         """The panels of one K block, for each of the places along ``axes``."""
@@ -235,6 +244,11 @@ class _ProductWriter:
         if packer is not None:
             k_groups = self.blocks.packed(e, env, block, packer.buffer)
             packed = packer.pack(env, (low, high), k_groups)
+            if self._looks_ahead:
+                following, number = self._next(env, block)
+                first = e.mul(following[work.groups], work.group)
+                k_groups = self.blocks.packed(e, following, number, packer.buffer)
+                packer.look_ahead({**following, panel: first}, k_groups)
 
         def one(number: Value) -> None:
             if packer is not None and packed is not None:
@@ -467,6 +481,10 @@ class _ProductWriter:
             tile = e.b.sub(tile, e.mul(env[work.chunks], work.chunk))
         elif not work.band.single:
             tile = e.add(tile, e.mul(env[work.band], work.per_band))
+        if self.packer is not None and self._looks_ahead:
+            low = e.mul(env[work.groups], work.group)
+            number = e.add(e.mul(e.b.sub(panel, low), work.chunk), tile)
+            return self.packer.stream(number, typical(work.chunk * work.group))
         of_panel = self.prefetching.of_panel(tile)
         return of_panel or self.prefetching.of_rows(panel, rows, multiply)
 

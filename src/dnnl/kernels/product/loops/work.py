@@ -11,12 +11,13 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env
 from dnnl.codegen.memory.address import Axis
 from dnnl.codegen.nest import work_items
+from dnnl.kernels.product.base.blocking import LEAST_ITEMS
 from dnnl.kernels.product.base.edge_tiles import EdgeTiles
 from dnnl.kernels.product.base.pixel_tiles import BandRun, TileRun, band_runs, tile_runs
 from dnnl.kernels.product.loops.form import Product
 from dnnl.kernels.product.loops.joined_rows import JoinedRows
 from dnnl.kernels.product.loops.run_time import RunTimeRange, run_time_tiles, tiles_between
-from dnnl.types.size import bounds, is_known, larger, smaller
+from dnnl.types.size import bounds, is_known, smaller
 
 Band = tuple[BandRun, tuple[TileRun, ...]]
 """Bands with the same shape, and their tiles."""
@@ -65,6 +66,8 @@ class Work:
         outer = prod(axis.extent for axis in (*rows, groups))
         if run_time is not None or problem.copies:
             wanted, items = blocking.places, 1
+        elif problem.packing is not None:
+            wanted, items = blocking.places, LEAST_ITEMS
         elif blocking.places:
             wanted, items = blocking.places, work_items.FEW_ITEMS
         else:
@@ -72,7 +75,7 @@ class Work:
             wanted, items = 0, work_items.target_items(isa, work)
         chunk = work_items.chunk(per_band, outer, items)
         if wanted:
-            chunk = smaller(larger(1, wanted // blocking.tile.rows), chunk)
+            chunk = smaller(-(-wanted // blocking.tile.rows), chunk)
         parts = 1 if run_time is not None else -(-per_band // chunk)
         chunks, number = Axis(parts, "chunk"), Axis(per_band, "tile")
         # Panels meet a block of places one after the other, or one panel meets all places in turn.

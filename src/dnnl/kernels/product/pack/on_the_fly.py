@@ -14,13 +14,15 @@ from dataclasses import dataclass
 
 from dnnl.codegen.ir.builder import I8, Emitter, Value, i64
 from dnnl.codegen.ir.kernel import Arguments
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.product.brgemm import Stream
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import bounds, is_known, smaller
+from dnnl.types.size import bounds, is_known, smaller, typical
 
 IndexOf = Callable[[Affine], tuple[Affine, ...]]
 """The index of a weight in the column of a lane, from its position along K."""
@@ -98,6 +100,11 @@ class PanelBuffer:
         return self.columns.width * self.dot.group * self.dot.b.size
 
     @property
+    def k_group_lines(self) -> int:
+        """The cache lines of a K group of all columns of all panels that it holds."""
+        return typical(self.panels) * self.k_group_bytes // LINE
+
+    @property
     def panel_bytes(self) -> int:
         """The stride of panels in bytes."""
         whole = self.packing.k_groups(self.dot)
@@ -120,6 +127,9 @@ class PanelBuffer:
         row = self.e.element(start, self.e.mul(k_group, self.k_group_bytes), I8)
         return self.e.element(row, i64(v * size), I8)
 
+
+_MOST_EVERY = 8
+"""The most steps of a tile for each line that it prefetches."""
 
 Span = tuple[Value, Value]
 """A half-open range: the first number, and the one behind the last."""
@@ -149,12 +159,51 @@ class Writer(ABC):
     def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
         """Pack some K groups of the panel at ``env``. ``start`` is the address of K group 0."""
 
+    @property
+    def streams(self) -> int:
+        """In how many streams, each of a line for every K group, tiles can prefetch what `write`
+        reads. 0 if it is read in another way."""
+        return 0
+
+    def stream(self, env: Env, k_group: Value, number: Value) -> tuple[Value, Value]:
+        """The first line of stream ``number`` for the panels that begin at ``env``, and the
+        distance of its lines in bytes."""
+        raise NotImplementedError
+
 
 class PanelPacker:
     """Packs panels into a ``buffer`` at ``begin``."""
 
     def __init__(self, buffer: PanelBuffer, begin: Value) -> None:
         self.buffer, self._begin, self._writer = buffer, begin, buffer.packing.writer(buffer)
+        self._ahead: tuple[Env, Value] | None = None
+
+    @property
+    def streams(self) -> int:
+        """How many tiles prefetch, each a stream of its own; 0 if none can."""
+        return self._writer.streams
+
+    def look_ahead(self, env: Env, k_groups: Span) -> None:
+        """Let tiles prefetch what `pack` reads next: these K groups of the panels at ``env``."""
+        self._ahead = env, k_groups[0]
+
+    def stream(self, tile: Value, tiles: int) -> Stream | None:
+        """What tile number ``tile`` of a block of ``tiles`` prefetches. Packing would wait for
+        memory, while multiplication leaves its bandwidth unused."""
+        if self._ahead is None:
+            return None
+        e, every = self.buffer.e, min(_MOST_EVERY, 1 << (tiles // self.streams).bit_length() - 1)
+        number, part = e.divmod(tile, every)
+        inside = e.b.icmp_unsigned("<", number, i64(self.streams))
+        number = e.b.select(inside, number, i64(0))
+        start, step = self._writer.stream(*self._ahead, number)
+        start = e.element(start, e.mul(e.mul(part, step), e.number(self._k_groups // every)), I8)
+        return Stream(start, e.b.select(inside, step, i64(0)), every)
+
+    @property
+    def _k_groups(self) -> int:
+        """The K groups of a block."""
+        return self.buffer.steps or self.buffer.packing.k_groups(self.buffer.dot)
 
     def pack(self, env: Env, panels: Span, k_groups: Span) -> Value:
         """Pack these K groups of some panels at ``env``. Returns the address that K group 0 of the

@@ -19,6 +19,7 @@ from dnnl.codegen.ir.builder import I8, I16, I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.product.multiply import Multiply
@@ -40,8 +41,10 @@ from dnnl.types.size import is_known, surely_equal, typical
 
 _GROUP_BITS = 32
 _ELEMENTS = {1: I32, 2: I16, 4: I8}  # elements of a K group, by their number
-_MOST_ROWS = 256
+_MOST_ROWS = 384
 """The M from which a separate pass that packs all weights takes no longer."""
+_MOST_TERMS = 2048
+"""About the most terms of a K block."""
 _PIECE = 4  # K groups that are loaded of a column at a time
 _PREFETCH_ROWS = 8  # distance of the software prefetch
 
@@ -82,7 +85,8 @@ def plan_repacked(
     _, desc = weights
     summed = range(desc.ndims)[problem.summed[1]]
     rows, terms = problem.planned_rows(isa), problem.terms
-    if rows > _MOST_ROWS or rows * typical(terms) * src.data_type.size > isa.caches.l2 // 2:
+    block = rows * min(typical(terms), _MOST_TERMS) * src.data_type.size
+    if rows > _MOST_ROWS or block > isa.caches.l2 // 2:
         return None
     if problem.simple or terms == 0 or isa.lanes < _PIECE:
         return None
@@ -167,6 +171,19 @@ class _RepackedWriter(Writer):
 
 
 class _RowsWriter(_RepackedWriter):
+    @property
+    def streams(self) -> int:
+        """The lines of a K group of all panels."""
+        return self.buffer.k_group_lines
+
+    def stream(self, env: Env, k_group: Value, number: Value) -> tuple[Value, Value]:
+        """One line of each K group."""
+        e, group = self.e, self.buffer.dot.group
+        line, member = e.divmod(number, group)
+        step = e.mul(e.number(self._form.stride(self._packing.terms)), self.buffer.dot.b.size)
+        start = e.element(self._at(env, k_group, 0), e.mul(member, step), I8)
+        return e.element(start, e.mul(line, LINE), I8), e.mul(step, group)
+
     def write(self, env: Env, panels: Span, k_groups: Span, start: Value) -> None:
         """Row by row, through all panels, so that pages are visited once."""
 
@@ -206,6 +223,18 @@ class _RowsWriter(_RepackedWriter):
 
 
 class _ColumnsWriter(_RepackedWriter):
+    @property
+    def streams(self) -> int:
+        """Those of a whole panel whose columns are contiguous."""
+        dense = self._form.stride(self.buffer.columns.lane) == self._packing.terms.extent
+        return self.buffer.k_group_lines if dense and not self.buffer.steps else 0
+
+    def stream(self, env: Env, k_group: Value, number: Value) -> tuple[Value, Value]:
+        """One of the parts of a panel that have as many lines as it has K groups."""
+        e, k_groups = self.e, self._packing.k_groups(self.buffer.dot)
+        first = e.mul(e.mul(number, k_groups), LINE)
+        return e.element(self._at(env, k_group, 0), first, I8), i64(LINE)
+
     def write_panel(self, env: Env, k_groups: Span, start: Value) -> None:
         """One vector of columns after the other, which limits the number of memory streams."""
         e, square = self.e, self._packing.plan.square
