@@ -10,12 +10,13 @@ BASE    ?= HEAD
 LIGHT    = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
 print(Path(onnx.__file__).parent / "backend/test/data/light")')
 
-.PHONY: help run test train lowest lint fuzz soak replay ptx real bench pictures clean
+.PHONY: help run test every train lowest lint fuzz soak replay ptx real bench pictures clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make run       ResNet-50 on generated kernels, against the recorded output and ONNX Runtime'
 	@echo 'make test      the test suite'
+	@echo 'make every     all cases of all tests, of which make test runs a sample'
 	@echo 'make lowest    the command line with every dependency at its lower bound'
 	@echo 'make lint      ruff, mypy and the subjects of commits since main'
 	@echo 'make fuzz      search for failures for MINUTES, other ones for each SEED'
@@ -50,6 +51,9 @@ $(VENV)/sycl.tried: pyproject.toml | $(BIN)/python
 
 test: $(VENV)/dev.stamp $(VENV)/sycl.tried
 	$(BIN)/python -m pytest -n auto
+
+every: $(VENV)/dev.stamp $(VENV)/sycl.tried
+	$(BIN)/python -m pytest -n auto --every-case
 
 # What the bounds of pyproject.toml promise. Old packages may use what newer ones deprecate.
 LOWEST   := build/lowest

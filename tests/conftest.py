@@ -12,6 +12,7 @@ import pytest
 from dnnl.codegen import isa
 from dnnl.runtime.engine import Engine
 from tests.beyond.levels import beyond
+from tests.sample import sampled
 
 CACHE_VARIABLE = "DNNL_CACHE_DIR"
 _cache = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -22,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """What the command line takes besides."""
     what = "run every instruction set of x86-64, in generic code those that the processor lacks"
     parser.addoption("--beyond", action="store_true", help=what)
+    parser.addoption("--every-case", action="store_true", help="run all cases of all tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +34,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if CACHE_VARIABLE not in os.environ:
         config.stash[_cache] = tempfile.TemporaryDirectory(prefix="dnnl-tests-")
         os.environ[CACHE_VARIABLE] = config.stash[_cache].name
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the sample does not need, unless tests are named one by one."""
+    named = any("[" in own for own in config.args)
+    if not named and not config.getoption("every_case"):
+        items[:], dropped = sampled(items)
+        config.hook.pytest_deselected(items=dropped)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

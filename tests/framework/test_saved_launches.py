@@ -30,7 +30,7 @@ def long_products() -> Any:
     return make_model(nodes, {"x": ["n", 600]}, ["y"])
 
 
-@pytest.mark.parametrize("rows", [(300,), (300, 70)])
+@pytest.mark.parametrize("rows", [(500,), (500, 70)])
 def test_launches_are_the_same(rows: tuple[int, ...], tmp_path: Path) -> None:
     model = model_of(long_products())
     if len(rows) == 1:  # all sizes known

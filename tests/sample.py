@@ -1,0 +1,48 @@
+"""The cases that the suite runs: a sample in which each value of each parameter occurs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+_FEW = 12
+"""Tests of so many cases run all of them."""
+
+
+def sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """The cases that run and those that do not, which ``--every-case`` adds.
+
+    Of a test that has many cases, half are left out, drawn by the name of the test, except those
+    that would be the last ones with some value of a parameter.
+    """
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        tests[item.nodeid.partition("[")[0]].append(item)
+    dropped = {own for cases in tests.values() if len(cases) > _FEW for own in _spare(cases)}
+    return [own for own in items if own not in dropped], list(dropped)
+
+
+def _spare(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
+    """The cases of one test that are left out."""
+    left = Counter(value for own in cases for value in _values(own))
+    drawn = Random(cases[0].nodeid).sample(cases, len(cases) // 2)
+    for item in drawn:
+        own = _values(item)
+        if all(left[value] > 1 for value in own):
+            left.subtract(own)
+            yield item
+
+
+def _values(item: Any) -> list[Hashable]:
+    """The values of the parameters of a case, each with the parameter's name."""
+    return [(name, _key(value)) for name, value in item.callspec.params.items()]
+
+
+def _key(value: Any) -> Hashable:
+    """The same for equal values of plain types, and for one object of others."""
+    plain = isinstance(value, str | int | float | tuple | None)
+    return repr(value) if plain else id(value)

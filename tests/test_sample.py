@@ -1,0 +1,56 @@
+"""Which cases the suite runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sample import sampled
+
+pytest_plugins = ["pytester"]
+
+CASES = """
+import pytest
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "u8", "s8", "f64"])
+@pytest.mark.parametrize("sizes", [(1, 2), (3, 4), (5, 6), (7, 8)])
+def test_products(kind, sizes):
+    pass
+
+@pytest.mark.parametrize("count", range(40))
+def test_single(count):
+    pass
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("count", range(5))
+def test_few(kind, count):
+    pass
+"""
+
+
+@pytest.fixture
+def kept(pytester: pytest.Pytester) -> dict[str, list[dict[str, object]]]:
+    """The parameters of the cases that run, by the name of their test."""
+    pytester.makepyfile(CASES)
+    items, _ = pytester.inline_genitems()
+    found: dict[str, list[dict[str, object]]] = {}
+    for item in sampled(items)[0]:
+        assert isinstance(item, pytest.Function)
+        found.setdefault(item.originalname, []).append(dict(item.callspec.params))
+    return found
+
+
+def test_each_value_occurs_in_half_of_many_cases(
+    kept: dict[str, list[dict[str, object]]],
+) -> None:
+    own = kept["test_products"]
+    assert 10 <= len(own) <= 12
+    assert {case["kind"] for case in own} == {"f32", "bf16", "u8", "s8", "f64"}
+    assert {case["sizes"] for case in own} == {(1, 2), (3, 4), (5, 6), (7, 8)}
+
+
+def test_values_that_occur_once_stay(kept: dict[str, list[dict[str, object]]]) -> None:
+    assert len(kept["test_single"]) == 40
+
+
+def test_a_few_cases_stay(kept: dict[str, list[dict[str, object]]]) -> None:
+    assert len(kept["test_few"]) == 10
