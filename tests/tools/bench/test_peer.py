@@ -70,6 +70,11 @@ EVERYTHING = """
 --deconv --dir=BWD_D,BWD_W g2ic6ih7oc10kh3sh2ph1
 --ip --dir=BWD_D,BWD_WB --stag=axb mb3ic16ih3oc33
 --matmul --bia-dt=f32 --attr-post-ops=prelu:per_oc 20x30:30x17
+--rnn --prop=FWD_D,BWD_DW --alg=VANILLA_LSTM,LBR_GRU --direction=concat l2t3mb4sic8slc8dhc8dic8
+--rnn --alg=VANILLA_RNN,VANILLA_GRU --direction=right2left l1t3mb4sic8slc8dhc8dic8
+--rnn --alg=VANILLA_AUGRU,LBR_AUGRU l1t3mb4sic8slc8dhc8dic8
+--rnn --alg=VANILLA_LSTM --with-peephole=true l1t3mb4sic8slc8dhc8dic8
+--rnn --cfg=u8u8u8f32 --scaling=per_oc --alg=VANILLA_LSTM l1t3mb4sic8slc8dhc8dic8
 """
 
 
@@ -86,7 +91,19 @@ def test_every_driver_agrees_with_it(peer: str) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.count(":PASSED") == len(re.findall(r"onednn 3[.0-9]+: \S+\n", done.stdout))
-    assert done.stdout.count(":PASSED") == 48
+    assert done.stdout.count(":PASSED") == 58
+
+
+@each_peer
+@pytest.mark.parametrize(
+    "case", ["--prop=BWD_DW --alg=VANILLA_AUGRU", "--cfg=s8s8s8s8 --alg=VANILLA_LSTM"]
+)
+def test_what_it_computes_wrongly_is_said(peer: str, case: str) -> None:
+    line = f"bench --peer={peer} --rnn {case} l1t3mb4sic8slc8dhc8dic8"
+    done = subprocess.run(
+        [sys.executable, "-m", "dnnl", *line.split()], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @each_peer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.resampling import ResamplingDesc
+from dnnl.primitives.rnn import RnnDesc
 from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -34,8 +35,9 @@ from dnnl.tools.bench.peers.onednn_session import Session
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FormatKind, FpmathMode, NormFlags, PropKind
+from dnnl.types.kinds import Alg, FormatKind, FpmathMode, NormFlags, PropKind
 from dnnl.types.post_ops import PostOpBinary, PostOpDepthwise, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.rnn_qparams import RnnQparams, WeightsScales
 from dnnl.types.scales import ScaleSpec
 
 _PLAIN = {"scales": DataType.f32, "zero_points": DataType.s32}
@@ -85,6 +87,8 @@ class OneDnn(Session):
             call("primitive_attr_set_fpmath_mode_v2", made, attr.fpmath_mode.value, 1)
         elif attr.fpmath_mode is not FpmathMode.strict:
             call("primitive_attr_set_fpmath_mode", made, attr.fpmath_mode.value)
+        if attr.rnn_qparams != RnnQparams():
+            self._set_rnn(made, attr.rnn_qparams)
         post_ops = self.library.create("post_ops", "post_ops_create")
         parts: list[object] = [post_ops]
         for entry in attr.post_ops:
@@ -105,6 +109,16 @@ class OneDnn(Session):
         groups = dims(spec.groups) if spec.groups else None
         ends = (len(spec.groups), groups, spec.data_type.value)
         self.library.call(function, made, argument, spec.mask, *ends)
+
+    def _set_rnn(self, made: Handle, qparams: RnnQparams) -> None:
+        """What integers of a recurrent network stand for."""
+        call, prefix = self.library.call, "primitive_attr_set_rnn"
+        call(f"{prefix}_data_qparams", made, _float(qparams.scale), _float(qparams.shift))
+        for name, own in (("weights", qparams.weights), ("weights_projection", qparams.projection)):
+            if own != WeightsScales():
+                count = ctypes.c_int64(len(own.values))
+                scales = (ctypes.c_float * len(own.values))(*own.values)
+                call(f"{prefix}_{name}_qparams", made, count, own.mask, scales)
 
     def need(self, function: str) -> None:
         """Raise Unimplemented where the version does not have a function."""
@@ -335,15 +349,56 @@ def _inner_product(asked: Asked) -> Handle:
     return asked.create(f"inner_product_{_direction(asked)}", *kinds, *_weighted(asked))
 
 
+def _rnn(asked: Asked) -> Handle:
+    desc = asked.desc
+    if desc.functions is not None or not desc.lengths_desc.is_zero:
+        raise Unimplemented("oneDNN takes neither lengths nor functions of cells")
+    cell = _CELLS[desc.alg_kind]
+    lstm, attentive = cell == "lstm", cell.endswith("augru")
+    inputs = (
+        *(Arg.SRC_LAYER, Arg.SRC_ITER, *([Arg.SRC_ITER_C] if lstm else [])),
+        *([Arg.AUGRU_ATTENTION] if attentive else []),
+        *(Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER),
+        *([Arg.WEIGHTS_PEEPHOLE, Arg.WEIGHTS_PROJECTION] if lstm else []),
+        Arg.BIAS,
+    )
+    results = (Arg.DST_LAYER, Arg.DST_ITER, *([Arg.DST_ITER_C] if lstm else []))
+    known = (*inputs, *results)
+    gradients = () if asked.forward else map(_gradient_of, known)
+    tensors = _of_its_own(asked, (*known, *gradients))
+    kinds = [desc.prop_kind, *([] if desc.activation is None else [desc.activation])]
+    ends = [desc.flags.value, *([_float(desc.alpha)] * 2 if cell == "vanilla_rnn" else [])]
+    values = [kind.value for kind in (*kinds, desc.direction)]
+    return asked.create(f"{cell}_{_direction(asked)}", *values, *tensors, *ends)
+
+
+def _gradient_of(argument: Arg) -> Arg:
+    return Arg[f"DIFF_{argument.name}"]
+
+
+_CELLS = {
+    Alg.vanilla_rnn: "vanilla_rnn",
+    Alg.vanilla_lstm: "lstm",
+    Alg.vanilla_gru: "gru",
+    Alg.lbr_gru: "lbr_gru",
+    Alg.vanilla_augru: "augru",
+    Alg.lbr_augru: "lbr_augru",
+}
+
+
 def _direction(asked: Asked) -> str:
     return "forward" if asked.forward else str(asked.desc.propagation)
 
 
 def _weighted(asked: Asked) -> list[Handle | None]:
-    """The tensors of a product, or of a gradient, in whose kernel all that are open are laid out as
-    it likes."""
-    known = _GRADIENTS.get(asked.desc.propagation, _WEIGHTED)
-    return [asked.peer.library.memory_desc(asked.desc.desc_of(argument)) for argument in known]
+    """The tensors of a product, or of a gradient."""
+    return _of_its_own(asked, _GRADIENTS.get(asked.desc.propagation, _WEIGHTED))
+
+
+def _of_its_own(asked: Asked, arguments: Iterable[int]) -> list[Handle | None]:
+    """Tensors of a kernel that lays out all that are open as it likes, also those that the forward
+    pass has."""
+    return [asked.peer.library.memory_desc(asked.desc.desc_of(argument)) for argument in arguments]
 
 
 def _matmul(asked: Asked) -> Handle:
@@ -387,4 +442,5 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     DeconvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,
     MatmulDesc: _matmul,
+    RnnDesc: _rnn,
 }

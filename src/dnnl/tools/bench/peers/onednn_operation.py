@@ -22,6 +22,7 @@ from dnnl.tools.bench.peers.onednn_library import (
 )
 from dnnl.tools.bench.peers.onednn_session import Session
 from dnnl.types.arg import Arg, name_of
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 _PATTERN = 0x3F
@@ -130,7 +131,10 @@ class OneDnnOperation:
     def deviation(self, exact: Array) -> Deviation | None:
         """What reorders are known to do: they convert to s32 before they saturate, and add zero
         points there, so that what is beyond wraps around or becomes the least integer; and some
-        transpositions forget the zero point of src. And what gradients of LRN are known to do."""
+        transpositions forget the zero point of src. And what gradients of LRN and recurrent
+        networks are known to do."""
+        if self._kind == "rnn":
+            return self._recurs_wrongly(exact.shape)
         if self._kind == "lrn" and Arg.DIFF_SRC in self._descs:
             return self._steps_wrongly(exact.shape)
         if self._kind != "reorder":
@@ -141,6 +145,15 @@ class OneDnnOperation:
         if not self._descs[Arg.DST].data_type.is_integer or not beyond.any():
             return None
         return Deviation("it does not saturate what is beyond s32", beyond)
+
+    def _recurs_wrongly(self, dims: tuple[int, ...]) -> Deviation | None:
+        """What it does with attention, and with s8 where it has no instruction for that."""
+        what, src = "", self._descs[Arg.SRC_LAYER]
+        if Arg.DIFF_AUGRU_ATTENTION in self._descs:
+            what = "its gradients with attention are not those of its forward pass"
+        elif src.data_type is DataType.s8 and self.impl_info == "ref":
+            what = "it saturates states of s8 at 0"
+        return Deviation(what, np.ones(dims, bool)) if what else None
 
     def _steps_wrongly(self, dims: tuple[int, ...]) -> Deviation | None:
         """Where the channels of an LRN in nhwc are no multiple of 16, it stores f32 copies of those
