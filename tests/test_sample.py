@@ -21,7 +21,7 @@ def test_single(count):
     pass
 
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
-@pytest.mark.parametrize("count", range(5))
+@pytest.mark.parametrize("count", range(3))
 def test_few(kind, count):
     pass
 """
@@ -39,11 +39,11 @@ def kept(pytester: pytest.Pytester) -> dict[str, list[dict[str, object]]]:
     return found
 
 
-def test_each_value_occurs_in_half_of_many_cases(
+def test_each_value_occurs_in_a_third_of_many_cases(
     kept: dict[str, list[dict[str, object]]],
 ) -> None:
     own = kept["test_products"]
-    assert 10 <= len(own) <= 12
+    assert 7 <= len(own) <= 9
     assert {case["kind"] for case in own} == {"f32", "bf16", "u8", "s8", "f64"}
     assert {case["sizes"] for case in own} == {(1, 2), (3, 4), (5, 6), (7, 8)}
 
@@ -53,4 +53,4 @@ def test_values_that_occur_once_stay(kept: dict[str, list[dict[str, object]]]) -
 
 
 def test_a_few_cases_stay(kept: dict[str, list[dict[str, object]]]) -> None:
-    assert len(kept["test_few"]) == 10
+    assert len(kept["test_few"]) == 6
