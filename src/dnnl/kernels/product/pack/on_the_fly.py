@@ -129,7 +129,8 @@ class PanelBuffer:
 
 
 _MOST_EVERY = 8
-"""The most steps of a tile for each line that it prefetches."""
+"""The most steps from a line that a tile prefetches to the next one. With a line in each step all
+fill buffers would be taken, and the panel, which the second-level cache holds, would wait."""
 
 Span = tuple[Value, Value]
 """A half-open range: the first number, and the one behind the last."""
@@ -180,7 +181,7 @@ class PanelPacker:
 
     @property
     def streams(self) -> int:
-        """How many tiles prefetch, each a stream of its own; 0 if none can."""
+        """How many streams of lines tiles share out; 0 if they can prefetch none."""
         return self._writer.streams
 
     def look_ahead(self, env: Env, k_groups: Span) -> None:
