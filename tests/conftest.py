@@ -40,8 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what the sample does not need, unless tests are named one by one."""
     named = any("[" in own for own in config.args)
     if not named and not config.getoption("every_case"):
-        items[:], dropped = sampled(items)
-        config.hook.pytest_deselected(items=dropped)
+        items[:], deselected = sampled(items)
+        config.hook.pytest_deselected(items=deselected)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

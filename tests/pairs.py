@@ -15,7 +15,8 @@ Case = tuple[str, Sequence[Any], Iterable[Any]]
 
 
 def every_pair(*marks: pytest.MarkDecorator, **parameters: Iterable[Any]) -> pytest.MarkDecorator:
-    """Parametrize a test so that any two values of two of its parameters meet in some case.
+    """Parametrize a test so that any two values of two of its parameters meet in some case; of
+    many cases the suite runs a sample (`tests/sample.py`).
 
     What one of ``marks`` names, each a `pytest.mark.parametrize`, is one parameter. A parameter
     without values, such as instruction sets that this machine lacks, skips the test as there.

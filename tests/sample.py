@@ -22,8 +22,8 @@ def sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytes
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         tests[item.nodeid.partition("[")[0]].append(item)
-    dropped = {own for cases in tests.values() if len(cases) > _FEW for own in _spare(cases)}
-    return [own for own in items if own not in dropped], list(dropped)
+    deselected = {own for cases in tests.values() if len(cases) > _FEW for own in _spare(cases)}
+    return [own for own in items if own not in deselected], list(deselected)
 
 
 def _spare(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:

@@ -28,7 +28,7 @@ def test_few(kind, count):
 
 
 @pytest.fixture
-def kept(pytester: pytest.Pytester) -> dict[str, list[dict[str, object]]]:
+def selected(pytester: pytest.Pytester) -> dict[str, list[dict[str, object]]]:
     """The parameters of the cases that run, by the name of their test."""
     pytester.makepyfile(CASES)
     items, _ = pytester.inline_genitems()
@@ -40,17 +40,17 @@ def kept(pytester: pytest.Pytester) -> dict[str, list[dict[str, object]]]:
 
 
 def test_each_value_occurs_in_a_third_of_many_cases(
-    kept: dict[str, list[dict[str, object]]],
+    selected: dict[str, list[dict[str, object]]],
 ) -> None:
-    own = kept["test_products"]
+    own = selected["test_products"]
     assert 7 <= len(own) <= 9
     assert {case["kind"] for case in own} == {"f32", "bf16", "u8", "s8", "f64"}
     assert {case["sizes"] for case in own} == {(1, 2), (3, 4), (5, 6), (7, 8)}
 
 
-def test_values_that_occur_once_stay(kept: dict[str, list[dict[str, object]]]) -> None:
-    assert len(kept["test_single"]) == 40
+def test_values_that_occur_once_stay(selected: dict[str, list[dict[str, object]]]) -> None:
+    assert len(selected["test_single"]) == 40
 
 
-def test_a_few_cases_stay(kept: dict[str, list[dict[str, object]]]) -> None:
-    assert len(kept["test_few"]) == 6
+def test_a_few_cases_stay(selected: dict[str, list[dict[str, object]]]) -> None:
+    assert len(selected["test_few"]) == 6

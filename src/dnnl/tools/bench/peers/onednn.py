@@ -354,17 +354,8 @@ def _rnn(asked: Asked) -> Handle:
     if desc.functions is not None or not desc.lengths_desc.is_zero:
         raise Unimplemented("oneDNN takes neither lengths nor functions of cells")
     cell = _CELLS[desc.alg_kind]
-    lstm, attentive = cell == "lstm", cell.endswith("augru")
-    inputs = (
-        *(Arg.SRC_LAYER, Arg.SRC_ITER, *([Arg.SRC_ITER_C] if lstm else [])),
-        *([Arg.AUGRU_ATTENTION] if attentive else []),
-        *(Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER),
-        *([Arg.WEIGHTS_PEEPHOLE, Arg.WEIGHTS_PROJECTION] if lstm else []),
-        Arg.BIAS,
-    )
-    results = (Arg.DST_LAYER, Arg.DST_ITER, *([Arg.DST_ITER_C] if lstm else []))
-    known = (*inputs, *results)
-    gradients = () if asked.forward else map(_gradient_of, known)
+    known = [own for own in _RECURRENT if desc.operation.role(own).when(desc)]
+    gradients = () if asked.forward else [Arg[f"DIFF_{own.name}"] for own in known]
     tensors = _of_its_own(asked, (*known, *gradients))
     kinds = [desc.prop_kind, *([] if desc.activation is None else [desc.activation])]
     ends = [desc.flags.value, *([_float(desc.alpha)] * 2 if cell == "vanilla_rnn" else [])]
@@ -372,10 +363,12 @@ def _rnn(asked: Asked) -> Handle:
     return asked.create(f"{cell}_{_direction(asked)}", *values, *tensors, *ends)
 
 
-def _gradient_of(argument: Arg) -> Arg:
-    return Arg[f"DIFF_{argument.name}"]
-
-
+_RECURRENT = (
+    *(Arg.SRC_LAYER, Arg.SRC_ITER, Arg.SRC_ITER_C, Arg.AUGRU_ATTENTION),
+    *(Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER, Arg.WEIGHTS_PEEPHOLE, Arg.WEIGHTS_PROJECTION),
+    *(Arg.BIAS, Arg.DST_LAYER, Arg.DST_ITER, Arg.DST_ITER_C),
+)
+"""The tensors of all cells in oneDNN's order."""
 _CELLS = {
     Alg.vanilla_rnn: "vanilla_rnn",
     Alg.vanilla_lstm: "lstm",
