@@ -56,6 +56,9 @@ AGREES = """
 --reduction --alg=sum,mean,max,min --stag=abx,axb 5x19x3:5x1x3 5x19x3:1x19x1
 --resampling --dir=FWD_I,BWD_D --alg=nearest,linear --tag=abx,axb ic19ih5oh9 ic3iw8ow5
 --matmul --stag=abx,axb 2x20x30:2x30x17 3x4x5:1x5x6
+--rnn --prop=FWD_I,BWD_DW --alg=VANILLA_LSTM,LBR_GRU l2t3mb4sic8slc8dhc8dic8
+--rnn --prop=FWD_D,BWD_DW --activation=TANH,RELU --direction=concat l1t3mb4sic8slc8dhc8dic8
+--rnn --prop=BWD_DW --flags=O --alg=VANILLA_LSTM --with-projection=true l1t3mb4sic6slc8dhc8dic6
 """
 
 HAS_NO_EQUAL = {
@@ -88,8 +91,8 @@ def bench(*arguments: str) -> str:
 
 def test_every_driver_agrees_with_it() -> None:
     out = bench(*(f"--peer=torch -v1 {line}" for line in AGREES.strip().splitlines()))
-    assert out.count(":PASSED") == 308
-    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 308
+    assert out.count(":PASSED") == 317
+    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 317
 
 
 def test_what_has_no_equal_is_said_and_counted() -> None:

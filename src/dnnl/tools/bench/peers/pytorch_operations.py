@@ -24,6 +24,7 @@ from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.resampling import ResamplingDesc
+from dnnl.primitives.rnn import RnnDesc
 from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -44,6 +45,7 @@ from dnnl.tools.bench.peers.pytorch_program import (
     gradients,
     plain_views,
 )
+from dnnl.tools.bench.peers.pytorch_recurrent import recurrent
 from dnnl.tools.bench.peers.pytorch_reorder import reorder
 from dnnl.tools.bench.peers.pytorch_tensors import Run, Tensor, Torch
 from dnnl.types.arg import Arg
@@ -490,4 +492,5 @@ _MAKERS: dict[type[Desc], Callable[..., Program]] = {
     DeconvolutionDesc: deconvolution,
     InnerProductDesc: inner_product,
     MatmulDesc: matmul,
+    RnnDesc: recurrent,
 }
