@@ -23,6 +23,7 @@ from dnnl.tools.bench.peers.onednn_library import (
 from dnnl.tools.bench.peers.onednn_session import Session
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Direction
 from dnnl.types.memory_desc import MemoryDesc
 
 _PATTERN = 0x3F
@@ -45,6 +46,7 @@ class OneDnnOperation:
     ) -> None:
         self._peer, self._pd, self._forward = peer, pd, forward
         self._kind = desc.kind
+        self._adds_directions = getattr(desc, "direction", None) is Direction.bidirectional_sum
         self._tensors = {t.argument: t for t in desc.tensors if t.argument != Arg.WORKSPACE}
         self._descs = {argument: tensor.desc for argument, tensor in self._tensors.items()}
         if Arg.DIFF_SHIFT in self._descs and self._kind == "layer_normalization":
@@ -147,12 +149,15 @@ class OneDnnOperation:
         return Deviation("it does not saturate what is beyond s32", beyond)
 
     def _recurs_wrongly(self, dims: tuple[int, ...]) -> Deviation | None:
-        """What it does with attention, and with s8 where it has no instruction for that."""
-        what, src = "", self._descs[Arg.SRC_LAYER]
+        """What it does with attention, with sums of integers, and with s8 where it has no
+        instruction for that."""
+        what, src, dst = "", self._descs[Arg.SRC_LAYER], self._descs[Arg.DST_LAYER]
         if Arg.DIFF_AUGRU_ATTENTION in self._descs:
             what = "its gradients with attention are not those of its forward pass"
         elif src.data_type is DataType.s8 and self.impl_info == "ref":
             what = "it saturates states of s8 at 0"
+        elif self._adds_directions and dst.data_type.is_integer:
+            what = "it adds the integers of both directions, and the shift twice"
         return Deviation(what, np.ones(dims, bool)) if what else None
 
     def _steps_wrongly(self, dims: tuple[int, ...]) -> Deviation | None:
