@@ -18,6 +18,7 @@ from dnnl import (
     Unimplemented,
     config,
 )
+from dnnl.kernels.rnn import weight_products
 from dnnl.primitives import primitive as module
 from dnnl.primitives.choice import CHOICES
 from dnnl.primitives.rnn_cases import SHAPES
@@ -117,6 +118,16 @@ def test_any_steps_and_rows(line: str, strides: bool, isa: str) -> None:
         # Dense tensors with the batch first are some of those whose strides are open.
         row_major = "--tag" in line or "projection" in line
         assert kernels(primitive) <= (5 if strides else 2 + row_major)
+
+
+@pytest.mark.parametrize("flags", ["", "--flags=O"])
+def test_terms_in_several_blocks(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 terms, as if caches were small."""
+    monkeypatch.setattr(weight_products, "_PART_OF_PANEL", 2**30)
+    for steps, rows in ((13, 11), (16, 8), (2, 3), (0, 3)):
+        (made,) = trials(f"--rnn --prop=BWD_DW --alg=VANILLA_LSTM {flags} t{steps}mb{rows}sic27")
+        assert isinstance(made.desc, RnnDesc)
+        judged(primitive_of(made.desc), made)
 
 
 @pytest.mark.parametrize(("sizes", "tried"), [("T", ((1, 3), (6, 3))), ("N", ((4, 1), (4, 9)))])

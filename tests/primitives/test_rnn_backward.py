@@ -29,6 +29,7 @@ from dnnl import (
     VanillaRnnDesc,
     config,
 )
+from dnnl.kernels.rnn import weight_products
 from dnnl.reference.arrays import Array
 from dnnl.reference.rnn_check import SPECIFICATION
 from dnnl.reference.rule import compare
@@ -142,6 +143,26 @@ def test_steps(alg: str, sizes: tuple[int, int], flags: str) -> None:
     """Without a step gradients of states pass through, and those of weights are zeros."""
     steps, rows = sizes
     check(gradient(network(alg, steps, rows, 10, direction=BOTH), flags=flags))
+
+
+@every_pair(
+    isa=ISAS,
+    flags=["undef", "diff_weights_overwrite"],
+    layout=["abcde", "abdec"],
+    terms=[(13, 11), (16, 8), (5, 13)],
+)
+def test_terms_in_several_blocks(
+    terms: tuple[int, int], layout: str, flags: str, isa: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 64 terms at most, as if caches were small."""
+    monkeypatch.setattr(weight_products, "_PART_OF_PANEL", 2**30)
+    forward = network("vanilla_lstm", *terms, 23, direction=BOTH, inputs=70)
+    given: dict[str, Any] = {
+        name: MemoryDesc(getattr(forward, name.removeprefix("diff_")).dims, "f32", layout)
+        for name in ("diff_weights_layer_desc", "diff_weights_iter_desc")
+    }
+    with config.override("max_cpu_isa", isa):
+        check(gradient(forward, flags=flags, **given))
 
 
 @pytest.mark.parametrize("alg", ["vanilla_lstm", "vanilla_gru", "lbr_gru"])

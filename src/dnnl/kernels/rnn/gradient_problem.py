@@ -26,14 +26,18 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _MOST_BLOCKS = 4
 """Blocks of inputs whose gradients a tile has at most."""
+_MOST_NARROW = 2
+"""The same where vectors are narrower than 16 lanes: there are 16 registers, which hold six rows of
+two blocks, but only two rows of four."""
 _FEW_BLOCKS = 8
 """From so many blocks of states on a tile has two of them: gradients of gates are read half as
 often, and there are work items enough."""
 
 
-def most_blocks(blocks: int) -> int:
+def most_blocks(blocks: int, lanes: int) -> int:
     """The blocks of inputs of a tile, out of so many."""
-    return max(n for n in range(1, _MOST_BLOCKS + 1) if blocks % n == 0)
+    most = _MOST_BLOCKS if lanes > 8 else _MOST_NARROW
+    return max(n for n in range(1, most + 1) if blocks % n == 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +109,7 @@ class GradientConf(RnnConf):
     @property
     def group(self) -> int:
         """The blocks of inputs whose gradients a tile has."""
-        return most_blocks(self.blocks(self.inputs))
+        return most_blocks(self.blocks(self.inputs), self.lanes)
 
     @property
     def pair(self) -> int:

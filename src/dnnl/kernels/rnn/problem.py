@@ -414,7 +414,7 @@ _OF_ROWS = (
 def rows_of_tile(isa: Isa, vectors: int) -> int:
     """The rows of a register tile whose rows are so many vectors: accumulators, a row of weights
     and a broadcast fit into the registers."""
-    return max(1, min(8, (isa.registers - vectors - 1) // (vectors + (isa.registers > 16))))
+    return max(1, min(8, (isa.registers - vectors - 1) // vectors))
 
 
 @dataclass(frozen=True)

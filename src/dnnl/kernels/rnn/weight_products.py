@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, Value, i64
+from dnnl.codegen.ir.builder import F32, Emitter, Value, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.gradient_problem import most_blocks
@@ -24,14 +23,39 @@ from dnnl.kernels.rnn.problem import along_units, rows_of_tile
 from dnnl.kernels.rnn.product import Factor, Tile, multiply
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import GRADIENT, Arg
+from dnnl.types.size import is_known, surely_at_most, typical
 
 _BLOCKS_OF_ITEM = 4
-_COLUMNS_OF_ITEM = 8
-"""Blocks of rows, and of vectors, of a work item: rows stay in the caches for as many blocks of
-vectors, and those for as many blocks of rows."""
+_BLOCKS_OF_MANY_TERMS = 16
+"""Blocks of rows of a work item: more of them where panels of other terms replace those in the
+caches."""
+_MOST_COLUMNS = 8
+"""Columns of a work item: lines of one row of the gradient follow each other."""
+_LEAST_TERMS = 64
+_PART_OF_PANEL = 8
+"""The part of the second-level cache that the terms of a column take that are multiplied at a
+time."""
+_PART_OF_PANELS = 4
+"""The part that those of all columns of an item take."""
 
 
-_Column = Callable[[Value, Value, Value, Value], None]
+@dataclass(frozen=True)
+class _Terms:
+    """Terms that are multiplied at a time: the ``first`` one, None if they are all, and how many;
+    ``begins`` is whether there are none before."""
+
+    first: Value | None
+    count: int | Value
+    begins: Value | None
+
+    def start(self, e: Emitter, pointer: Value, apart: int) -> Value:
+        """The address of the first one, ``apart`` elements from one to the next."""
+        if self.first is None:
+            return pointer
+        return e.element(pointer, e.mul(self.first, apart), F32)
+
+
+_Write = Callable[[Value, Value, Value, int, _Terms], None]
 
 
 @dataclass(frozen=True)
@@ -79,70 +103,66 @@ class WeightProducts(Panels):
         desc = conf.tensors[own.argument]
         inputs, units = desc.dims[2], desc.dims[-1]
         per_row = conf.parts[own.columns].strides[3]
+        every_gate = range(len(own.slots))
+        # Four gates of two rows would leave registers empty.
+        width = len(own.slots) if rows_of_tile(e.isa, len(own.slots)) > 2 else 2
+        parts = [every_gate[at : at + width] for at in every_gate[::width]]
 
-        def tile(d: Value, block: Value, row: Value, count: int, mask: Mask) -> None:
-            factor = Factor(
-                self._slots_of(phase, own, d, block, 0, i64(0)), self._dot(phase), per_row,
-                tuple(slot * lanes for slot in own.slots), None,
-            )  # fmt: skip
-            source, lane = e.divmod(row, lanes)
-            pointer = self._part(phase, own.panel, [d, source, i64(0), i64(0), lane])
-            rows = [e.element(pointer, i64(r), F32) for r in range(count)]
-            unit = e.mul(block, lanes)
-            places = [
-                [self._index(own, d, e.add(row, i64(r)), n, unit) for n in range(len(own.slots))]
-                for r in range(count)
+        def write(d: Value, block: Value, row: Value, count: int, terms: _Terms) -> None:
+            first = self._slots_of(phase, own, d, block, 0, i64(0))
+            pointer = terms.start(e, first, per_row)
+            every = [e.add(row, i64(r)) for r in range(count)]
+            places = [e.divmod(each, lanes) for each in every]
+            rows = [
+                terms.start(e, self._part(phase, own.panel, [d, at, i64(0), i64(0), lane]), lanes)
+                for at, lane in places
             ]
-            masks = [mask] * len(own.slots)
-            self._add_up(phase, own, rows, factor, lanes, places, masks)
+            unit = e.mul(block, lanes)
 
-        def column(d: Value, block: Value, begin: Value, end: Value) -> None:
-            height = self._height(phase, len(own.slots))
-            self._each_block(e, block, units, lambda mask: self._each_row(
-                e, begin, end, inputs, height,
-                lambda row, count: tile(d, block, row, count, mask),
-            ))  # fmt: skip
+            def each(mask: Mask) -> None:
+                for gates in parts:
+                    beside = tuple(own.slots[n] * lanes for n in gates)
+                    factor = Factor(pointer, self._dot(phase), per_row, beside, None)
+                    to = [[self._index(own, d, row, n, unit) for n in gates] for row in every]
+                    self._add_up(phase, own, rows, factor, lanes, to, [mask] * len(gates), terms)
 
-        return self._each_share(phase, inputs, conf.blocks(units), column)
+            self._each_block(e, block, units, each)
+
+        return self._each_share(phase, inputs, conf.blocks(units), width, write)
 
     def _of_inputs(self, phase: PhaseFunction, own: _Gradient) -> Phase:
         """Work items are some blocks of units for some blocks of inputs."""
         conf, e, lanes = self._conf, phase.e, self._lanes
         desc = conf.tensors[own.argument]
         inputs, units = desc.dims[2], desc.dims[-1]
-        width = most_blocks(conf.blocks(inputs))
+        width = most_blocks(conf.blocks(inputs), lanes)
         per_row, apart = (conf.parts[name].strides[n] for name, n in
                           ((own.columns, 3), (own.panel, 1)))  # fmt: skip
 
-        def tile(d: Value, group: Value, number: int, mask: Mask, row: Value, count: int) -> None:
+        def write(d: Value, group: Value, row: Value, count: int, terms: _Terms) -> None:
             start = e.mul(group, width)
+            first = self._part(phase, own.panel, [d, start, *[i64(0)] * 3])
             factor = Factor(
-                self._part(phase, own.panel, [d, start, *[i64(0)] * 3]), self._dot(phase), lanes,
+                terms.start(e, first, lanes), self._dot(phase), lanes,
                 tuple(n * apart for n in range(width)), None,
             )  # fmt: skip
-            block, lane = e.divmod(row, lanes)
-            pointer = self._slots_of(phase, own, d, block, own.slots[number], lane)
-            rows = [e.element(pointer, i64(r), F32) for r in range(count)]
-            places = [
-                [self._index(own, d, e.mul(e.add(start, i64(n)), lanes), number, e.add(row, i64(r)))
-                 for n in range(width)]
-                for r in range(count)
-            ]  # fmt: skip
-            masks = [*[None] * (width - 1), mask]
-            self._add_up(phase, own, rows, factor, per_row, places, masks)
-
-        def column(d: Value, group: Value, begin: Value, end: Value) -> None:
-            height = self._height(phase, width)
-            last = e.add(e.mul(group, width), i64(width - 1))
+            every = [e.add(row, i64(r)) for r in range(count)]
+            places = [e.divmod(each, lanes) for each in every]
+            blocks = [e.mul(e.add(start, i64(n)), lanes) for n in range(width)]
 
             def each(mask: Mask) -> None:
-                for number in range(len(own.slots)):
-                    own_tile = partial(tile, d, group, number, mask)
-                    self._each_row(e, begin, end, units, height, own_tile)
+                masks = [*[None] * (width - 1), mask]
+                for number, slot in enumerate(own.slots):
+                    rows = [
+                        terms.start(e, self._slots_of(phase, own, d, at, slot, lane), per_row)
+                        for at, lane in places
+                    ]
+                    to = [[self._index(own, d, n, number, unit) for n in blocks] for unit in every]
+                    self._add_up(phase, own, rows, factor, per_row, to, masks, terms)
 
-            self._each_block(e, last, inputs, each)
+            self._each_block(e, e.add(start, i64(width - 1)), inputs, each)
 
-        return self._each_share(phase, units, conf.blocks(inputs) // width, column)
+        return self._each_share(phase, units, conf.blocks(inputs) // width, width, write)
 
     def _pairs_of_units(self, phase: PhaseFunction, own: _Gradient) -> Phase:
         """Rows of inputs by a block of units, all gates at once."""
@@ -171,7 +191,7 @@ class WeightProducts(Panels):
         """Rows of units of a gate by some blocks of inputs."""
         conf, e, lanes = self._conf, phase.e, self._lanes
         inputs, units = conf.tensors[own.argument].dims[2], conf.tensors[own.argument].dims[-1]
-        width, rows = most_blocks(conf.blocks(inputs)), f"{own.side}_rows"
+        width, rows = most_blocks(conf.blocks(inputs), lanes), f"{own.side}_rows"
         before = own.slots[number] * conf.pitch(units)
 
         def factor(place: Place) -> Factor:
@@ -222,30 +242,60 @@ class WeightProducts(Panels):
         weights, terms = own.argument - GRADIENT, self._conf.terms
         return Product(weights, range(vectors), terms, part, source, first, finish, factor, width)
 
-    def _height(self, phase: PhaseFunction, vectors: int) -> int:
-        """The rows of a tile, none of which reaches into another block."""
-        height = self._lanes
-        while height > rows_of_tile(phase.e.isa, vectors):
-            height //= 2
-        return height
-
-    def _each_share(self, phase: PhaseFunction, rows: int, columns: int, column: _Column) -> Phase:
-        """All work items: some blocks of rows for some columns, in one direction. ``column`` has
-        the direction, its number, the first row and the one behind the last."""
-        e, share = phase.e, _BLOCKS_OF_ITEM * self._lanes
-        parts, shares = -(-columns // _COLUMNS_OF_ITEM), -(-rows // share)
+    def _each_share(
+        self, phase: PhaseFunction, rows: int, columns: int, vectors: int, write: _Write
+    ) -> Phase:
+        """All work items: some blocks of rows for some columns of so many ``vectors``, in one
+        direction. ``write`` has the direction, the number of a column, the first row of a tile,
+        its rows and its terms."""
+        e, l2 = phase.e, phase.e.isa.caches.l2
+        terms, term = typical(self._conf.steps * self._conf.rows), vectors * self._lanes * 4
+        most = max(_LEAST_TERMS, l2 // _PART_OF_PANEL // term)
+        at_once, height = min(most, terms), rows_of_tile(e.isa, vectors)
+        blocks = _BLOCKS_OF_MANY_TERMS if terms > most else _BLOCKS_OF_ITEM
+        share = -(-blocks * self._lanes // height) * height
+        some = max(1, min(_MOST_COLUMNS, l2 // _PART_OF_PANELS // (term * max(1, at_once))))
+        parts, shares = -(-columns // some), -(-rows // share)
 
         def item(number: Value) -> None:
             rest, part = e.divmod(number, parts)
             d, own = e.divmod(rest, shares)
-            begin, start = e.mul(own, share), e.mul(part, _COLUMNS_OF_ITEM)
+            begin, start = e.mul(own, share), e.mul(part, some)
             end = e.smaller(e.add(begin, i64(share)), i64(rows))
-            last = e.smaller(e.add(start, i64(_COLUMNS_OF_ITEM)), i64(columns))
-            e.loop(start, last, lambda at: column(d, at, begin, end), unroll=False, name="column")
+            last = e.smaller(e.add(start, i64(some)), i64(columns))
+
+            def of(terms: _Terms) -> None:
+                def tiles(row: Value, count: int) -> None:
+                    def one(column: Value) -> None:
+                        write(d, column, row, count, terms)
+
+                    e.loop(start, last, one, unroll=False, name="column")
+
+                self._each_row(e, begin, end, rows, height, tiles)
+
+            self._each_terms(e, most, of)
 
         count = self._conf.directions * shares * parts
         phase.each_item(count, item)
         return phase.end(count)
+
+    def _each_terms(self, e: Emitter, most: int, of: Callable[[_Terms], None]) -> None:
+        """All terms, at most so many at a time: panels of them stay in the caches. ``of`` is called
+        for no terms too, since gradients may overwrite."""
+        total = self._conf.steps * self._conf.rows
+        if surely_at_most(total, most):
+            of(_Terms(None, total, None))
+            return
+        step = most
+        if is_known(total):  # of the same size
+            step = -(-total // -(-total // most))
+        end = e.number(total)
+
+        def some(first: Value) -> None:
+            count = e.smaller(i64(step), e.b.sub(end, first))
+            of(_Terms(first, count, e.b.icmp_signed("==", first, i64(0))))
+
+        e.loop(i64(0), e.larger(end, i64(1)), some, step=step, unroll=False, name="terms")
 
     def _slots_of(
         self, phase: PhaseFunction, own: _Gradient, d: Value, block: Value, slot: int, lane: Value
@@ -267,25 +317,33 @@ class WeightProducts(Panels):
         apart: int,
         places: Sequence[Sequence[list[Value]]],
         masks: Sequence[Mask],
+        terms: _Terms,
     ) -> None:
-        """Add the products of all terms to a tile of the gradient."""
+        """Add the products of terms to a tile of the gradient."""
         before = [
             [
-                self._held(phase, own.argument, at, mask)
+                self._held(phase, own.argument, at, mask, terms.begins)
                 for at, mask in zip(line, masks, strict=True)
             ]
             for line in places
         ]
-        terms = self._conf.steps * self._conf.rows
-        sums = multiply(phase.e, before, rows, factor, terms, apart=apart)
+        sums = multiply(phase.e, before, rows, factor, terms.count, apart=apart)
         for line, values in zip(places, sums, strict=True):
             for at, mask, value in zip(line, masks, values, strict=True):
                 self._store(phase, own.argument, at, value, mask)
 
     def _held(
-        self, phase: PhaseFunction, argument: int, index: Sequence[Value], mask: Mask
+        self,
+        phase: PhaseFunction,
+        argument: int,
+        index: Sequence[Value],
+        mask: Mask,
+        begins: Value | None = None,
     ) -> Value:
-        """What gradients of weights are added to."""
-        if self._conf.overwrites:
-            return vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
-        return self._load(phase, argument, index, mask)
+        """What gradients of weights are added to: where they overwrite, and this ``begins`` them,
+        zeros."""
+        zero = vector.splat_constant(vector.vector_type(F32, self._lanes), 0)
+        if self._conf.overwrites and begins is None:
+            return zero
+        before = self._load(phase, argument, index, mask)
+        return phase.e.b.select(begins, zero, before) if self._conf.overwrites else before
