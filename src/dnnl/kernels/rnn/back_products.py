@@ -18,11 +18,15 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.rnn.backward_memory import BackwardMemory
 from dnnl.kernels.rnn.memory import Place, Product
-from dnnl.kernels.rnn.problem import along_units
-from dnnl.kernels.rnn.product import Factor, Tile, multiply, shaped
+from dnnl.kernels.rnn.problem import along_units, rows_of_tile
+from dnnl.kernels.rnn.product import Ahead, Factor, Tile, multiply, shaped
+from dnnl.kernels.rnn.tiles import MOST_TILES
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.size import is_known
 
+_BYTES = DataType.f32.size
 _BACK = {
     int(Arg.WEIGHTS_LAYER): "layer_back",
     int(Arg.WEIGHTS_ITER): "iter_back",
@@ -66,11 +70,18 @@ class BackProducts(BackwardMemory):
                 product.nothing,
             ))  # fmt: skip
 
+        height = rows_of_tile(phase.e.isa, product.width)
+
         def write(place: Place) -> None:
             every = [phase.e.add(place.row, i64(r)) for r in range(place.rows)]
             first = [product.first(place, row) for row in every]
             sources = [product.source(place, row) for row in every]
-            tile = self._through(phase, product, first, sources, self._back(phase, product, place))
+            factor = self._back(phase, product, place)
+            if joined:
+                ahead = self._next_rows(phase, product, sources[0], height)
+            else:
+                ahead = self._next_group(phase, place, product, factor, rows, height)
+            tile = self._through(phase, product, first, sources, factor, ahead)
             product.finish(place, tile)
 
         width = product.width
@@ -104,8 +115,10 @@ class BackProducts(BackwardMemory):
         first: Tile,
         rows: Sequence[Value],
         factor: Factor,
+        ahead: Ahead | None,
     ) -> Tile:
-        """``first`` plus the products of rows of f32, block by block of units."""
+        """``first`` plus the products of rows of f32, block by block of units; ``ahead`` is what
+        those of the first block prefetch."""
         conf, e, height, width = self._conf, phase.e, len(rows), len(factor.gates)
         units = conf.blocks(conf.tensors[product.weights].dims[-1])
         blocks: Value = i64(units)
@@ -114,11 +127,15 @@ class BackProducts(BackwardMemory):
         per_block = conf.parts[_BACK[product.weights]].strides[2]
         along = conf.parts[product.part].strides[1]
         count = len(product.slots) * self._lanes
+        apart = along if product.direction is not None else per_block
 
-        def one(_: Value, weights: Value, *carried: Value) -> Values:
+        def one(block: Value, weights: Value, *carried: Value) -> Values:
             pointers, flat = carried[:height], carried[height:]
             own = Factor(weights, factor.multiply, factor.per_block, factor.gates, None)
-            tile = multiply(e, shaped(flat, 0, height, width), pointers, own, count)
+            asked = None if ahead is None else ahead.behind(e, e.mul(block, apart * _BYTES))
+            tile = multiply(
+                e, shaped(flat, 0, height, width), pointers, own, count, ahead=asked
+            )  # fmt: skip
             following = [e.b.gep(p, [e.number(along)], source_etype=F32) for p in pointers]
             behind = e.b.gep(weights, [i64(per_block)], source_etype=F32)
             return behind, *following, *(value for row in tile for value in row)
@@ -128,6 +145,37 @@ class BackProducts(BackwardMemory):
             i64(0), blocks, one, (factor.pointer, *rows, *flat), unroll=False, name="block"
         )
         return shaped(carried[1 + height :], 0, height, width)
+
+    def _next_group(
+        self,
+        phase: PhaseFunction,
+        place: Place,
+        product: BackProduct,
+        factor: Factor,
+        rows: int,
+        height: int,
+    ) -> Ahead | None:
+        """The share of a tile in the weights of the next group of blocks, of one block of units,
+        where they come from beyond the second-level cache."""
+        e, desc = phase.e, self._tensors[product.weights][1]
+        few = is_known(rows) and height < rows <= MOST_TILES * height
+        if not (few and self._is_far(e, desc)):
+            return None
+        per_group, per_block, *_ = self._conf.parts[_BACK[product.weights]].strides[1:]
+        share = -(-per_block // -(-rows // height)) * _BYTES
+        tile, _ = e.divmod(place.row, height)
+        behind = e.add(i64(per_group * _BYTES), e.mul(tile, share))
+        step = -(-share // (len(product.slots) * self._lanes))
+        return Ahead(factor.pointer, step).behind(e, behind)
+
+    def _next_rows(
+        self, phase: PhaseFunction, product: BackProduct, first: Value, height: int
+    ) -> Ahead | None:
+        """The slots of the rows of the next tile, of one block of units: a tile has lines from far
+        apart, which no hardware prefetcher follows."""
+        size = height * self._conf.slots * self._lanes * _BYTES
+        step = -(-size // (len(product.slots) * self._lanes))
+        return Ahead(first, step).behind(phase.e, i64(size))
 
     # Packed weights.
 

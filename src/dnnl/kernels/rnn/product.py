@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import I32, Emitter, Value, Values, i64
+from dnnl.codegen.ir.builder import I8, I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.vector import Mask
+from dnnl.codegen.product.brgemm import Prefetch
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.types.size import Size
 
@@ -49,6 +50,19 @@ class Factor:
         return [(row.to_core(e, vector.load(e, own, kind, self.mask)),) for own in starts]
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """What a product prefetches into the second-level cache: ``step`` bytes from an address on for
+    each K block."""
+
+    pointer: Value
+    step: int
+
+    def behind(self, e: Emitter, offset: Value) -> Ahead:
+        """The same so many bytes behind."""
+        return replace(self, pointer=e.element(self.pointer, offset, I8))
+
+
 def multiply(
     e: Emitter,
     first: Tile,
@@ -57,6 +71,7 @@ def multiply(
     blocks: int | Value,
     *,
     apart: int = 1,
+    ahead: Ahead | None = None,
 ) -> Tile:
     """``first`` plus the products of ``blocks`` K groups of each row, so many groups ``apart``,
     with the weights; their number may be a value of the kernel."""
@@ -80,21 +95,29 @@ def multiply(
             made.append([kind.add(e, value, column, total) for column, total in pairs])
         return made
 
+    asks = ahead is not None
+    lines = () if ahead is None else (e.opaque(ahead.pointer),)
+    prefetch = Prefetch(i64(0), 0 if ahead is None else ahead.step)
+
     def body(_: Value, weights: Value, *carried: Value) -> Values:
+        lines, carried = carried[:asks], carried[asks:]
+        lines = tuple(prefetch.issue(e, line, split) for line in lines)
         base, flat = carried[:count], carried[count:]
         tiles = [shaped(flat, number, count, gates) for number in range(split)]
         tiles = [step(base, weights, number, tile) for number, tile in enumerate(tiles)]
         following = [e.b.gep(row, [i64(split * apart * kind.group)], source_etype=a_element)
                      for row in base]  # fmt: skip
         behind = e.b.gep(weights, [e.number(split * factor.per_block)], source_etype=b_element)
-        return behind, *following, *(v for tile in tiles for row in tile for v in row)
+        cells = (value for tile in tiles for row in tile for value in row)
+        return behind, *lines, *following, *cells
 
     flat = [value for tile in sets for row in tile for value in row]
     carried = e.loop(
-        i64(0), end, body, (e.opaque(factor.pointer), *map(e.opaque, rows), *flat),
+        i64(0), end, body, (e.opaque(factor.pointer), *lines, *map(e.opaque, rows), *flat),
         step=split, unroll=False, name="k",
     )  # fmt: skip
-    weights, base, flat = carried[0], carried[1 : 1 + count], list(carried[1 + count :])
+    weights, carried = carried[0], carried[1 + asks :]
+    base, flat = carried[:count], list(carried[count:])
     tiles = [shaped(flat, number, count, gates) for number in range(split)]
     for number in range(rest):
         tiles[number] = step(base, weights, number, tiles[number])

@@ -13,16 +13,19 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.byte_pairs import BytePairs, joined
 from dnnl.kernels.rnn.memory import Place, Product
 from dnnl.kernels.rnn.problem import rows_of_tile
-from dnnl.kernels.rnn.product import Factor, Tile, multiply
+from dnnl.kernels.rnn.product import Ahead, Factor, Tile, multiply
 from dnnl.kernels.rnn.unit import UnitProduct
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
-from dnnl.types.size import is_known
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import is_known, typical
 
 _ROWS_OF_ITEM = 48
 """Rows that a work item does at most, so that large batches have more items than blocks."""
 _ROWS_OF_CHUNKS = 64
 """The same on the matrix unit, which multiplies 32 at once."""
+MOST_TILES = 16
+"""Tiles of rows that prefetch weights: those of more tiles wait for a small part of their time."""
 _ROWS_OF_CELLS = 4
 """Rows whose cells are computed together behind the unit."""
 
@@ -42,6 +45,7 @@ class LayerTiles(BytePairs):
             return self._each_chunk(phase, channels, rows, product)
 
         parts = self._parts_of_row
+        height = rows_of_tile(e.isa, parts * len(gates))
 
         def write(place: Place) -> None:
             every = [e.add(place.row, i64(r)) for r in range(place.rows)]
@@ -51,7 +55,8 @@ class LayerTiles(BytePairs):
             count = blocks
             if product.nothing is not None:
                 count = e.b.select(product.nothing, i64(0), i64(blocks))
-            tile = multiply(e, first, sources, factor, count)
+            ahead = self._next_block(phase, place, product, factor, rows, height)
+            tile = multiply(e, first, sources, factor, count, ahead=ahead)
             product.finish(
                 place,
                 [
@@ -64,6 +69,35 @@ class LayerTiles(BytePairs):
             phase, channels, rows, parts * len(gates), write,
             width=product.width, joined=product.joined,
         )  # fmt: skip
+
+    def _next_block(
+        self,
+        phase: PhaseFunction,
+        place: Place,
+        product: Product,
+        factor: Factor,
+        rows: int,
+        height: int,
+    ) -> Ahead | None:
+        """The share of a tile in the weights of the next block of units, where these come from
+        beyond the second-level cache: tiles of a block do not wait for the first one then."""
+        e, desc = phase.e, self._tensors[product.weights][1]
+        whole = len(factor.gates) * self._lanes * factor.multiply.group
+        beside = product.factor is None and factor.per_block == whole
+        few = is_known(rows) and height < rows <= MOST_TILES * height
+        if not (beside and few and self._is_far(e, desc)):
+            return None
+        blocks = self._conf.operands.k_blocks(product.inputs)
+        size = whole * factor.multiply.b.bits // 8
+        share = -(-size // -(-rows // height))
+        tile, _ = e.divmod(place.row, height)
+        behind = e.add(i64(size * blocks), e.mul(tile, share * blocks))
+        return Ahead(factor.pointer, share).behind(e, behind)
+
+    @staticmethod
+    def _is_far(e: Emitter, weights: MemoryDesc) -> bool:
+        """Whether the second-level cache does not hold weights from step to step."""
+        return typical(weights.size) > e.isa.caches.l2 // 2
 
     def _factor_of(self, phase: PhaseFunction, product: Product, place: Place) -> Factor:
         """What is multiplied with operands."""
