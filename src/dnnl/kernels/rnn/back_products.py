@@ -77,7 +77,7 @@ class BackProducts(BackwardMemory):
             first = [product.first(place, row) for row in every]
             sources = [product.source(place, row) for row in every]
             factor = self._back(phase, product, place)
-            if joined:
+            if product.weights == Arg.WEIGHTS_LAYER:
                 ahead = self._next_rows(phase, product, sources[0], height)
             else:
                 ahead = self._next_group(phase, place, product, factor, rows, height)
@@ -127,7 +127,7 @@ class BackProducts(BackwardMemory):
         per_block = conf.parts[_BACK[product.weights]].strides[2]
         along = conf.parts[product.part].strides[1]
         count = len(product.slots) * self._lanes
-        apart = along if product.direction is not None else per_block
+        apart = along if product.weights == Arg.WEIGHTS_LAYER else per_block
 
         def one(block: Value, weights: Value, *carried: Value) -> Values:
             pointers, flat = carried[:height], carried[height:]
