@@ -77,10 +77,11 @@ class BackProducts(BackwardMemory):
             first = [product.first(place, row) for row in every]
             sources = [product.source(place, row) for row in every]
             factor = self._back(phase, product, place)
-            if product.weights == Arg.WEIGHTS_LAYER:
-                ahead = self._next_rows(phase, product, sources[0], height)
-            else:
-                ahead = self._next_group(phase, place, product, factor, rows, height)
+            ahead = (
+                self._next_rows(phase, product, sources[0], height)
+                if product.weights == Arg.WEIGHTS_LAYER
+                else self._next_group(phase, place, product, factor, rows, height)
+            )
             tile = self._through(phase, product, first, sources, factor, ahead)
             product.finish(place, tile)
 
@@ -161,16 +162,17 @@ class BackProducts(BackwardMemory):
         few = is_known(rows) and height < rows <= MOST_TILES * height
         if not (few and self._is_far(e, desc)):
             return None
-        per_group, per_block, *_ = self._conf.parts[_BACK[product.weights]].strides[1:]
-        share = -(-per_block // -(-rows // height)) * _BYTES
+        per_group = self._conf.parts[_BACK[product.weights]].strides[1]
+        size = product.width * self._lanes * _BYTES
+        step = -(-size // -(-rows // height))
         tile, _ = e.divmod(place.row, height)
+        share = step * len(product.slots) * self._lanes
         behind = e.add(i64(per_group * _BYTES), e.mul(tile, share))
-        step = -(-share // (len(product.slots) * self._lanes))
         return Ahead(factor.pointer, step).behind(e, behind)
 
     def _next_rows(
         self, phase: PhaseFunction, product: BackProduct, first: Value, height: int
-    ) -> Ahead | None:
+    ) -> Ahead:
         """The slots of the rows of the next tile, of one block of units: a tile has lines from far
         apart, which no hardware prefetcher follows."""
         size = height * self._conf.slots * self._lanes * _BYTES

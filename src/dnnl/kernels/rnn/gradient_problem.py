@@ -27,8 +27,8 @@ from dnnl.types.memory_desc import MemoryDesc
 _MOST_BLOCKS = 4
 """Blocks of inputs whose gradients a tile has at most."""
 _MOST_NARROW = 2
-"""The same where vectors are narrower than 16 lanes: there are 16 registers, which hold six rows of
-two blocks, but only two rows of four."""
+"""The same of narrower vectors than those of 16 lanes: x86 has 16 registers of them, which hold six
+rows of two blocks, but only two rows of four."""
 _FEW_BLOCKS = 8
 """From so many blocks of states on a tile has two of them: gradients of gates are read half as
 often, and there are work items enough."""
