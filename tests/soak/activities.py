@@ -38,6 +38,7 @@ from dnnl.primitives.desc import Desc
 ENGINE = Engine("cpu")
 INFERENCE = "forward_inference"
 THREADS = 2
+_REQUESTS = 4
 Args = dict[int, Memory]
 
 
@@ -128,14 +129,17 @@ def memories(chance: random.Random) -> None:
 
 
 @cache
-def _model() -> Model:
-    """A convolution, what follows it in networks, and a product; the batch is left open."""
+def _constants() -> dict[str, NDArray[np.float32]]:
     rng = np.random.default_rng(0)
-    shapes_of = {"w": (8, 3, 3, 3), "b": (8,), "k": (8, 10)}
-    constants = [
-        numpy_helper.from_array(rng.standard_normal(shape, np.float32), name)
-        for name, shape in shapes_of.items()
-    ]
+    shapes = {"w": (8, 3, 3, 3), "b": (8,), "k": (8, 10)}
+    return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+
+@cache
+def _model(*image: int | str) -> Model:
+    """A convolution of an image, what follows it in networks, and a product; the batch is left
+    open."""
+    constants = [numpy_helper.from_array(own, name) for name, own in _constants().items()]
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c"], ["r"]),
@@ -146,7 +150,7 @@ def _model() -> Model:
     ]
     src, dst = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", ["n", 3, 12, 12]), ("y", ["n", 10]))
+        for name, shape in (("x", ["n", 3, *image]), ("y", ["n", 10]))
     )
     graph = helper.make_graph(nodes, "soak", [src], [dst], constants)
     with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +162,7 @@ def _model() -> Model:
 
 def sessions(chance: random.Random) -> None:
     """A model for some batch: compiled, run, dropped, or called, which keeps its last sessions."""
-    model, batch = _model(), chance.randint(1, 64)
+    model, batch = _model(12, 12), chance.randint(1, 64)
     src = np.ones((batch, 3, 12, 12), np.float32)
     if chance.random() < 0.5:
         result: Any = model(src)
@@ -166,6 +170,28 @@ def sessions(chance: random.Random) -> None:
         session = model.compile(ENGINE, batch=batch, num_threads=chance.randint(1, THREADS))
         (result,) = session.run({"x": src}).values()
     assert np.allclose(result.sum(axis=1), 1, atol=1e-5)
+
+
+def _expected(x: NDArray[np.float32]) -> NDArray[np.float64]:
+    """What the model makes of images, by NumPy."""
+    own = _constants()
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    sums = np.einsum("nchwyx,ocyx->nohw", windows, own["w"]) + own["b"][:, None, None]
+    logits = np.maximum(sums, 0).mean((2, 3)) @ own["k"]
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray(shares / shares.sum(1, keepdims=True))
+
+
+def requests(chance: random.Random) -> None:
+    """Calls of one model from several threads, each with sizes of its own."""
+    sizes = [[chance.randint(1, most) for most in (4, 30, 30)] for _ in range(_REQUESTS)]
+    rng = np.random.default_rng(chance.getrandbits(32))
+    every = [rng.standard_normal((n, 3, h, w), np.float32) for n, h, w in sizes]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        results = list(pool.map(_model("h", "w"), every))
+    for x, result in zip(every, results, strict=True):
+        np.testing.assert_allclose(result, _expected(x), rtol=1e-4, atol=1e-5)
 
 
 def threads(chance: random.Random) -> None:
@@ -202,6 +228,7 @@ ACTIVITIES: dict[str, Callable[[random.Random], None]] = {
     "new shapes": shapes,
     "new memories": memories,
     "sessions": sessions,
+    "requests": requests,
     "threads": threads,
     "streams": streams,
     "refusals": refusals,

@@ -47,7 +47,9 @@ The cases are the records of PyTorch {version}'s own operator database (`op_db`)
 samples of each in a type, spread over all. In inference they are in f32, bf16 and int64, and
 contents, types and strides of all results are compared with eager PyTorch's; gradients are in f32
 and bf16. A result that differs from eager's by rounding has to be as near to that of f64, within
-limits or a factor of 2. Samples by who computes the operators of ATen that they consist of:
+limits or a factor of 2. With up to 60 samples of each (21,590) no result of inference is wrong, and
+with 40 (11,501) one gradient of stft, whose transforms are PyTorch's, is 2.3 times as far from that
+of f64 as eager's. Samples by who computes the operators of ATen that they consist of:
 
 | inference | gradients | outcome |
 |---|---|---|
