@@ -165,6 +165,31 @@ def test_terms_in_several_blocks(
         check(gradient(forward, flags=flags, **given))
 
 
+@pytest.mark.parametrize("layout", ["abcde", "abdec"])
+def test_sums_of_many_terms_are_rounded_once(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_products, "_PART_OF_PANEL", 2**30)
+    forward = network("vanilla_lstm", 17, 33, 19, kind="f16")
+    given = {
+        f"diff_{name}": MemoryDesc(getattr(forward, name).dims, "f16", layout)
+        for name in ("weights_layer_desc", "weights_iter_desc")
+    }
+    desc = gradient(forward, kind="f16", flags="diff_weights_overwrite", **given)
+    pd, values = PrimitiveDesc(desc, ENGINE), SPECIFICATION.fill(desc)
+    made = {
+        tensor.argument: memory_of(values[tensor.argument], tensor.desc, ENGINE)
+        if tensor.argument in values
+        else Memory(tensor.desc, ENGINE)
+        for tensor in pd.desc.tensors
+    }
+    Primitive(pd).execute(Stream(ENGINE, 1), made)
+    want = SPECIFICATION.compute(pd.desc, values)
+    for argument in (Arg.DIFF_WEIGHTS_LAYER, Arg.DIFF_WEIGHTS_ITER):
+        exact = np.asarray(want[argument], np.float64)
+        ulps = np.spacing(np.abs(exact).astype(np.float16)).astype(np.float64)
+        wrong = np.abs(logical(made[argument]).astype(np.float64) - exact)
+        assert (wrong <= 0.51 * ulps + 1e-4 * np.abs(exact).max()).all(), (wrong / ulps).max()
+
+
 @pytest.mark.parametrize("alg", ["vanilla_lstm", "vanilla_gru", "lbr_gru"])
 @pytest.mark.parametrize("tag", ["any", "abcde", "abdec", "badec"])
 def test_layouts_of_weights(alg: str, tag: str) -> None:

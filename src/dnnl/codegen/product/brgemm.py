@@ -238,6 +238,14 @@ PREFETCH_DISTANCE = 8192
 """The prefetch distance of a single stream in bytes."""
 
 
+def prefetch_bytes(e: Emitter, pointer: ir.Value, count: int) -> ir.Value:
+    """Prefetch the lines of so many bytes into the second-level cache. Returns the address behind
+    them."""
+    for offset in range(0, count, LINE):
+        vector.prefetch(e, e.element(pointer, i64(offset), I8), second_level=True)
+    return e.element(pointer, i64(count), I8)
+
+
 @dataclass(frozen=True)
 class Prefetch:
     """Software prefetch during a product: ``step`` bytes in each iteration of the innermost
@@ -259,9 +267,7 @@ class Prefetch:
 
     def issue(self, e: Emitter, pointer: ir.Value, steps: int = 1) -> ir.Value:
         """Prefetch the lines of ``steps`` iterations. Returns the next address."""
-        for offset in range(0, steps * self.step, LINE):
-            vector.prefetch(e, e.element(pointer, i64(offset), I8), second_level=True)
-        return e.element(pointer, i64(steps * self.step), I8)
+        return prefetch_bytes(e, pointer, steps * self.step)
 
     def issue_at(self, e: Emitter, pointer: ir.Value, index: ir.Value) -> ir.Value:
         """Prefetch the lines of iteration ``index``. Returns the next address."""

@@ -9,7 +9,7 @@ from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.vector import Mask
-from dnnl.codegen.product.brgemm import Prefetch
+from dnnl.codegen.product.brgemm import prefetch_bytes
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.types.size import Size
 
@@ -95,13 +95,12 @@ def multiply(
             made.append([kind.add(e, value, column, total) for column, total in pairs])
         return made
 
-    asks = ahead is not None
-    lines = () if ahead is None else (e.opaque(ahead.pointer),)
-    prefetch = Prefetch(i64(0), 0 if ahead is None else ahead.step)
+    lines, step_ahead = ((), 0) if ahead is None else ((e.opaque(ahead.pointer),), ahead.step)
+    asks = len(lines)
 
     def body(_: Value, weights: Value, *carried: Value) -> Values:
         lines, carried = carried[:asks], carried[asks:]
-        lines = tuple(prefetch.issue(e, line, split) for line in lines)
+        lines = tuple(prefetch_bytes(e, line, split * step_ahead) for line in lines)
         base, flat = carried[:count], carried[count:]
         tiles = [shaped(flat, number, count, gates) for number in range(split)]
         tiles = [step(base, weights, number, tile) for number, tile in enumerate(tiles)]

@@ -23,6 +23,7 @@ from dnnl.kernels.rnn.problem import along_units, rows_of_tile
 from dnnl.kernels.rnn.product import Factor, Tile, multiply
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import GRADIENT, Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.size import is_known, surely_at_most, typical
 
 _BLOCKS_OF_ITEM = 4
@@ -100,8 +101,7 @@ class WeightProducts(Panels):
     def _of_units(self, phase: PhaseFunction, own: _Gradient) -> Phase:
         """Work items are some blocks of inputs for some blocks of units."""
         conf, e, lanes = self._conf, phase.e, self._lanes
-        desc = conf.tensors[own.argument]
-        inputs, units = desc.dims[2], desc.dims[-1]
+        units = conf.tensors[own.argument].dims[-1]
         per_row = conf.parts[own.columns].strides[3]
         every_gate = range(len(own.slots))
         # Four gates of two rows would leave registers empty.
@@ -128,13 +128,12 @@ class WeightProducts(Panels):
 
             self._each_block(e, block, units, each)
 
-        return self._each_share(phase, inputs, conf.blocks(units), width, write)
+        return self._each_share(phase, own, conf.blocks(units), width, write)
 
     def _of_inputs(self, phase: PhaseFunction, own: _Gradient) -> Phase:
         """Work items are some blocks of units for some blocks of inputs."""
         conf, e, lanes = self._conf, phase.e, self._lanes
-        desc = conf.tensors[own.argument]
-        inputs, units = desc.dims[2], desc.dims[-1]
+        inputs = conf.tensors[own.argument].dims[2]
         width = most_blocks(conf.blocks(inputs), lanes)
         per_row, apart = (conf.parts[name].strides[n] for name, n in
                           ((own.columns, 3), (own.panel, 1)))  # fmt: skip
@@ -162,7 +161,7 @@ class WeightProducts(Panels):
 
             self._each_block(e, e.add(start, i64(width - 1)), inputs, each)
 
-        return self._each_share(phase, units, conf.blocks(inputs) // width, width, write)
+        return self._each_share(phase, own, conf.blocks(inputs) // width, width, write)
 
     def _pairs_of_units(self, phase: PhaseFunction, own: _Gradient) -> Phase:
         """Rows of inputs by a block of units, all gates at once."""
@@ -243,24 +242,28 @@ class WeightProducts(Panels):
         return Product(weights, range(vectors), terms, part, source, first, finish, factor, width)
 
     def _each_share(
-        self, phase: PhaseFunction, rows: int, columns: int, vectors: int, write: _Write
+        self, phase: PhaseFunction, own: _Gradient, columns: int, vectors: int, write: _Write
     ) -> Phase:
         """All work items: some blocks of rows for some columns of so many ``vectors``, in one
         direction. ``write`` has the direction, the number of a column, the first row of a tile,
         its rows and its terms."""
-        e, l2 = phase.e, phase.e.isa.caches.l2
-        terms, term = typical(self._conf.steps * self._conf.rows), vectors * self._lanes * 4
+        e, l2, desc = phase.e, phase.e.isa.caches.l2, self._conf.tensors[own.argument]
+        rows = desc.dims[2] if along_units(desc) else desc.dims[-1]
+        total = self._conf.steps * self._conf.rows
+        terms, term = typical(total), vectors * self._lanes * 4
         most = max(_LEAST_TERMS, l2 // _PART_OF_PANEL // term)
-        at_once, height = min(most, terms), rows_of_tile(e.isa, vectors)
-        blocks = _BLOCKS_OF_MANY_TERMS if terms > most else _BLOCKS_OF_ITEM
+        if desc.data_type is not DataType.f32:  # sums of parts would be rounded
+            most = total
+        at_once, height = min(typical(most), terms), rows_of_tile(e.isa, vectors)
+        blocks = _BLOCKS_OF_MANY_TERMS if terms > at_once else _BLOCKS_OF_ITEM
         share = -(-blocks * self._lanes // height) * height
         some = max(1, min(_MOST_COLUMNS, l2 // _PART_OF_PANELS // (term * max(1, at_once))))
         parts, shares = -(-columns // some), -(-rows // share)
 
         def item(number: Value) -> None:
             rest, part = e.divmod(number, parts)
-            d, own = e.divmod(rest, shares)
-            begin, start = e.mul(own, share), e.mul(part, some)
+            d, number_of_share = e.divmod(rest, shares)
+            begin, start = e.mul(number_of_share, share), e.mul(part, some)
             end = e.smaller(e.add(begin, i64(share)), i64(rows))
             last = e.smaller(e.add(start, i64(some)), i64(columns))
 
