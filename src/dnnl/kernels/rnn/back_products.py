@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
@@ -72,11 +73,13 @@ class BackProducts(BackwardMemory):
 
         height = rows_of_tile(phase.e.isa, product.width)
 
-        def write(place: Place) -> None:
+        def item(place: Place) -> Callable[[Place], None]:
+            return partial(write, self._back(phase, product, place))
+
+        def write(factor: Factor, place: Place) -> None:
             every = [phase.e.add(place.row, i64(r)) for r in range(place.rows)]
             first = [product.first(place, row) for row in every]
             sources = [product.source(place, row) for row in every]
-            factor = self._back(phase, product, place)
             ahead = (
                 self._next_rows(phase, product, sources[0], height)
                 if product.weights == Arg.WEIGHTS_LAYER
@@ -87,7 +90,7 @@ class BackProducts(BackwardMemory):
 
         width = product.width
         return self._each_tile(
-            phase, product.channels, rows, width, write, width=width, joined=joined
+            phase, product.channels, rows, width, item, width=width, joined=joined
         )
 
     def _back(self, phase: PhaseFunction, product: BackProduct, place: Place) -> Factor:

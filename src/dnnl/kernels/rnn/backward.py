@@ -180,7 +180,9 @@ class _Layer(WeightGradients):
             rows = [phase.e.add(place.row, i64(r)) for r in range(place.rows)]
             finish(place, [first(place, row) for row in rows])
 
-        return self._each_tile(phase, channels, conf.rows, conf.pair, write, width=conf.pair)
+        return self._each_tile(
+            phase, channels, conf.rows, conf.pair, lambda _: write, width=conf.pair
+        )
 
     def _blocks_of(self, e: Emitter, place: Place) -> list[Place]:
         """The places of the blocks of a tile, of which the last one has the mask."""

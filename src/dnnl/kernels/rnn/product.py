@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import I8, I32, Emitter, Value, Values, i64
+from dnnl.codegen.ir.builder import F32, I8, I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.product.brgemm import prefetch_bytes
-from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.multiply import Multiply, as_f32
 from dnnl.types.size import Size
 
 _IN_FLIGHT = 8
@@ -61,6 +61,23 @@ class Ahead:
     def behind(self, e: Emitter, offset: Value) -> Ahead:
         """The same so many bytes behind."""
         return replace(self, pointer=e.element(self.pointer, offset, I8))
+
+
+def widened(e: Emitter, factor: Factor, inputs: int, panel: Value) -> Factor:
+    """The weights of so many inputs in f32, which are written to a ``panel`` of [input, gate,
+    unit]."""
+    _, element = factor.multiply.element
+    lanes, gates = e.isa.lanes, len(factor.gates)
+
+    def one(k: Value, to: Value) -> Values:
+        start = e.element(factor.pointer, e.mul(k, factor.per_block), element)
+        for number, (own,) in enumerate(factor.columns(e, start)):
+            vector.store(e, own, e.element(to, i64(number * lanes), F32))
+        return (e.b.gep(to, [i64(gates * lanes)], source_etype=F32),)
+
+    e.loop(i64(0), i64(inputs), one, (panel,), unroll=False, name="widen")
+    beside = tuple(lanes * number for number in range(gates))
+    return Factor(panel, as_f32(), gates * lanes, beside, None)
 
 
 def multiply(

@@ -13,12 +13,13 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.byte_pairs import BytePairs, joined
 from dnnl.kernels.rnn.memory import Place, Product
 from dnnl.kernels.rnn.problem import rows_of_tile
-from dnnl.kernels.rnn.product import Ahead, Factor, Tile, multiply
+from dnnl.kernels.rnn.product import Ahead, Factor, Tile, multiply, widened
 from dnnl.kernels.rnn.unit import UnitProduct
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import is_known, typical
+from dnnl.types.size import is_known, separates, typical
 
 _ROWS_OF_ITEM = 48
 """Rows that a work item does at most, so that large batches have more items than blocks."""
@@ -26,6 +27,8 @@ _ROWS_OF_CHUNKS = 64
 """The same on the matrix unit, which multiplies 32 at once."""
 MOST_TILES = 16
 """Tiles of rows that prefetch weights: those of more tiles wait for a small part of their time."""
+_WIDENED_ROWS = 12
+"""Rows from which on narrow weights become f32 once for all tiles of a work item."""
 _ROWS_OF_CELLS = 4
 """Rows whose cells are computed together behind the unit."""
 
@@ -46,17 +49,23 @@ class LayerTiles(BytePairs):
 
         parts = self._parts_of_row
         height = rows_of_tile(e.isa, parts * len(gates))
+        size = self._panel_bytes(e, rows, product)
+        panel = phase.scratch(size) if size else None
 
-        def write(place: Place) -> None:
+        def item(place: Place) -> Callable[[Place], None]:
+            factor = self._factor_of(phase, product, place)
+            own = factor if panel is None else widened(e, factor, blocks, panel)
+            return partial(write, factor, own)
+
+        def write(factor: Factor, own: Factor, place: Place) -> None:
             every = [e.add(place.row, i64(r)) for r in range(place.rows)]
             first = [own for row in every for own in self._before(phase, place, product, row)]
             sources = self._sources(e, product, [product.source(place, row) for row in every])
-            factor = self._factor_of(phase, product, place)
             count = blocks
             if product.nothing is not None:
                 count = e.b.select(product.nothing, i64(0), i64(blocks))
             ahead = self._next_block(phase, place, product, factor, rows, height)
-            tile = multiply(e, first, sources, factor, count, ahead=ahead)
+            tile = multiply(e, first, sources, own, count, ahead=ahead)
             product.finish(
                 place,
                 [
@@ -66,9 +75,20 @@ class LayerTiles(BytePairs):
             )
 
         return self._each_tile(
-            phase, channels, rows, parts * len(gates), write,
+            phase, channels, rows, parts * len(gates), item,
             width=product.width, joined=product.joined,
         )  # fmt: skip
+
+    def _panel_bytes(self, e: Emitter, rows: int, product: Product) -> int:
+        """The bytes of the weights of a block of units in f32, where tiles would convert them again
+        and again: of many rows, if the second-level cache holds a block. Else 0."""
+        kind = self._tensors[product.weights][1].data_type
+        size = product.inputs * len(product.gates) * self._lanes * DataType.f32.size
+        packed = self._conf.packs(self._tensors[product.weights][1])
+        if self._conf.operands.group > 1 or kind is DataType.f32 or packed:
+            return 0
+        few = separates(rows, _WIDENED_ROWS)
+        return 0 if few or size > e.isa.caches.l2 // 2 else size
 
     def _next_block(
         self,
@@ -247,24 +267,27 @@ class LayerTiles(BytePairs):
         channels: int,
         rows: int,
         vectors: int,
-        write: Callable[[Place], None],
+        item: Callable[[Place], Callable[[Place], None]],
         *,
         width: int = 1,
         joined: bool = False,
     ) -> Phase:
-        """All work items, by tiles whose rows are so many vectors."""
+        """All work items, by tiles whose rows are so many vectors: ``item`` begins a work item, and
+        gives what writes its tiles."""
         height = rows_of_tile(phase.e.isa, vectors)
         most = min(rows, _ROWS_OF_ITEM) if is_known(rows) else _ROWS_OF_ITEM
         share = -(-most // height) * height
 
-        def item(place: Place, begin: Value, end: Value) -> None:
+        def some(place: Place, begin: Value, end: Value) -> None:
+            write = item(place)
+
             def tile(row: Value, count: int) -> None:
                 write(replace(place, row=row, rows=count))
 
             self._each_row(phase.e, begin, end, rows, height, tile)
 
         return phase.end(
-            self._each_item(phase, channels, rows, share, item, width=width, joined=joined)
+            self._each_item(phase, channels, rows, share, some, width=width, joined=joined)
         )
 
     def _each_item(
