@@ -120,6 +120,16 @@ class Name(Domain[str]):
 
 
 @dataclass(frozen=True)
+class Letters(Domain[str]):
+    """Letters in an order, each at most once."""
+
+    def read(self, name: str, value: object, ndims: int) -> str:
+        if not isinstance(value, str) or len(set(value)) < len(value):
+            raise InvalidArguments(name, value, "expected a string in which no letter is repeated")
+        return value
+
+
+@dataclass(frozen=True)
 class Exact(Domain[str | Function]):
     """One of the names ``known``, or a traced function."""
 

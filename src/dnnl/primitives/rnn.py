@@ -12,7 +12,7 @@ from dnnl.primitives.checks import spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation
 from dnnl.primitives.operation import FORWARD, TRAINING, Operation, Parameter, Role
-from dnnl.primitives.parameters import Cells, Flags, Member, Real
+from dnnl.primitives.parameters import Cells, Flags, Letters, Member, Real
 from dnnl.primitives.rnn_cases import SHAPES, case_of, counts, invalid, quantize, row_major, states
 from dnnl.primitives.rnn_gradients import (
     GRADIENT_ROLES,
@@ -28,7 +28,7 @@ from dnnl.primitives.rnn_plans import plan
 from dnnl.reference.rnn_check import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.cell_functions import CellFunctions, places_of
+from dnnl.types.cell_functions import GATE_LETTERS, CellFunctions, places_of
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, Alg, Direction, PropKind, RnnFlags
 from dnnl.types.memory_desc import MemoryDesc
@@ -61,6 +61,11 @@ class RnnDesc(Desc):
     many steps as the s32 ``lengths`` say: those behind leave its states as they are and give zeros.
     ``activation`` is that of vanilla cells, ``alpha`` the slope of its relu below 0. In inference
     cells may have ``functions`` of their own instead, a `CellFunctions` for each direction.
+
+    Frameworks have gates in different orders. ``gate_order`` is that of the weights and biases and
+    of their gradients, scales and zero points, one letter for each gate of the cell's formula:
+    "ruo" for a GRU of PyTorch, "iofc" for an LSTM of ONNX. Without one it is the cell's, "ifco" or
+    "uro". What biases have more is last.
 
     Arguments SRC_LAYER, SRC_ITER, SRC_ITER_C, AUGRU_ATTENTION, SEQUENCE_LENGTHS, WEIGHTS_LAYER,
     WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C; in
@@ -114,6 +119,7 @@ class RnnDesc(Desc):
     alpha: float = 0.0
     flags: RnnFlags = RnnFlags.undef
     functions: tuple[CellFunctions, ...] | None = None
+    gate_order: str = ""
     diff_src_layer_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     diff_src_iter_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     diff_src_iter_c_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
@@ -142,6 +148,10 @@ class RnnDesc(Desc):
             rule = "vanilla cells have an activation or functions, and no others an activation"
             raise InvalidArguments("activation", self.activation, rule)
         self._check_functions()
+        letters = GATE_LETTERS[self.alg_kind]
+        if self.gate_order and sorted(self.gate_order) != sorted(letters):
+            rule = f"expected each of {', '.join(letters)} once: the gates of {self.alg_kind}"
+            raise InvalidArguments("gate_order", self.gate_order, rule, f"its own is {letters!r}")
         if self.lengths_desc.data_type not in (DataType.undef, DataType.s32):
             rule = "the lengths of sequences are s32"
             raise InvalidArguments("lengths_desc", str(self.lengths_desc), rule)
@@ -400,6 +410,7 @@ RnnDesc.operation = Operation(
             passes=GRADIENTS,
         ),
         Parameter("functions", Cells(), lambda _: None, "functions"),
+        Parameter("gate_order", Letters(), lambda _: "", "gate_order", usual=""),
     ),
     complete=completed,
     flops=_flops,

@@ -118,6 +118,7 @@ class LstmDesc:
         weights_projection_desc: MemoryDesc | None = None,
         lengths_desc: MemoryDesc | None = None,
         functions: Sequence[CellFunctions] | None = None,
+        gate_order: str = "",
     ) -> RnnDesc:
         """Describe a network of LSTM cells; raises InvalidArguments where the rules of `RnnDesc`
         are broken."""
@@ -151,6 +152,7 @@ class LstmDesc:
         diff_weights_projection_desc: MemoryDesc | None = None,
         lengths_desc: MemoryDesc | None = None,
         flags: RnnFlags | str | int = RnnFlags.undef,
+        gate_order: str = "",
     ) -> RnnDesc:
         """Describe the gradient of a network of LSTM cells; raises InvalidArguments where the rules
         of `RnnDesc` are broken."""
@@ -176,6 +178,7 @@ class _OfGru:
         dst_iter_desc: MemoryDesc | None,
         lengths_desc: MemoryDesc | None = None,
         functions: Sequence[CellFunctions] | None = None,
+        gate_order: str = "",
     ) -> RnnDesc:
         """Describe a network of these cells; raises InvalidArguments where the rules of `RnnDesc`
         are broken."""
@@ -203,6 +206,7 @@ class _OfGru:
         diff_dst_iter_desc: MemoryDesc | None,
         lengths_desc: MemoryDesc | None = None,
         flags: RnnFlags | str | int = RnnFlags.undef,
+        gate_order: str = "",
     ) -> RnnDesc:
         """Describe the gradient of a network of these cells; raises InvalidArguments where the
         rules of `RnnDesc` are broken."""
@@ -248,6 +252,7 @@ class _OfAugru:
         dst_iter_desc: MemoryDesc | None,
         lengths_desc: MemoryDesc | None = None,
         functions: Sequence[CellFunctions] | None = None,
+        gate_order: str = "",
     ) -> RnnDesc:
         """Describe a network of these cells; raises InvalidArguments where the rules of `RnnDesc`
         are broken."""
@@ -277,6 +282,7 @@ class _OfAugru:
         diff_dst_iter_desc: MemoryDesc | None,
         lengths_desc: MemoryDesc | None = None,
         flags: RnnFlags | str | int = RnnFlags.undef,
+        gate_order: str = "",
     ) -> RnnDesc:
         """Describe the gradient of a network of these cells; raises InvalidArguments where the
         rules of `RnnDesc` are broken."""

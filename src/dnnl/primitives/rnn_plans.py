@@ -232,4 +232,5 @@ def _conf(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnCo
         there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands, attr.rnn_qparams,
         Quantization.of(attr),
         None if desc.propagation is PropKind.forward_inference else workspace(desc),
+        desc.gate_order,
     )  # fmt: skip

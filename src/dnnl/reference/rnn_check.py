@@ -15,6 +15,7 @@ from dnnl.reference.rnn import Cell, Network, Run, Weights, activation, reversed
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Attributes, Description, Specification, Values, inputs
 from dnnl.types.arg import Arg
+from dnnl.types.cell_functions import GATE_LETTERS
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -86,7 +87,8 @@ class _Recurrent(Specification):
         for argument, name in _OF_WEIGHTS.items():
             parts = [[getattr(own, name) for own in layer] for layer in found.weights]
             if parts[0][0] is not None:
-                made[argument] = np.asarray(parts) + values.get(argument, 0)
+                total = _in_order(desc, argument, np.asarray(parts), back=True)
+                made[argument] = total + values.get(argument, 0)
         return {int(argument): own for argument, own in made.items()}
 
     def _quantized(self, kind: DataType) -> Callable[[Array], Array]:
@@ -170,6 +172,13 @@ _OF_WEIGHTS = {
 """The gradients that are added to what memory holds, and where the reference has them."""
 
 
+_GATED = {
+    int(Arg.WEIGHTS_LAYER): 3, int(Arg.WEIGHTS_ITER): 3, int(Arg.BIAS): 2,
+    int(Arg.DIFF_WEIGHTS_LAYER): 3, int(Arg.DIFF_WEIGHTS_ITER): 3, int(Arg.DIFF_BIAS): 2,
+}  # fmt: skip
+"""The dimension of gates, of what has gates in the order of the description."""
+
+
 def _filled(desc: Description, argument: int, tensor: MemoryDesc) -> Array:
     rng, kind = generator("rnn", argument, tensor.dims), tensor.data_type
     if argument == Arg.SEQUENCE_LENGTHS:
@@ -193,6 +202,7 @@ def _network(desc: Description, rounded: Callable[[Array], Array] = unrounded) -
 
 def _forward(desc: Description, values: Values) -> tuple[Any, ...]:
     """The arguments of `Network.forward`."""
+    values = {argument: _in_order(desc, argument, own) for argument, own in values.items()}
     layers, directions, _, _, channels = desc.weights_layer_desc.dims
     rows, before = desc.src_layer_desc.dims[1], desc.weights_iter_desc.dims[2]
     weights = [
@@ -203,6 +213,17 @@ def _forward(desc: Description, values: Values) -> tuple[Any, ...]:
     c = values.get(Arg.SRC_ITER_C, np.zeros((layers, directions, rows, channels)))
     attention, lengths = values.get(Arg.AUGRU_ATTENTION), values.get(Arg.SEQUENCE_LENGTHS)
     return values[Arg.SRC_LAYER], weights, h, c, attention, lengths
+
+
+def _in_order(desc: Description, argument: int, values: Array, *, back: bool = False) -> Array:
+    """Weights and biases with their gates as the cell has them, or ``back`` as the description."""
+    letters = GATE_LETTERS[desc.alg_kind]
+    if argument not in _GATED or not desc.gate_order:
+        return values
+    first, then = (letters, desc.gate_order) if back else (desc.gate_order, letters)
+    axis = _GATED[argument]
+    order = [first.index(gate) for gate in then]
+    return values.take([*order, *range(len(order), values.shape[axis])], axis)
 
 
 def _results(desc: Description, run: Run) -> dict[int, Array]:

@@ -20,6 +20,16 @@ from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_bool, read_float, read_sequence
 from dnnl.types.scalar import Number, Scalar, apply, replayed, trace, traced
 
+GATE_LETTERS = {
+    Alg.vanilla_rnn: "h",
+    Alg.vanilla_lstm: "ifco",
+    Alg.vanilla_gru: "uro",
+    Alg.lbr_gru: "uro",
+    Alg.vanilla_augru: "uro",
+    Alg.lbr_augru: "uro",
+}
+"""The gates of each cell, in its order; c is that of c~."""
+
 
 @dataclass(frozen=True, slots=True)
 class CellFunctions:

@@ -120,13 +120,12 @@ class WeightGradients(WeightProducts):
 
         def of(place: Place) -> None:
             unit = e.mul(place.block, self._lanes)
+            own = [(Arg.DIFF_BIAS, conf.place_of(number)) for number in range(len(biases))]
+            own += [(Arg.DIFF_WEIGHTS_PEEPHOLE, number) for number in range(len(peepholes))]
             results = [
                 (argument, [i64(self._layer), i64(place.direction), i64(number), unit])
-                for argument, slots in (
-                    (Arg.DIFF_BIAS, biases), (Arg.DIFF_WEIGHTS_PEEPHOLE, peepholes),
-                )
-                for number in range(len(slots))
-            ]  # fmt: skip
+                for argument, number in own
+            ]
             before = tuple(self._held(phase, own, at, place.mask) for own, at in results)
 
             def one(flat: Value, *sums: Value) -> Values:

@@ -21,6 +21,7 @@ from dnnl.kernels.rnn.product import Factor, Tile
 from dnnl.kernels.rnn.quantized import quantized
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import surely_equal
 
 PACKED = {
@@ -288,7 +289,12 @@ class LayerMemory:
         if self._conf.bias is None:
             kind = vector.vector_type(F32, self._lanes)
             return [vector.splat_constant(kind, 0) for _ in gates]
-        return [self._vector(phase, Arg.BIAS, place, gate) for gate in gates]
+        places = map(self._conf.place_of, gates)
+        return [self._vector(phase, Arg.BIAS, place, own) for own in places]
+
+    def _gate_offset(self, desc: MemoryDesc, gate: int) -> int:
+        """How many elements weights have before those of a gate; a projection has no gates."""
+        return self._conf.place_of(gate) * desc.strides[3] if desc.ndims == 5 else 0
 
     def _factor(
         self, phase: PhaseFunction, argument: int, place: Place, gates: Sequence[int]
@@ -309,14 +315,13 @@ class LayerMemory:
             multiply = operands.multiply(isa, operands.weights)
             return Factor(pointer, multiply, strides[2], apart, None, less)
         e, strides = phase.e, desc.strides
-        per_gate = strides[3] if desc.ndims == 5 else 0
         blocked = bool(desc.inner_blocks)
         per_block = strides[-1] if blocked else self._lanes * strides[-1]
         start = desc.offset0 + self._layer * strides[0] + place.direction * strides[1]
         offset = e.add(e.number(start), e.mul(place.block, per_block))
         multiply = operands.multiply(isa, desc.data_type)
         pointer = e.element(phase.arguments[slot], offset, multiply.element[1])
-        apart = tuple(gate * per_gate for gate in gates)
+        apart = tuple(self._gate_offset(desc, gate) for gate in gates)
         mask = None if blocked else place.mask
         return Factor(pointer, multiply, strides[2], apart, mask, less)
 
@@ -330,7 +335,7 @@ class LayerMemory:
         dims, unit = self._tensors[argument][1].dims, phase.e.mul(place.block, self._lanes)
         found = list[Value]()
         for gate in gates:
-            of_gate = [i64(gate)] if len(dims) == 5 else []
+            of_gate = [i64(self._conf.place_of(gate))] if len(dims) == 5 else []
             every = [i64(self._layer), i64(place.direction), i64(0), *of_gate, unit]
             index = [at if size > 1 else i64(0) for at, size in zip(every, dims, strict=True)]
             if dims[-1] == 1:
@@ -362,7 +367,8 @@ class LayerMemory:
             self._tables[key] = self._module.table(F32, factors)
         unit, found = e.mul(place.block, self._lanes), list[Value]()
         for gate in product.gates:
-            at = e.add(unit, i64(gate * padded))
+            projects = product.weights == Arg.WEIGHTS_PROJECTION
+            at = e.add(unit, i64((gate if projects else self._conf.place_of(gate)) * padded))
             found.append(vector.load(e, e.element(self._tables[key], at, F32), kind))
         return found
 

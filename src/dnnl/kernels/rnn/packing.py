@@ -48,11 +48,11 @@ class WeightsPacking(LayerTiles):
             def write(count: int) -> None:
                 for gate in range(gates[0] if gates else 1):
                     index = [d, i64(0), block, i64(gate), group, i64(0), i64(0)]
-                    to = self._part(phase, name, index)
+                    to, own = self._part(phase, name, index), [i64(conf.place_of(gate))]
 
-                    def one(at: Value, mask: Mask, gate: int = gate, to: Value = to) -> None:
+                    def one(at: Value, mask: Mask, own: list[Value] = own, to: Value = to) -> None:
                         rows = [
-                            [i64(self._layer), d, e.add(k, i64(n)), *[i64(gate)][: len(gates)], at]
+                            [i64(self._layer), d, e.add(k, i64(n)), *own[: len(gates)], at]
                             for n in range(count)
                         ]
                         value = self._grouped(phase, argument, rows, mask)
@@ -152,8 +152,7 @@ class WeightsPacking(LayerTiles):
         offset = e.number(desc.offset0 + self._layer * strides[0])
         offset = e.add(offset, e.mul(d, strides[1]))
         offset = e.add(offset, e.mul(column, strides[2] * lanes * wide))
-        per_gate = strides[3] if desc.ndims > 4 else 0
-        offset = e.add(offset, e.number(gate * per_gate))
+        offset = e.add(offset, e.number(self._gate_offset(desc, gate)))
         offset = e.add(offset, e.mul(block, strides[-1] if blocked else strides[-1] * lanes))
         start = e.element(phase.arguments[slot], offset, row.element)
         last = desc.dims[2] - 1 if along else desc.dims[-1] - 1
@@ -194,7 +193,7 @@ class WeightsPacking(LayerTiles):
         strides, made = desc.strides, list[Value]()
         offset = e.number(desc.offset0 + self._layer * strides[0])
         offset = e.add(offset, e.mul(d, strides[1]))
-        offset = e.add(offset, e.number(gate * (strides[3] if desc.ndims > 4 else 0)))
+        offset = e.add(offset, e.number(self._gate_offset(desc, gate)))
         offset = e.add(offset, e.mul(block, strides[-1]))
         words = vector.vector_type(I32, lanes)
         kind, half = vector.vector_type(F32, lanes), vector.splat_constant(words, 16)

@@ -15,21 +15,14 @@ from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply, multiply
 from dnnl.types.arg import Arg
-from dnnl.types.cell_functions import CellFunctions
+from dnnl.types.cell_functions import GATE_LETTERS, CellFunctions
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.rnn_qparams import RnnQparams, WeightsScales
 from dnnl.types.size import separates
 
-GATES = {
-    Alg.vanilla_rnn: 1,
-    Alg.vanilla_lstm: 4,
-    Alg.vanilla_gru: 3,
-    Alg.lbr_gru: 3,
-    Alg.vanilla_augru: 3,
-    Alg.lbr_augru: 3,
-}
+GATES = {alg: len(letters) for alg, letters in GATE_LETTERS.items()}
 """The number of gates of each cell."""
 
 _LINE = 64
@@ -123,7 +116,8 @@ class RnnConf:
     block, ``operands`` what is multiplied, ``qparams`` how numbers become integers,
     ``quantization`` what weights that are bytes mean beside inputs that are floats. With a
     ``workspace`` it is a pass in training, which leaves gates, states and cells of all steps there
-    (`workspace_shapes`), all in f32."""
+    (`workspace_shapes`), all in f32. Weights and biases have gates in the ``gate_order``, if there
+    is one, else in the cell's."""
 
     alg: Alg
     functions: tuple[CellFunctions, ...]
@@ -147,6 +141,7 @@ class RnnConf:
     qparams: RnnQparams = field(default_factory=RnnQparams)
     quantization: Quantization = field(default_factory=Quantization)
     workspace: MemoryDesc | None = None
+    gate_order: str = ""
 
     @property
     def tensors(self) -> dict[int, MemoryDesc]:
@@ -236,6 +231,12 @@ class RnnConf:
     def gates(self) -> int:
         """The gates of a cell."""
         return GATES[self.alg]
+
+    def place_of(self, gate: int) -> int:
+        """Where weights and biases have a gate of the cell; what biases have besides is last."""
+        if not self.gate_order or gate >= self.gates:
+            return gate
+        return self.gate_order.index(GATE_LETTERS[self.alg][gate])
 
     @property
     def channels(self) -> int:

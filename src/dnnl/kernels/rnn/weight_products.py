@@ -308,7 +308,8 @@ class WeightProducts(Panels):
         return self._part(phase, own.columns, [d, block, i64(0), i64(0), *slots, lane])
 
     def _index(self, own: _Gradient, d: Value, row: Value, number: int, unit: Value) -> list[Value]:
-        gates = [i64(own.first + number)] if self._conf.tensors[own.argument].ndims > 4 else []
+        place = i64(self._conf.place_of(own.first + number))
+        gates = [place] if self._conf.tensors[own.argument].ndims > 4 else []
         return [i64(self._layer), d, row, *gates, unit]
 
     def _add_up(
