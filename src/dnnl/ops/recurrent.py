@@ -33,30 +33,25 @@ from dnnl.types.memory_desc import MemoryDesc
 
 Pair: TypeAlias = tuple[ArrayLike, ArrayLike] | Sequence[ArrayLike]
 _LBR_GRU = "lbr_gru"
-_WEIGHTS: dict[int, tuple[int, tuple[int, ...]]] = {
-    Arg.WEIGHTS_LAYER: (0, ()),
-    Arg.WEIGHTS_ITER: (1, ()),
-    Arg.WEIGHTS_PROJECTION: (-1, (0,)),
-}
-"""Where the weights of a direction have each of the primitive's, and the order of its gates where
-it is not that of the cell."""
+_WEIGHTS = {Arg.WEIGHTS_LAYER: 0, Arg.WEIGHTS_ITER: 1, Arg.WEIGHTS_PROJECTION: -1}
+"""Where the weights of a direction have each of the primitive's."""
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """A kind of cells: our gates by their places in PyTorch's, and how many states there are."""
+    """A kind of cells: its gates in PyTorch's order, and how many states there are."""
 
     alg: str
-    order: tuple[int, ...]
+    gates: str
     states: int = 1
     activation: str | None = None
 
 
-_LSTM = _Cell("vanilla_lstm", (0, 1, 2, 3), 2)
-_GRU = _Cell(_LBR_GRU, (1, 0, 2))
+_LSTM = _Cell("vanilla_lstm", "ifco", 2)
+_GRU = _Cell(_LBR_GRU, "ruo")
 _RNN = {
-    "tanh": _Cell("vanilla_rnn", (0,), activation="eltwise_tanh"),
-    "relu": _Cell("vanilla_rnn", (0,), activation="eltwise_relu"),
+    "tanh": _Cell("vanilla_rnn", "h", activation="eltwise_tanh"),
+    "relu": _Cell("vanilla_rnn", "h", activation="eltwise_relu"),
 }
 
 
@@ -246,7 +241,7 @@ def _divided(
         rule = "expected two dimensions"
         raise InvalidArguments(f"params[{place}]", parts[0][place].shape, rule)
     outputs, hidden = _channels(parts[0])
-    rows = len(cell.order) * hidden
+    rows = len(cell.gates) * hidden
     shapes = [(rows, inputs), (rows, outputs), *[(rows,)] * (2 * biases), (outputs, hidden)]
     for number, array in enumerate(weights):
         wanted = shapes[number % each]
@@ -290,12 +285,12 @@ def _layer(
     held: dict[int, Array] = {Arg.SRC_LAYER: source, Arg.DST_LAYER: output}
     held |= dict(zip((Arg.SRC_ITER, Arg.SRC_ITER_C), firsts, strict=False))
     held |= dict(zip((Arg.DST_ITER, Arg.DST_ITER_C), ends, strict=False))
-    for argument, (place, order) in _WEIGHTS.items():
+    for argument, place in _WEIGHTS.items():
         if argument not in packs:
             continue
         pack, nbytes = packs[argument]
         held[argument] = allocate(nbytes)
-        given = _gates(order or cell.order, [own[place] for own in parts])
+        given = _joined([own[place] for own in parts])
         pair: dict[int, Array] = {Arg.FROM: given, Arg.TO: held[argument]}
         addresses = [HOST.argument(pair[own]) for own in pack.arguments]
         HOST.submitted(pack.execute_at(HOST.stream(), addresses))
@@ -327,22 +322,17 @@ def _execute(launch: Launch, held: dict[int, Array]) -> None:
     _idle.data = data
 
 
-def _gates(order: Sequence[int], own: Sequence[Array]) -> Array:
-    """Weights [directions, gates, outputs, inputs] with our gates; without a copy where they are
-    those of one direction in that order."""
-    gates = len(order)
-    seen = [array.reshape(gates, len(array) // gates, array.shape[1]) for array in own]
-    if list(order) != sorted(order):
-        seen = [array[list(order)] for array in seen]
-    return seen[0] if len(seen) == 1 else np.stack(seen)
+def _joined(own: Sequence[Array]) -> Array:
+    """Weights [directions, rows, inputs]; without a copy where there is one direction."""
+    return np.ascontiguousarray(own[0]) if len(own) == 1 else np.stack(own)
 
 
 def _biases(cell: _Cell, parts: Sequence[Sequence[Array]]) -> Array:
     """Sums of both biases [directions, biases, H]; of a GRU those of the last gate are apart."""
     made = []
     for own in parts:
-        pair = [np.asarray(b, np.float32).reshape(len(cell.order), -1) for b in own[2:4]]
-        first, second = (array[list(cell.order)] for array in pair)
+        pair = (np.asarray(b, np.float32).reshape(len(cell.gates), -1) for b in own[2:4])
+        first, second = pair
         total = first + second
         if cell.alg == _LBR_GRU:
             total = np.concatenate([total[:2], first[2:], second[2:]])
@@ -378,7 +368,7 @@ def _primitives(layer: _Layer) -> tuple[Primitive, _Packs]:
 
 def _described(layer: _Layer, steps: int, rows: int) -> RnnDesc:
     cell, kind, d, hidden = layer.cell, layer.kind, layer.directions, layer.hidden
-    outputs, gates = layer.outputs, len(cell.order)
+    outputs, gates = layer.outputs, len(cell.gates)
     state = MemoryDesc((1, d, rows, outputs), kind, "abcd")
     cells = MemoryDesc((1, d, rows, hidden), kind, "abcd") if cell.states > 1 else None
 
@@ -393,6 +383,7 @@ def _described(layer: _Layer, steps: int, rows: int) -> RnnDesc:
         prop_kind="forward_inference",
         alg_kind=cell.alg,
         activation=cell.activation,
+        gate_order=cell.gates,
         direction="bidirectional_concat" if d > 1 else "unidirectional_left2right",
         src_layer_desc=of_steps(layer.inputs),
         src_iter_desc=state if layer.states else None,

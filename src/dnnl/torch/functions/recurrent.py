@@ -144,7 +144,7 @@ def _layers(
     steps, rows, _ = source.shape
     if steps < 1:
         raise InvalidArguments("x", tuple(source.shape), "expected at least one step")
-    hidden = params[0].shape[0] // len(kind.order)
+    hidden = params[0].shape[0] // len(kind.gates)
     shapes = [(num_layers * directions, rows, n) for n in (params[1].shape[1], hidden)]
     for number, (own, shape) in enumerate(zip(states, shapes, strict=False)):
         check_like(f"hx[{number}]", own, source, shape)
@@ -188,7 +188,7 @@ def _divided(
         if check_source(f"params[{number}]", params[number]).dim() != 2:
             rule = "expected two dimensions"
             raise InvalidArguments(f"params[{number}]", tuple(params[number].shape), rule)
-    channels, gates = params[0].shape[0], len(kind.order)
+    channels, gates = params[0].shape[0], len(kind.gates)
     hidden, outputs = channels // gates, params[1].shape[1]
     if channels % gates or not (projects or outputs == hidden):
         rule = f"expected [{gates} H, inputs] and [{gates} H, H]"

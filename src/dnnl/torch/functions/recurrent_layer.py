@@ -60,7 +60,7 @@ def _made(
     x: torch.Tensor, weights: Sequence[torch.Tensor], directions: int, cell: str, training: bool
 ) -> _Four:
     (steps, rows, _), kind = x.shape, CELLS[cell]
-    hidden, outputs = weights[0].shape[0] // len(kind.order), weights[1].shape[1]
+    hidden, outputs = weights[0].shape[0] // len(kind.gates), weights[1].shape[1]
     has_cells = kind.states > 1
     per_step = rows * (outputs + hidden * has_cells)
     workspace = directions * (steps * rows * kind.saved * hidden + (steps + 1) * per_step)
@@ -221,6 +221,7 @@ def _described(descs: Descs, cell: str, **fields: Any) -> RnnDesc:
         alg_kind=kind.alg,
         activation=kind.activation,
         direction="bidirectional_concat" if both else "unidirectional_left2right",
+        gate_order=kind.gates,
         **found,
         **fields,
     )

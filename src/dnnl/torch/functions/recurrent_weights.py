@@ -14,32 +14,22 @@ import torch
 
 @dataclass(frozen=True)
 class Cell:
-    """A kind of cells: our gates by their places in PyTorch's, how many states and biases there
-    are, and how many values of each channel of a step the gradient reads besides the states."""
+    """A kind of cells: its gates in PyTorch's order, how many states and biases there are, and how
+    many values of each channel of a step the gradient reads besides the states."""
 
     alg: str
-    order: tuple[int, ...]
+    gates: str
     states: int = 1
     biases: int = 1
     saved: int = 0
     activation: str | None = None
 
-    @property
-    def as_given(self) -> bool:
-        """Whether gates have PyTorch's order."""
-        return self.order == tuple(range(len(self.order)))
-
-    @property
-    def back(self) -> list[int]:
-        """PyTorch's gates by their places in ours."""
-        return sorted(range(len(self.order)), key=lambda place: self.order[place])
-
 
 CELLS = {
-    "lstm": Cell("vanilla_lstm", (0, 1, 2, 3), 2, 4, 4),
-    "gru": Cell("lbr_gru", (1, 0, 2), 1, 4, 4),
-    "tanh": Cell("vanilla_rnn", (0,), activation="eltwise_tanh"),
-    "relu": Cell("vanilla_rnn", (0,), activation="eltwise_relu"),
+    "lstm": Cell("vanilla_lstm", "ifco", 2, 4, 4),
+    "gru": Cell("lbr_gru", "ruo", 1, 4, 4),
+    "tanh": Cell("vanilla_rnn", "h", activation="eltwise_tanh"),
+    "relu": Cell("vanilla_rnn", "h", activation="eltwise_relu"),
 }
 
 
@@ -57,11 +47,11 @@ class Weights:
     @classmethod
     def of(cls, kind: Cell, given: Sequence[torch.Tensor], directions: int) -> Weights:
         """Those of PyTorch: of each direction w_ih [gates H, I], w_hh [gates H, P], b_ih and b_hh
-        [gates H] if there are biases, w_hr [P, H] if there is a projection. What has one direction
-        and gates in our order is the same memory."""
+        [gates H] if there are biases, w_hr [P, H] if there is a projection. Those of one direction
+        are the same memory."""
         each = len(given) // directions
         parts = [given[each * d : each * (d + 1)] for d in range(directions)]
-        inputs, states = (_gates(kind, [own[n] for own in parts]) for n in (0, 1))
+        inputs, states = (_joined(kind, [own[n] for own in parts]) for n in (0, 1))
         bias = _bias(kind, parts) if each > 3 else None
         return cls(inputs, states, bias, _matrix([p[-1] for p in parts]) if each % 2 else None)
 
@@ -71,9 +61,9 @@ class Gradients:
 
     def __init__(self, kind: Cell, given: Sequence[torch.Tensor], directions: int) -> None:
         each = len(given) // directions
-        gates, channels = len(kind.order), given[0].shape[0] // len(kind.order)
-        self._kind, self._each, self._as_given = kind, each, kind.as_given and directions == 1
-        joined = () if self._as_given else (directions,)
+        gates, channels = len(kind.gates), given[0].shape[0] // len(kind.gates)
+        self._kind, self._directions = kind, directions
+        joined = () if directions == 1 else (directions,)
         self._made = [own.new_empty((*joined, *own.shape)) for own in given[:2]]
         inputs, states = (
             own.view(1, directions, gates, channels, -1).movedim(-1, 2) for own in self._made
@@ -89,32 +79,21 @@ class Gradients:
     def parted(self, dtype: torch.dtype) -> list[torch.Tensor]:
         """Those of PyTorch's weights. No two of them share memory: PyTorch adds to each."""
         made, own = list[torch.Tensor](), self.weights
-        for d in range(own.inputs.shape[1]):
-            if self._as_given:
-                made += self._made
-            else:
-                made += [self._ordered(each[d]) for each in self._made]
+        for d in range(self._directions):
+            made += (
+                self._made if self._directions == 1 else [each[d].clone() for each in self._made]
+            )
             if own.bias is not None:
                 made += _biases(self._kind, own.bias[0, d].to(dtype))
             if own.projection is not None:
                 made.append(own.projection[0, d].T.clone())
         return made
 
-    def _ordered(self, own: torch.Tensor) -> torch.Tensor:
-        if self._kind.as_given:
-            return own.clone()
-        seen = own.view(len(self._kind.order), -1, own.shape[1])
-        return seen[self._kind.back].flatten(0, 1)
 
-
-def _gates(kind: Cell, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Weights of all directions, with the gates in our order."""
-    gates, first = len(kind.order), parts[0]
-    if kind.as_given:
-        joined = first.contiguous() if len(parts) == 1 else torch.stack(list(parts))
-    else:
-        order = list(kind.order)
-        joined = torch.stack([own.reshape(gates, -1, own.shape[1])[order] for own in parts])
+def _joined(kind: Cell, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Weights of all directions."""
+    gates, first = len(kind.gates), parts[0]
+    joined = first.contiguous() if len(parts) == 1 else torch.stack(list(parts))
     channels = first.shape[0] // gates
     return joined.view(1, len(parts), gates, channels, first.shape[1]).movedim(-1, 2)
 
@@ -125,14 +104,13 @@ def _matrix(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def _bias(kind: Cell, parts: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
     """One bias of each gate; of the last one of an lbr cell both are apart."""
-    gates, made = len(kind.order), list[torch.Tensor]()
+    gates, made = len(kind.gates), list[torch.Tensor]()
     for part in parts:
         own, other = (part[n].float() for n in (2, 3))
         if kind.biases == gates:
             made.append(own + other)
             continue
-        order = list(kind.order)
-        own, other = (each.reshape(gates, -1)[order] for each in (own, other))
+        own, other = (each.reshape(gates, -1) for each in (own, other))
         made.append(torch.cat([own[:-1] + other[:-1], own[-1:], other[-1:]]))
     joined = made[0] if len(made) == 1 else torch.stack(made)
     return joined.view(1, len(parts), kind.biases, -1)
@@ -140,8 +118,8 @@ def _bias(kind: Cell, parts: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
 
 def _biases(kind: Cell, own: torch.Tensor) -> list[torch.Tensor]:
     """The gradients of both biases."""
-    gates = len(kind.order)
+    gates = len(kind.gates)
     if kind.biases == gates:
         return [own.flatten().clone() for _ in range(2)]
     numbers = [*range(gates - 1)]
-    return [own[[*numbers, last]][kind.back].flatten() for last in (gates - 1, gates)]
+    return [own[[*numbers, last]].flatten() for last in (gates - 1, gates)]
