@@ -27,7 +27,11 @@ class Counters:
         e.b.store(e.b.add(e.b.load(counter, typ=I64), i64(1)), counter)
 
 
+_MARGIN = 2**16
+"""Bytes on either side of an operand: some lines behind another one are prefetched."""
+
+
 def in_lines(nbytes: int) -> NDArray[np.uint8]:
-    """Zeros that begin at a line."""
-    memory = np.zeros(nbytes + LINE, np.uint8)
-    return memory[-memory.ctypes.data % LINE :][:nbytes]
+    """Zeros that begin at a line, far from those of another call."""
+    memory = np.zeros(nbytes + LINE + 2 * _MARGIN, np.uint8)
+    return memory[_MARGIN + -memory.ctypes.data % LINE :][:nbytes]

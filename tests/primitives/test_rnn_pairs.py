@@ -22,6 +22,7 @@ from dnnl import (
 from dnnl.reference.arrays import Array
 from dnnl.reference.rnn_check import SPECIFICATION
 from dnnl.types.dtype import DataType
+from tests import processor
 from tests.check import logical, memory_of
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, execute_all
@@ -127,7 +128,9 @@ def test_projections(isa: str, projection: int, lengths: bool, tag: str, before:
         check(gradient(forward, **given))
 
 
-@every_pair(isa=NARROW, alg=["vanilla_lstm", "vanilla_gru"], channels=[16, 40], steps=[3, 1])
+@every_pair(
+    isa=processor.ISAS, alg=["vanilla_lstm", "vanilla_gru"], channels=[16, 40], steps=[3, 1]
+)
 def test_a_hint_has_blocks_of_pairs(isa: str, alg: str, channels: int, steps: int) -> None:
     """The same memory of weights serves both passes."""
     forward = network(alg, steps, 19, channels, inputs=50, kind="bf16")

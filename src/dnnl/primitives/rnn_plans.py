@@ -48,7 +48,10 @@ def plan(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if refusal is not None:
         return refusal
     kinds = list(_operands(desc, isa))
-    for operands in kinds if _panels_are_known(desc) else kinds[-1:]:
+    usable = kinds if _panels_are_known(desc) else kinds[-1:]
+    if desc.propagation in GRADIENTS:
+        usable = [own for own in usable if not own.widens]
+    for operands in usable:
         found = _planned(desc, isa, operands, kinds, attr)
         if isinstance(found, Plan):
             return found
@@ -58,7 +61,8 @@ def plan(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
     """What products may multiply, best first: integers; pairs of bytes where all weights are bytes,
     states have a bound, and the target has instructions for them; bf16 where inputs and weights
-    are, and the target has instructions for it; and f32."""
+    are, and the target has instructions for it, else f32 by pairs of bf16; and f32. Gradients are
+    computed of the others alone, and read what forward passes choose."""
     if desc.is_integer:
         found = multiply(isa, DataType.u8, DataType.s8, tiled=True)
         yield Operands(DataType.u8, DataType.s8, found is not None and found.tiles is not None)
@@ -70,7 +74,16 @@ def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
     dot = multiply(isa, bf16, bf16, tiled=True)
     if kinds == {bf16} and dot is not None and dot.group > 1:
         yield Operands(bf16, bf16, unit=dot.tiles is not None)
+    elif kinds == {bf16} and _may_widen(desc):
+        yield Operands(DataType.f32, bf16)
     yield Operands()
+
+
+def _may_widen(desc: Any) -> bool:
+    """Whether f32 may be multiplied by pairs of bf16: in training states are rows of the workspace,
+    which has nothing behind an odd number of channels."""
+    inputs = [own.dims[2] for name, own in desc.present() if name in _WEIGHTS]
+    return desc.propagation is PropKind.forward_inference or not any(own % 2 for own in inputs)
 
 
 def _byte_pairs(desc: Any, isa: Isa) -> Iterator[Operands]:

@@ -217,6 +217,30 @@ def _byte(e: Emitter, values: ir.Value, number: int, *, signed: bool) -> ir.Valu
     return e.b.and_(low, vector.splat_constant(kind, 0xFF)) if up else low
 
 
+@dataclass(frozen=True)
+class WidenedPairs(Multiply):
+    """f32 by pairs of bf16, which become f32 as they are loaded: one instruction for each vector,
+    a shift or a mask, where bf16 that are no pairs take two."""
+
+    @staticmethod
+    def of_bf16() -> WidenedPairs:
+        """The dot-product kind, which every target has."""
+        return WidenedPairs(DataType.f32, DataType.bf16, 2, FLOATS)
+
+    def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
+        """Two elements of A, each in all lanes."""
+        starts = (e.element(pointer, i64(k), F32) for k in range(self.group))
+        loaded = (e.b.load(start, typ=F32, align=self.a.size) for start in starts)
+        return tuple(vector.splat(e, value, e.isa.lanes) for value in loaded)
+
+    def from_packed(self, e: Emitter, packed: ir.Value) -> Values:
+        """The first and the second of each pair."""
+        kind = vector.vector_type(F32, packed.type.count)
+        first = e.b.shl(packed, vector.splat_constant(packed.type, 16))
+        second = e.b.and_(packed, vector.splat_constant(packed.type, 0xFFFF0000))
+        return e.b.bitcast(first, kind), e.b.bitcast(second, kind)
+
+
 def as_f32(weights: DataType = DataType.f32) -> Multiply:
     """Products of f32 by weights that are converted to f32 as they are loaded, one k at a time."""
     return Multiply(DataType.f32, weights, 1, FLOATS)

@@ -13,7 +13,7 @@ from math import prod
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.product.multiply import Multiply, multiply
+from dnnl.codegen.product.multiply import Multiply, WidenedPairs, multiply
 from dnnl.types.arg import Arg
 from dnnl.types.cell_functions import GATE_LETTERS, CellFunctions
 from dnnl.types.dtype import DataType
@@ -57,9 +57,10 @@ class Operands:
     """What products multiply: inputs and states of the type ``data``, with ``weights``.
 
     Those of f32 are multiplied one k at a time, and weights become f32 as they are loaded, bytes
-    among them. Others have K groups of 4 bytes, and weights K blocks: on the matrix ``unit`` of so
-    many groups as a row of its tiles has, else of one group. Integers are u8 by s8, and stand for
-    other numbers; as ``byte_pairs`` two of them, which may be s8, are one number.
+    among them; weights of bf16 do so two k at a time. Others have K groups of 4 bytes, and weights
+    K blocks: on the matrix ``unit`` of so many groups as a row of its tiles has, else of one group.
+    Integers are u8 by s8, and stand for other numbers; as ``byte_pairs`` two of them, which may be
+    s8, are one number.
     """
 
     data: DataType = DataType.f32
@@ -75,7 +76,12 @@ class Operands:
     @property
     def group(self) -> int:
         """The k of a K group."""
-        return 1 if self.data is DataType.f32 else _GROUP_BYTES // self.data.size
+        return _GROUP_BYTES // (self.weights if self.data is DataType.f32 else self.data).size
+
+    @property
+    def widens(self) -> bool:
+        """Whether pairs of weights become f32 as they are loaded."""
+        return self.data is DataType.f32 and self.group > 1
 
     @property
     def groups(self) -> int:
@@ -103,6 +109,8 @@ class Operands:
 
     def multiply(self, isa: Isa, weights: DataType) -> Multiply:
         """The dot-product kind for weights of a type in memory."""
+        if self.widens:
+            return WidenedPairs.of_bf16()
         found = multiply(isa, self.data, weights, grouped=self.group > 1, tiled=self.unit)
         assert found is not None, "the types of operands are those that can be multiplied"
         return found
@@ -293,7 +301,8 @@ class RnnConf:
         """Whether what products read of states is not what is left of them: a pass in training
         leaves f32, and so does one by byte pairs, whose roundings are not added up by a GRU."""
         trains = self.workspace is not None
-        return self.operands.byte_pairs or (trains and self.operands.group > 1)
+        narrow = self.operands.data is not DataType.f32
+        return self.operands.byte_pairs or (trains and narrow)
 
     @property
     def _sizes(self) -> WorkspaceSizes:

@@ -63,19 +63,20 @@ class Ahead:
         return replace(self, pointer=e.element(self.pointer, offset, I8))
 
 
-def widened(e: Emitter, factor: Factor, inputs: int, panel: Value) -> Factor:
-    """The weights of so many inputs in f32, which are written to a ``panel`` of [input, gate,
+def widened(e: Emitter, factor: Factor, blocks: int, panel: Value) -> Factor:
+    """The weights of so many K groups in f32, which are written to a ``panel`` of [input, gate,
     unit]."""
     _, element = factor.multiply.element
-    lanes, gates = e.isa.lanes, len(factor.gates)
+    lanes, gates, group = e.isa.lanes, len(factor.gates), factor.multiply.group
 
-    def one(k: Value, to: Value) -> Values:
-        start = e.element(factor.pointer, e.mul(k, factor.per_block), element)
-        for number, (own,) in enumerate(factor.columns(e, start)):
-            vector.store(e, own, e.element(to, i64(number * lanes), F32))
-        return (e.b.gep(to, [i64(gates * lanes)], source_etype=F32),)
+    def one(number: Value, to: Value) -> Values:
+        start = e.element(factor.pointer, e.mul(number, factor.per_block), element)
+        for gate, values in enumerate(factor.columns(e, start)):
+            for k, own in enumerate(values):
+                vector.store(e, own, e.element(to, i64((k * gates + gate) * lanes), F32))
+        return (e.b.gep(to, [i64(group * gates * lanes)], source_etype=F32),)
 
-    e.loop(i64(0), i64(inputs), one, (panel,), unroll=False, name="widen")
+    e.loop(i64(0), i64(blocks), one, (panel,), unroll=False, name="widen")
     beside = tuple(lanes * number for number in range(gates))
     return Factor(panel, as_f32(), gates * lanes, beside, None)
 

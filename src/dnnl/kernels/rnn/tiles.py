@@ -27,8 +27,9 @@ _ROWS_OF_CHUNKS = 64
 """The same on the matrix unit, which multiplies 32 at once."""
 MOST_TILES = 16
 """Tiles of rows that prefetch weights: those of more tiles wait for a small part of their time."""
-_WIDENED_ROWS = 12
-"""Rows from which on narrow weights become f32 once for all tiles of a work item."""
+_WORTHWHILE = 8, 4
+"""Narrow weights become f32 once for all tiles of a work item where these would take so many
+instructions for a vector, and one for at most so many multiply-adds."""
 _ROWS_OF_CELLS = 4
 """Rows whose cells are computed together behind the unit."""
 
@@ -49,7 +50,7 @@ class LayerTiles(BytePairs):
 
         parts = self._parts_of_row
         height = rows_of_tile(e.isa, parts * len(gates))
-        size = self._panel_bytes(e, rows, product)
+        size = self._panel_bytes(e, rows, height, product)
         panel = phase.scratch(size) if size else None
 
         def item(place: Place) -> Callable[[Place], None]:
@@ -61,9 +62,9 @@ class LayerTiles(BytePairs):
             every = [e.add(place.row, i64(r)) for r in range(place.rows)]
             first = [own for row in every for own in self._before(phase, place, product, row)]
             sources = self._sources(e, product, [product.source(place, row) for row in every])
-            count = blocks
+            count = blocks * factor.multiply.group // own.multiply.group
             if product.nothing is not None:
-                count = e.b.select(product.nothing, i64(0), i64(blocks))
+                count = e.b.select(product.nothing, i64(0), i64(count))
             ahead = self._next_block(phase, place, product, factor, rows, height)
             tile = multiply(e, first, sources, own, count, ahead=ahead)
             product.finish(
@@ -79,16 +80,20 @@ class LayerTiles(BytePairs):
             width=product.width, joined=product.joined,
         )  # fmt: skip
 
-    def _panel_bytes(self, e: Emitter, rows: int, product: Product) -> int:
-        """The bytes of the weights of a block of units in f32, where tiles would convert them again
-        and again: of many rows, if the second-level cache holds a block. Else 0."""
-        kind = self._tensors[product.weights][1].data_type
-        size = product.inputs * len(product.gates) * self._lanes * DataType.f32.size
-        packed = self._conf.packs(self._tensors[product.weights][1])
-        if self._conf.operands.group > 1 or kind is DataType.f32 or packed:
+    def _panel_bytes(self, e: Emitter, rows: int, height: int, product: Product) -> int:
+        """The bytes of the weights of a block of units in f32, where tiles of a ``height`` would
+        convert them again and again, and the second-level cache holds a block. Else 0."""
+        operands, desc = self._conf.operands, self._tensors[product.weights][1]
+        kind = operands.weights if self._conf.packs(desc) else desc.data_type
+        if operands.data is not DataType.f32 or kind is DataType.f32:
             return 0
-        few = separates(rows, _WIDENED_ROWS)
-        return 0 if few or size > e.isa.caches.l2 // 2 else size
+        inputs = operands.block * operands.k_blocks(product.inputs)
+        size = inputs * len(product.gates) * self._lanes * DataType.f32.size
+        instructions, (least, rare) = 1 if operands.widens else 2, _WORTHWHILE
+        if height > rare * instructions or size > e.isa.caches.l2 // 2:
+            return 0
+        few = separates(rows, (least // instructions - 1) * height + 1)
+        return 0 if few else size
 
     def _next_block(
         self,
