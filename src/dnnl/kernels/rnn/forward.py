@@ -2,7 +2,8 @@
 
     convert   the inputs of the first layer become operands of products, where they are none
     pack      weights into blocks of units, where they are row-major
-    sums      of the columns of integer weights, which a shift of the inputs is multiplied by
+    sums      of the columns of integer weights, which a shift of the inputs is multiplied by; those
+              that one phase reads once are summed up by its work items
     begin     first states and cells of the layer; the number of the step is 0
     products  W x + b of every step, row and block of units, into the scratchpad
     cells     once for each step: U h on top, then the cell; of a GRU, or with a projection, a
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, I8, I64, Module, Value, i64
+from dnnl.codegen.ir.builder import F32, I64, Module, Value, i64
 from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.isa import Isa
@@ -94,30 +95,16 @@ class _Layer(WeightsPacking):
         """The sums of the columns of weights, where products are compensated."""
         conf = self._conf
         present = [argument for argument in SUMS if argument in self._tensors]
-        return [self._sums(argument) for argument in present if conf.compensates]
+        return [self._sums(argument) for argument in present if conf.sums_apart(argument)]
 
     def _sums(self, argument: int) -> Phase:
-        conf, name = self._conf, SUMS[argument]
+        name = SUMS[argument]
         phase, (inputs, *gates, units) = self._phase(name), self._tensors[argument][1].dims[2:]
-        e, operands, numbers = phase.e, conf.operands, range(gates[0] if gates else 1)
-        dot = operands.multiply(e.isa, operands.weights)
+        e, numbers = phase.e, range(gates[0] if gates else 1)
 
         def some(place: Place, _begin: Value, _end: Value) -> None:
             factor = self._factor(phase, argument, place, numbers)
-
-            def block(number: Value, *totals: Value) -> tuple[Value, ...]:
-                start = e.element(factor.pointer, e.mul(number, factor.per_block), I8)
-                apart = self._lanes * operands.group
-
-                def group(number: Value, *totals: Value) -> tuple[Value, ...]:
-                    columns = factor.columns(e, e.element(start, e.mul(number, apart), I8))
-                    pairs = zip(columns, totals, strict=True)
-                    return tuple(dot.add(e, dot.ones(e), own, total) for own, total in pairs)
-
-                return tuple(e.loop(i64(0), i64(operands.groups), group, totals, unroll=False))
-
-            zeros = (dot.zero(e),) * len(numbers)
-            found = e.loop(i64(0), i64(operands.k_blocks(inputs)), block, zeros, unroll=False)
+            found = self._column_sums(e, factor, inputs)
             for gate, total in zip(numbers, found, strict=True):
                 index = [i64(place.direction), place.block, i64(gate), i64(0)]
                 vector.store(e, total, self._part(phase, name, index))

@@ -344,14 +344,6 @@ class LayerMemory:
                 found.append(self._load(phase, argument, index, place.mask))
         return found
 
-    def _columns(self, phase: PhaseFunction, place: Place, product: Product) -> list[Value]:
-        """The sums of the columns of weights, for each gate."""
-        e, kind, found = phase.e, vector.vector_type(I32, self._lanes), list[Value]()
-        for gate in product.gates:
-            index = [i64(place.direction), place.block, i64(gate), i64(0)]
-            found.append(vector.load(e, self._part(phase, SUMS[product.weights], index), kind))
-        return found
-
     def _weights_scales(self, phase: PhaseFunction, place: Place, product: Product) -> list[Value]:
         """What sums of integers are multiplied by, for each gate."""
         e, kind, data = phase.e, vector.vector_type(F32, self._lanes), self._conf.qparams.scale

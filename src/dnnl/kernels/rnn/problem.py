@@ -20,7 +20,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.rnn_qparams import RnnQparams, WeightsScales
-from dnnl.types.size import separates
+from dnnl.types.size import is_known, separates
 
 GATES = {alg: len(letters) for alg, letters in GATE_LETTERS.items()}
 """The number of gates of each cell."""
@@ -36,6 +36,8 @@ _GROUPS = 16
 TILE_ROWS = 16
 """The rows of a tile of the matrix unit."""
 _GROUP_BYTES = 4
+_SUMMED = Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER, Arg.WEIGHTS_PROJECTION
+"""The weights of the sums of columns, in their order."""
 _TO_UNSIGNED = 128
 """What an s8 is more as u8."""
 
@@ -197,6 +199,14 @@ class RnnConf:
     def compensates(self) -> bool:
         """Whether products are too large, by the shift times the sums of the weights' columns."""
         return self.operands.is_integer and self.shift != 0
+
+    def sums_apart(self, weights: int) -> bool:
+        """Whether a phase of its own makes the sums of the columns of weights: of those that many
+        steps read. Work items of other products make those of their units."""
+        if not self.compensates:
+            return False
+        single = is_known(self.steps) and self.steps == 1
+        return self.operands.unit or not (single or weights == Arg.WEIGHTS_LAYER)
 
     def packs(self, weights: MemoryDesc | None) -> bool:
         """Whether weights are copied into blocks of units."""
@@ -381,8 +391,8 @@ class RnnConf:
         gates = {name: 1 if name == "projection_sums" else self.gates for name in units}
         return {
             name: ((self.directions, self.blocks(own), gates[name], self.lanes), DataType.s32)
-            for name, own in units.items()
-            if self.compensates
+            for (name, own), argument in zip(units.items(), _SUMMED, strict=False)
+            if self.sums_apart(argument)
         }
 
     def pitch(self, channels: int) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from dnnl.codegen.ir import vector
-from dnnl.codegen.ir.builder import F32, I1, I32, Emitter, Value, i64
+from dnnl.codegen.ir.builder import F32, I1, I8, I32, Emitter, Value, Values, i64
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.rnn.byte_pairs import BytePairs, joined
-from dnnl.kernels.rnn.memory import Place, Product
+from dnnl.kernels.rnn.memory import SUMS, Place, Product
 from dnnl.kernels.rnn.problem import rows_of_tile
 from dnnl.kernels.rnn.product import Ahead, Factor, Tile, multiply, widened
 from dnnl.kernels.rnn.unit import UnitProduct
@@ -56,11 +56,12 @@ class LayerTiles(BytePairs):
         def item(place: Place) -> Callable[[Place], None]:
             factor = self._factor_of(phase, product, place)
             own = factor if panel is None else widened(e, factor, blocks, panel)
-            return partial(write, factor, own)
+            return partial(write, factor, own, self._columns(phase, place, product, factor))
 
-        def write(factor: Factor, own: Factor, place: Place) -> None:
+        def write(factor: Factor, own: Factor, columns: Sequence[Value], place: Place) -> None:
             every = [e.add(place.row, i64(r)) for r in range(place.rows)]
-            first = [own for row in every for own in self._before(phase, place, product, row)]
+            first = [one for row in every
+                     for one in self._before(phase, place, product, row, columns)]  # fmt: skip
             sources = self._sources(e, product, [product.source(place, row) for row in every])
             count = blocks * factor.multiply.group // own.multiply.group
             if product.nothing is not None:
@@ -70,7 +71,9 @@ class LayerTiles(BytePairs):
             product.finish(
                 place,
                 [
-                    self._behind(phase, place, product, row, tile[r * parts : (r + 1) * parts])
+                    self._behind(
+                        phase, place, product, row, tile[r * parts : (r + 1) * parts], columns
+                    )
                     for r, row in enumerate(every)
                 ],
             )
@@ -147,6 +150,7 @@ class LayerTiles(BytePairs):
             """A chunk, and what becomes of it."""
             here = replace(place, row=first)
             factor = self._factor_of(phase, product, here)
+            columns = self._columns(phase, here, product, factor)
             source, count = product.source(here, first), e.mul(e.b.sub(end, first), parts)
 
             def compute() -> None:
@@ -164,12 +168,12 @@ class LayerTiles(BytePairs):
                     at = e.add(row, i64(r))
                     start = e.mul(e.b.sub(at, first), parts)
                     sums = [unit.sums(buffer, e.add(start, i64(n))) for n in range(parts)]
-                    before = self._before(phase, own, product, at)
+                    before = self._before(phase, own, product, at, columns)
                     totals = [
                         [add(one, other) for one, other in zip(*part, strict=True)]
                         for part in zip(before, sums, strict=True)
                     ]
-                    tile.append(self._behind(phase, own, product, at, totals))
+                    tile.append(self._behind(phase, own, product, at, totals, columns))
                 product.finish(own, tile)
 
             self._each_row(e, first, end, rows, _ROWS_OF_CELLS, finish)
@@ -189,7 +193,48 @@ class LayerTiles(BytePairs):
         unit.release()
         return phase.end(count)
 
-    def _before(self, phase: PhaseFunction, place: Place, product: Product, row: Value) -> Tile:
+    def _columns(
+        self, phase: PhaseFunction, place: Place, product: Product, factor: Factor
+    ) -> Sequence[Value]:
+        """The sums of the columns of weights, for each gate, where products are compensated: those
+        of a phase before, or of a work item."""
+        conf, e = self._conf, phase.e
+        if not conf.compensates:
+            return ()
+        if not conf.sums_apart(product.weights):
+            return self._column_sums(e, factor, product.inputs)
+        kind, found = vector.vector_type(I32, self._lanes), list[Value]()
+        for gate in product.gates:
+            index = [i64(place.direction), place.block, i64(gate), i64(0)]
+            found.append(vector.load(e, self._part(phase, SUMS[product.weights], index), kind))
+        return found
+
+    def _column_sums(self, e: Emitter, factor: Factor, inputs: int) -> Sequence[Value]:
+        """The sums of the columns of the weights of a block of units."""
+        operands, dot = self._conf.operands, factor.multiply
+
+        def block(number: Value, *totals: Value) -> Values:
+            start = e.element(factor.pointer, e.mul(number, factor.per_block), I8)
+            apart = self._lanes * operands.group
+
+            def group(number: Value, *totals: Value) -> Values:
+                columns = factor.columns(e, e.element(start, e.mul(number, apart), I8))
+                pairs = zip(columns, totals, strict=True)
+                return tuple(dot.add(e, dot.ones(e), own, total) for own, total in pairs)
+
+            return tuple(e.loop(i64(0), i64(operands.groups), group, totals, unroll=False))
+
+        zeros = (dot.zero(e),) * len(factor.gates)
+        return e.loop(i64(0), i64(operands.k_blocks(inputs)), block, zeros, unroll=False)
+
+    def _before(
+        self,
+        phase: PhaseFunction,
+        place: Place,
+        product: Product,
+        row: Value,
+        columns: Sequence[Value],
+    ) -> Tile:
         """What the sums of a row are added to, or of each byte of its pairs: of integers, what a
         shift of theirs has too much; nothing where scales multiply them."""
         conf, e = self._conf, phase.e
@@ -202,11 +247,17 @@ class LayerTiles(BytePairs):
         first = [zero] * len(product.gates)
         if conf.compensates:
             factor = vector.splat_constant(zero.type, -round(conf.shift))
-            first = [e.b.mul(own, factor) for own in self._columns(phase, place, product)]
+            first = [e.b.mul(own, factor) for own in columns]
         return [first] * self._parts_of_row
 
     def _behind(
-        self, phase: PhaseFunction, place: Place, product: Product, row: Value, sums: Tile
+        self,
+        phase: PhaseFunction,
+        place: Place,
+        product: Product,
+        row: Value,
+        sums: Tile,
+        columns: Sequence[Value],
     ) -> list[Value]:
         """The sums of a row in f32: of integers, by what these stand for."""
         conf, e = self._conf, phase.e
@@ -222,7 +273,6 @@ class LayerTiles(BytePairs):
         totals = [e.b.sitofp(own, kind) for own in own_sums]
         if part:
             less = vector.splat_constant(kind, -part)
-            columns = self._columns(phase, place, product)
             totals = [
                 vector.multiply_add(e, e.b.sitofp(own, kind), less, total)
                 for own, total in zip(columns, totals, strict=True)
