@@ -17,7 +17,7 @@ from dnnl.primitives.rnn_gradients import GRADIENTS, gradient_conf, workspace
 from dnnl.reference.rnn import reversed_of
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.cell_functions import are_bounded, usual
+from dnnl.types.cell_functions import GATE_LETTERS, are_bounded, usual
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, Direction, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -236,6 +236,7 @@ def _conf(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnCo
 
     reverse, added = reversed_of(desc.direction), desc.direction is Direction.bidirectional_sum
     own = usual(desc.alg_kind, desc.activation or Alg.eltwise_tanh, desc.alpha)
+    order = "" if desc.gate_order == GATE_LETTERS[desc.alg_kind] else desc.gate_order
     return RnnConf(
         desc.alg_kind, desc.functions or (own,) * len(reverse), reverse, added, isa.lanes,
         desc.src_layer_desc, there(desc.src_iter_desc), there(desc.src_iter_c_desc),
@@ -245,5 +246,5 @@ def _conf(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnCo
         there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands, attr.rnn_qparams,
         Quantization.of(attr),
         None if desc.propagation is PropKind.forward_inference else workspace(desc),
-        desc.gate_order,
+        order,
     )  # fmt: skip
