@@ -23,10 +23,12 @@ from dnnl.primitives import primitive as module
 from dnnl.primitives.choice import CHOICES
 from dnnl.primitives.rnn_cases import SHAPES
 from dnnl.reference.rnn_check import SPECIFICATION
+from tests import processor
 from tests.check import logical, memory_of
 from tests.pairs import every_pair
 from tests.primitives import late
 from tests.primitives.harness import ENGINE
+from tests.primitives.rnn_networks import inference
 from tests.primitives.runtime_sizes import judged, opened, trials
 from tests.primitives.test_rnn import BOTH, lstm
 
@@ -196,13 +198,29 @@ def executed(primitive: Primitive, known: RnnDesc) -> None:
         np.testing.assert_allclose(got, want[tensor.argument], atol=1e-5)
 
 
-def test_no_kernel_for_a_new_size(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("isa", "kind", "blocked"),
+    [
+        ("avx512_core", "f32", "abEcd16e"),
+        ("avx2", "f16", "abEcd8e"),
+        ("avx2", "bf16", "abECd8e2c"),
+    ],
+)
+def test_no_kernel_for_a_new_size(
+    isa: str, kind: str, blocked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twenty sizes, and nothing is compiled after the primitive."""
+    if isa not in processor.ISAS:
+        pytest.skip(f"the processor has no {isa}")
     CHOICES.clear()
     module._cache.clear()
-    blocked = "abEcd16e"
-    with config.override("max_cpu_isa", "avx512_core"):
-        primitive = primitive_of(lstm(2, 2, 24, direction=BOTH, tag=blocked))
+
+    def described(steps: int, rows: int) -> RnnDesc:
+        own = {"src": kind, "weights": kind, "tag": blocked, "direction": BOTH}
+        return inference("lstm", steps, rows, 24, **own)
+
+    with config.override("max_cpu_isa", isa):
+        primitive = primitive_of(described(2, 2))
 
         def refuse(_: object) -> None:
             raise AssertionError("a kernel is made")
@@ -210,7 +228,7 @@ def test_no_kernel_for_a_new_size(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("dnnl.codegen.compile.jit.image", refuse)
         for number in range(20):
             steps, rows = 1 + number * 7 % 13, 1 + number * 5 % 17
-            executed(primitive, lstm(steps, rows, 24, direction=BOTH, tag=blocked))
+            executed(primitive, described(steps, rows))
     assert kernels(primitive) == 1
 
 

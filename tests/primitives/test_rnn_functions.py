@@ -10,6 +10,7 @@ import pytest
 
 from dnnl import (
     Alg,
+    Arg,
     CellFunctions,
     InvalidArguments,
     LstmDesc,
@@ -29,9 +30,9 @@ from dnnl.reference.rnn_check import SPECIFICATION
 from dnnl.tools.bench.verbose_line import operation_tokens
 from dnnl.types.cell_functions import places_of
 from dnnl.types.scalar import Scalar
-from tests.check import memory_of, same_bits
+from tests.check import logical, memory_of, same_bits
 from tests.primitives.harness import ENGINE, every_isa, execute_all
-from tests.primitives.rnn_networks import ADDED, BOTH, GATES, ONE, gradient, network
+from tests.primitives.rnn_networks import ADDED, BOTH, GATES, ONE, gradient, inference, network
 from tests.primitives.runtime_sizes import trials
 from tests.primitives.test_open_rnn import executed, open_rows
 from tests.primitives.test_rnn import check
@@ -227,3 +228,23 @@ def test_training_has_the_usual_ones(alg: str) -> None:
     for desc in (trained, gradient(trained)):
         with pytest.raises(Unimplemented, match=f"functions in {desc.prop_kind}: only forward_inf"):
             replace(desc, functions=functions, activation=None)
+
+
+@every_isa
+@pytest.mark.parametrize("channels", [5, 21])
+@pytest.mark.parametrize("alg", ["rnn", "lstm", "gru"])
+def test_functions_that_have_no_value_at_zero(isa: str, channels: int, alg: str) -> None:
+    """What a function gives behind the last channel is not multiplied, in any K group."""
+    of_sums: list[Any] = [lambda x: m.log(m.abs(x)) * 0.0 + 0.5] * (2 - (alg == "rnn"))
+    functions = CellFunctions.of(*of_sums, *[m.tanh] * (alg == "lstm"))
+    options: dict[str, Any] = {"projection": 7} if alg == "lstm" else {}
+    with config.override("max_cpu_isa", isa):
+        desc = inference(alg, 3, 4, channels, src="bf16", weights="bf16", **options)
+        desc = replace(desc, activation=None, functions=(functions,))
+        pd = PrimitiveDesc(desc, ENGINE)
+        values = SPECIFICATION.fill(desc)
+        values[Arg.BIAS] = np.full_like(values[Arg.BIAS], 3.0)
+        args = {t.argument: memory_of(values[t.argument], t.desc, ENGINE)
+                for t in pd.desc.tensors if not t.output}  # fmt: skip
+        got = execute_all(pd, args)
+    assert np.isfinite(logical(got[Arg.DST_LAYER])).all()

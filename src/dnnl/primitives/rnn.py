@@ -62,10 +62,11 @@ class RnnDesc(Desc):
     ``activation`` is that of vanilla cells, ``alpha`` the slope of its relu below 0. In inference
     cells may have ``functions`` of their own instead, a `CellFunctions` for each direction.
 
-    Frameworks have gates in different orders. ``gate_order`` is that of the weights and biases and
-    of their gradients, scales and zero points, one letter for each gate of the cell's formula:
-    "ruo" for a GRU of PyTorch, "iofc" for an LSTM of ONNX. Without one it is the cell's, "ifco" or
-    "uro". What biases have more is last.
+    Frameworks have gates in different orders. ``gate_order`` is that of weights_layer, weights_iter
+    and bias, and of their gradients, scales and zero points, by the letters of the cell's formula,
+    with c for c~: "ruo" for a GRU of PyTorch, whose z and n are u and o, "iofc" for an LSTM of
+    ONNX. Usual are "ifco", "uro" and, for vanilla cells, "h". Peepholes are those of i, f and o in
+    any case, and b' is the last bias.
 
     Arguments SRC_LAYER, SRC_ITER, SRC_ITER_C, AUGRU_ATTENTION, SEQUENCE_LENGTHS, WEIGHTS_LAYER,
     WEIGHTS_ITER, WEIGHTS_PEEPHOLE, WEIGHTS_PROJECTION, BIAS, DST_LAYER, DST_ITER, DST_ITER_C; in
@@ -152,6 +153,8 @@ class RnnDesc(Desc):
         if self.gate_order and sorted(self.gate_order) != sorted(letters):
             rule = f"expected each of {', '.join(letters)} once: the gates of {self.alg_kind}"
             raise InvalidArguments("gate_order", self.gate_order, rule, f"its own is {letters!r}")
+        if self.gate_order == letters:  # one description for what is the same
+            self._set("gate_order", "")
         if self.lengths_desc.data_type not in (DataType.undef, DataType.s32):
             rule = "the lengths of sequences are s32"
             raise InvalidArguments("lengths_desc", str(self.lengths_desc), rule)
@@ -410,7 +413,9 @@ RnnDesc.operation = Operation(
             passes=GRADIENTS,
         ),
         Parameter("functions", Cells(), lambda _: None, "functions"),
-        Parameter("gate_order", Letters(), lambda _: "", "gate_order", usual=""),
+        Parameter(
+            "gate_order", Letters(), lambda case: case["gate-order"], "gate_order", usual=""
+        ),
     ),
     complete=completed,
     flops=_flops,
@@ -431,6 +436,8 @@ RnnDesc.operation = Operation(
         "--cfg=bf16,f16 --alg=VANILLA_LSTM,VANILLA_GRU --direction=sum t2mb9sic37",
         "--prop=FWD_D,BWD_DW --alg=VANILLA_LSTM,LBR_AUGRU --direction=concat,sum l2t3mb7sic20",
         "--prop=FWD_D,BWD_DW --flags=O --activation=RELU,LOGISTIC t3mb5sic19",
+        "--prop=FWD_D,BWD_DW --alg=LBR_GRU --gate-order=ruo --direction=sum --tag=any,abx t3sic19",
+        "--prop=FWD_I --alg=VANILLA_LSTM --with-peephole=1 --gate-order=iofc mb5sic19",
         "--prop=FWD_I,BWD_DW --cfg=f32,bf16 --tag=abx --trivial-strides=false t3mb5sic19slc7",
         "--prop=BWD_DW --alg=VANILLA_LSTM --with-projection=true t2mb9sic9slc30dhc33dic9",
         "--prop=BWD_DW --alg=VANILLA_LSTM --with-peephole=true --with-lengths=true t2mb13sic33",

@@ -152,6 +152,7 @@ DRIVER = Driver(
         Option("skip-nonlinear", "false", _fixed("false", "there are no cells without functions")),
         Option("trivial-strides", "true", flag, _strides_of),
         Option("flags", "", letters("O"), lambda line: line.aux.get("flags") or None), MB,
+        Option("gate-order", "", str, lambda line: line.aux.get("gate_order") or None),
         *(Option(name, "0", integer) for name in ("l", "t")), *ATTRIBUTES,
     ),
     Grammar(

@@ -17,7 +17,7 @@ from dnnl.primitives.rnn_gradients import GRADIENTS, gradient_conf, workspace
 from dnnl.reference.rnn import reversed_of
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.cell_functions import GATE_LETTERS, are_bounded, usual
+from dnnl.types.cell_functions import are_bounded, usual
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, Direction, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -82,8 +82,9 @@ def _operands(desc: Any, isa: Isa) -> Iterator[Operands]:
 def _may_widen(desc: Any) -> bool:
     """Whether f32 may be multiplied by pairs of bf16: in training states are rows of the workspace,
     which has nothing behind an odd number of channels."""
-    inputs = [own.dims[2] for name, own in desc.present() if name in _WEIGHTS]
-    return desc.propagation is PropKind.forward_inference or not any(own % 2 for own in inputs)
+    layers, states = desc.weights_layer_desc.dims[0], desc.weights_iter_desc.dims[2]
+    read = [states] if layers == 1 else [states, desc.weights_layer_desc.dims[2]]
+    return desc.propagation is PropKind.forward_inference or not any(own % 2 for own in read)
 
 
 def _byte_pairs(desc: Any, isa: Isa) -> Iterator[Operands]:
@@ -236,7 +237,6 @@ def _conf(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnCo
 
     reverse, added = reversed_of(desc.direction), desc.direction is Direction.bidirectional_sum
     own = usual(desc.alg_kind, desc.activation or Alg.eltwise_tanh, desc.alpha)
-    order = "" if desc.gate_order == GATE_LETTERS[desc.alg_kind] else desc.gate_order
     return RnnConf(
         desc.alg_kind, desc.functions or (own,) * len(reverse), reverse, added, isa.lanes,
         desc.src_layer_desc, there(desc.src_iter_desc), there(desc.src_iter_c_desc),
@@ -246,5 +246,5 @@ def _conf(desc: Any, isa: Isa, operands: Operands, attr: PrimitiveAttr) -> RnnCo
         there(desc.dst_iter_c_desc), there(desc.lengths_desc), operands, attr.rnn_qparams,
         Quantization.of(attr),
         None if desc.propagation is PropKind.forward_inference else workspace(desc),
-        order,
+        desc.gate_order,
     )  # fmt: skip

@@ -298,7 +298,7 @@ class _Layer(WeightsPacking):
                 self._store_state(phase, place, step, r, out)
             else:
                 to = self._row(phase, "between", place.direction, row)
-                self._put(e, "between", to, unit, out)
+                self._put(e, "between", to, unit, out, place.mask)
 
     def _project(self) -> Phase:
         """The states as products of what the cells give."""
@@ -344,7 +344,7 @@ class _Layer(WeightsPacking):
             to = self._row(phase, "updates", place.direction, row)
             self._put(e, "updates", to, unit, u)
             to = self._row(phase, "between", place.direction, row)
-            self._put(e, "between", to, unit, e.b.fmul(reset, h))
+            self._put(e, "between", to, unit, e.b.fmul(reset, h), place.mask)
 
     def _gru(self, phase: PhaseFunction, place: Place, tile: Tile, step: Value) -> None:
         e, function = phase.e, self._functions(place).of_sum(1)

@@ -122,8 +122,12 @@ class LayerMemory:
     def _put(
         self, e: Emitter, name: str, row: Value, unit: Value, value: Value, mask: Mask = None
     ) -> None:
-        """Store a vector to a row of a part, see `_get`."""
+        """Store a vector to a row of a part, see `_get`. Operands have zeros behind the ``mask``:
+        products read whole K groups, and what is not finite times a weight of 0 is NaN."""
         part = self._conf.parts[name]
+        is_operand = name in (*self._conf.channels_of_rows, "left")
+        if mask is not None and is_operand and self._conf.operands.group > 1:
+            value = e.b.select(mask, value, vector.splat_constant(value.type, 0))
         form = self._form(part.data_type, self._conf.shift)
         own = mask if part.argument == Arg.WORKSPACE else None
         vector.store(e, form.from_core(e, value), e.element(row, unit, form.element), own)

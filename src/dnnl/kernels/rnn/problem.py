@@ -20,7 +20,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.rnn_qparams import RnnQparams, WeightsScales
-from dnnl.types.size import is_known, separates
+from dnnl.types.size import separates, surely_equal
 
 GATES = {alg: len(letters) for alg, letters in GATE_LETTERS.items()}
 """The number of gates of each cell."""
@@ -36,8 +36,6 @@ _GROUPS = 16
 TILE_ROWS = 16
 """The rows of a tile of the matrix unit."""
 _GROUP_BYTES = 4
-_SUMMED = Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER, Arg.WEIGHTS_PROJECTION
-"""The weights of the sums of columns, in their order."""
 _TO_UNSIGNED = 128
 """What an s8 is more as u8."""
 
@@ -59,10 +57,10 @@ class Operands:
     """What products multiply: inputs and states of the type ``data``, with ``weights``.
 
     Those of f32 are multiplied one k at a time, and weights become f32 as they are loaded, bytes
-    among them; weights of bf16 do so two k at a time. Others have K groups of 4 bytes, and weights
-    K blocks: on the matrix ``unit`` of so many groups as a row of its tiles has, else of one group.
-    Integers are u8 by s8, and stand for other numbers; as ``byte_pairs`` two of them, which may be
-    s8, are one number.
+    among them; where all are bf16, they do so two k at a time. Others have K groups of 4 bytes, and
+    weights K blocks: on the matrix ``unit`` of so many groups as a row of its tiles has, else of
+    one group. Integers are u8 by s8, and stand for other numbers; as ``byte_pairs`` two of them,
+    which may be s8, are one number.
     """
 
     data: DataType = DataType.f32
@@ -78,12 +76,14 @@ class Operands:
     @property
     def group(self) -> int:
         """The k of a K group."""
-        return _GROUP_BYTES // (self.weights if self.data is DataType.f32 else self.data).size
+        if self.data is DataType.f32:
+            return 2 if self.widens else 1
+        return _GROUP_BYTES // self.data.size
 
     @property
     def widens(self) -> bool:
         """Whether pairs of weights become f32 as they are loaded."""
-        return self.data is DataType.f32 and self.group > 1
+        return self.data is DataType.f32 and self.weights is DataType.bf16
 
     @property
     def groups(self) -> int:
@@ -205,7 +205,7 @@ class RnnConf:
         steps read. Work items of other products make those of their units."""
         if not self.compensates:
             return False
-        single = is_known(self.steps) and self.steps == 1
+        single = surely_equal(self.steps, 1)
         return self.operands.unit or not (single or weights == Arg.WEIGHTS_LAYER)
 
     def packs(self, weights: MemoryDesc | None) -> bool:
@@ -385,13 +385,15 @@ class RnnConf:
 
     def _sums(self) -> dict[str, tuple[tuple[int, ...], DataType]]:
         """The shapes of the sums of columns."""
-        units = {"layer_sums": self.channels, "iter_sums": self.channels}
+        columns = {
+            "layer_sums": (Arg.WEIGHTS_LAYER, self.channels, self.gates),
+            "iter_sums": (Arg.WEIGHTS_ITER, self.channels, self.gates),
+        }
         if self.projection is not None:
-            units["projection_sums"] = self.outputs
-        gates = {name: 1 if name == "projection_sums" else self.gates for name in units}
+            columns["projection_sums"] = Arg.WEIGHTS_PROJECTION, self.outputs, 1
         return {
-            name: ((self.directions, self.blocks(own), gates[name], self.lanes), DataType.s32)
-            for (name, own), argument in zip(units.items(), _SUMMED, strict=False)
+            name: ((self.directions, self.blocks(units), gates, self.lanes), DataType.s32)
+            for name, (argument, units, gates) in columns.items()
             if self.sums_apart(argument)
         }
 

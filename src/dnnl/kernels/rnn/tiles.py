@@ -19,7 +19,7 @@ from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import is_known, separates, typical
+from dnnl.types.size import is_known, typical
 
 _ROWS_OF_ITEM = 48
 """Rows that a work item does at most, so that large batches have more items than blocks."""
@@ -27,9 +27,11 @@ _ROWS_OF_CHUNKS = 64
 """The same on the matrix unit, which multiplies 32 at once."""
 MOST_TILES = 16
 """Tiles of rows that prefetch weights: those of more tiles wait for a small part of their time."""
-_WORTHWHILE = 8, 4
-"""Narrow weights become f32 once for all tiles of a work item where these would take so many
-instructions for a vector, and one for at most so many multiply-adds."""
+_CONVERSIONS = 8
+"""Instructions that tiles of a work item would take to convert a vector of narrow weights, from
+which on it becomes f32 once for all of them."""
+_ROWS = 4
+"""Rows that a tile has at most for each such instruction: with more, they take a small part."""
 _ROWS_OF_CELLS = 4
 """Rows whose cells are computed together behind the unit."""
 
@@ -64,10 +66,11 @@ class LayerTiles(BytePairs):
                      for one in self._before(phase, place, product, row, columns)]  # fmt: skip
             sources = self._sources(e, product, [product.source(place, row) for row in every])
             count = blocks * factor.multiply.group // own.multiply.group
+            ahead = self._next_block(phase, place, product, factor, rows, height, count)
+            number: int | Value = count
             if product.nothing is not None:
-                count = e.b.select(product.nothing, i64(0), i64(count))
-            ahead = self._next_block(phase, place, product, factor, rows, height)
-            tile = multiply(e, first, sources, own, count, ahead=ahead)
+                number = e.b.select(product.nothing, i64(0), i64(count))
+            tile = multiply(e, first, sources, own, number, ahead=ahead)
             product.finish(
                 place,
                 [
@@ -92,11 +95,10 @@ class LayerTiles(BytePairs):
             return 0
         inputs = operands.block * operands.k_blocks(product.inputs)
         size = inputs * len(product.gates) * self._lanes * DataType.f32.size
-        instructions, (least, rare) = 1 if operands.widens else 2, _WORTHWHILE
-        if height > rare * instructions or size > e.isa.caches.l2 // 2:
-            return 0
-        few = separates(rows, (least // instructions - 1) * height + 1)
-        return 0 if few else size
+        instructions = 1 if operands.widens else 2
+        tiles = -(-rows // height) if is_known(rows) else 0
+        worthwhile = tiles * instructions >= _CONVERSIONS and height <= _ROWS * instructions
+        return size if worthwhile and size <= e.isa.caches.l2 // 2 else 0
 
     def _next_block(
         self,
@@ -106,9 +108,11 @@ class LayerTiles(BytePairs):
         factor: Factor,
         rows: int,
         height: int,
+        steps: int,
     ) -> Ahead | None:
-        """The share of a tile in the weights of the next block of units, where these come from
-        beyond the second-level cache: tiles of a block do not wait for the first one then."""
+        """The share of a tile of so many ``steps`` in the weights of the next block of units, where
+        these come from beyond the second-level cache: tiles of a block do not wait for the first
+        one then."""
         e, desc = phase.e, self._tensors[product.weights][1]
         whole = len(factor.gates) * self._lanes * factor.multiply.group
         beside = product.factor is None and factor.per_block == whole
@@ -116,10 +120,10 @@ class LayerTiles(BytePairs):
         if not (beside and few and self._is_far(e, desc)):
             return None
         blocks = self._conf.operands.k_blocks(product.inputs)
-        size = whole * factor.multiply.b.bits // 8
-        share = -(-size // -(-rows // height))
+        size = whole * factor.multiply.b.bits // 8 * blocks
+        share = -(-size // (steps * -(-rows // height)))
         tile, _ = e.divmod(place.row, height)
-        behind = e.add(i64(size * blocks), e.mul(tile, share * blocks))
+        behind = e.add(i64(size), e.mul(tile, share * steps))
         return Ahead(factor.pointer, share).behind(e, behind)
 
     @staticmethod

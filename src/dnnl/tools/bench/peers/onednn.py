@@ -351,8 +351,8 @@ def _inner_product(asked: Asked) -> Handle:
 
 def _rnn(asked: Asked) -> Handle:
     desc = asked.desc
-    if desc.functions is not None or not desc.lengths_desc.is_zero:
-        raise Unimplemented("oneDNN takes neither lengths nor functions of cells")
+    if desc.functions is not None or desc.gate_order or not desc.lengths_desc.is_zero:
+        raise Unimplemented("oneDNN takes neither lengths, functions of cells nor a gate_order")
     cell = _CELLS[desc.alg_kind]
     known = [own for own in _RECURRENT if desc.operation.role(own).when(desc)]
     gradients = () if asked.forward else [Arg[f"DIFF_{own.name}"] for own in known]

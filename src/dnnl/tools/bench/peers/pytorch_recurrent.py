@@ -46,6 +46,7 @@ def _function(desc: RnnDesc) -> str:
         f"activation {desc.activation} with alpha {desc.alpha:g}": desc.alg_kind is Alg.vanilla_rnn
         and (desc.activation not in _FUNCTIONS or desc.alpha != 0),
         "functions of cells": desc.functions is not None,
+        f"gate_order {desc.gate_order}": bool(desc.gate_order),
         "lengths of this form": not desc.lengths_desc.is_zero,
         "peephole": not desc.weights_peephole_desc.is_zero,
         f"{desc.direction}": not two and desc.direction is not Direction.unidirectional_left2right,
