@@ -20,8 +20,11 @@ from dnnl.language.options import Driver, Option
 from dnnl.language.values import TYPES
 from dnnl.primitives.operation import Operation
 from dnnl.primitives.registry import OPERATIONS
+from dnnl.primitives.rnn_language import CELLS
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.types.arg import Arg
+from dnnl.types.cell_functions import GATE_LETTERS
+from dnnl.types.kinds import Alg
 from tests.fuzz.problem_attributes import ATTRIBUTES
 from tests.fuzz.problem_growth import grown
 from tests.fuzz.problem_sizes import Dims, Draw, begun
@@ -258,6 +261,12 @@ def _of_lstm(draw: Draw, option: Option, sketch: Sketch) -> str | None:
     return "true" if sketch.options.get("alg") == "VANILLA_LSTM" else None
 
 
+def _gate_order(draw: Draw, option: Option, sketch: Sketch) -> str:
+    """The gates of the cell in any order."""
+    cell = Alg[CELLS[sketch.options.get("alg", "VANILLA_RNN")]]
+    return "".join(draw(st.permutations(GATE_LETTERS[cell])))
+
+
 def _taps(draw: Draw, option: Option, sketch: Sketch) -> str:
     counts = st.sampled_from("1" if sketch.options.get("alg") == "nearest" else "12345")
     return "x".join(draw(counts) for _ in sketch.dims(Arg.DST)[2:])
@@ -299,6 +308,7 @@ _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     **dict.fromkeys(("direction", "activation", "cfg", "scaling", "scaling-proj"), _names),
     **dict.fromkeys(("with-peephole", "with-projection"), _of_lstm),
     "with-lengths": _sampled("true"),
+    "gate-order": _gate_order,
     "trivial-strides": _sampled("false"),
     **dict.fromkeys(("sdt", "ddt", "dt", "ss_dt"), _types),
     "bia-dt": _sampled("f32", "bf16", "s8", "s32", "f16"),
