@@ -33,6 +33,8 @@ _GATES = {
     int(Arg.DIFF_WEIGHTS_LAYER): 3, int(Arg.DIFF_WEIGHTS_ITER): 3, int(Arg.DIFF_BIAS): 2,
 }  # fmt: skip
 """The dimension of gates."""
+CELLS = [("lstm", 0), ("lstm", 9), ("gru", 0)]
+"""Cells, and the channels of a projection."""
 
 
 def _ordered(argument: int, values: Array, own: str, order: str) -> Array:
@@ -98,7 +100,7 @@ def _check(
     kind=["f32", "bf16"],
     tag=["any", "abcde", "abdec"],
     rows=[3, 13],
-    passes=["inference", "gradient"],
+    passes=["forward", "gradient"],
 )
 def test_floats(isa: str, alg: str, kind: str, tag: str, rows: int, passes: str) -> None:
     order = "iofc" if alg == "lstm" else "ruo"
@@ -114,31 +116,32 @@ def test_floats(isa: str, alg: str, kind: str, tag: str, rows: int, passes: str)
         _check(desc, order)
 
 
-@every_pair(isa=processor.ISAS, alg=["lstm", "gru"], projection=[0, 9], rows=[3, 13])
-def test_bytes(isa: str, alg: str, projection: int, rows: int) -> None:
+@every_pair(isa=processor.ISAS, cells=CELLS, rows=[3, 13])
+def test_bytes(isa: str, cells: tuple[str, int], rows: int) -> None:
     """Scales and zero points of weights are in their order, and a projection has none."""
+    alg, projection = cells
     order = "ocfi" if alg == "lstm" else "our"
-    options: dict[str, Any] = {"projection": projection} if alg == "lstm" else {}
     attr = PrimitiveAttr()
     for argument in (Arg.WEIGHTS_LAYER, Arg.WEIGHTS_ITER):
         attr.set_scales(argument, 27)
         attr.set_zero_points(argument, 24)
     with config.override("max_cpu_isa", isa):
-        _check(inference(alg, 2, rows, 21, src="f32", weights="s8", **options), order, attr)
+        desc = inference(alg, 2, rows, 21, src="f32", weights="s8", projection=projection)
+        _check(desc, order, attr)
 
 
-@every_pair(isa=processor.ISAS, alg=["lstm", "gru"], projection=[0, 9], tag=["any", "abcde"])
-def test_integers(isa: str, alg: str, projection: int, tag: str) -> None:
+@every_pair(isa=processor.ISAS, cells=CELLS, tag=["any", "abcde"])
+def test_integers(isa: str, cells: tuple[str, int], tag: str) -> None:
+    alg, projection = cells
     own = "ifco" if alg == "lstm" else "uro"
     order = "fico" if alg == "lstm" else "oru"
-    options: dict[str, Any] = {"projection": projection} if alg == "lstm" else {}
-    desc = inference(alg, 2, 5, 21, src="u8", weights="s8", tag=tag, **options)
+    desc = inference(alg, 2, 5, 21, src="u8", weights="s8", tag=tag, projection=projection)
     scales = np.random.default_rng(2).uniform(2000, 4000, (len(own), 21))
     attr, other = PrimitiveAttr(), PrimitiveAttr()
     for each, given in ((attr, scales), (other, scales[[own.index(gate) for gate in order]])):
         each.set_rnn_data_qparams(100.0, 100.5)
         each.set_rnn_weights_qparams(24, given.ravel().tolist())
-        if "projection" in options and projection:
+        if projection:
             each.set_rnn_weights_projection_qparams(8, np.linspace(500, 900, projection).tolist())
     with config.override("max_cpu_isa", isa):
         _check(desc, order, attr, other)

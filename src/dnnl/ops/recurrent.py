@@ -323,8 +323,8 @@ def _execute(launch: Launch, held: dict[int, Array]) -> None:
 
 
 def _joined(own: Sequence[Array]) -> Array:
-    """Weights [directions, rows, inputs]; without a copy where there is one direction."""
-    return np.ascontiguousarray(own[0]) if len(own) == 1 else np.stack(own)
+    """The weights of all directions, one behind the other; without a copy where there is one."""
+    return own[0] if len(own) == 1 else np.stack(own)
 
 
 def _biases(cell: _Cell, parts: Sequence[Sequence[Array]]) -> Array:

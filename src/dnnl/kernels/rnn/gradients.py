@@ -120,11 +120,11 @@ class WeightGradients(WeightProducts):
 
         def of(place: Place) -> None:
             unit = e.mul(place.block, self._lanes)
-            own = [(Arg.DIFF_BIAS, conf.place_of(number)) for number in range(len(biases))]
-            own += [(Arg.DIFF_WEIGHTS_PEEPHOLE, number) for number in range(len(peepholes))]
+            rows_of = [(Arg.DIFF_BIAS, conf.place_of(number)) for number in range(len(biases))]
+            rows_of += [(Arg.DIFF_WEIGHTS_PEEPHOLE, number) for number in range(len(peepholes))]
             results = [
                 (argument, [i64(self._layer), i64(place.direction), i64(number), unit])
-                for argument, number in own
+                for argument, number in rows_of
             ]
             before = tuple(self._held(phase, own, at, place.mask) for own, at in results)
 

@@ -362,9 +362,9 @@ class LayerMemory:
         if key not in self._tables:
             self._tables[key] = self._module.table(F32, factors)
         unit, found = e.mul(place.block, self._lanes), list[Value]()
-        for gate in product.gates:
-            projects = product.weights == Arg.WEIGHTS_PROJECTION
-            at = e.add(unit, i64((gate if projects else self._conf.place_of(gate)) * padded))
+        projects = product.weights == Arg.WEIGHTS_PROJECTION
+        for row in product.gates if projects else map(self._conf.place_of, product.gates):
+            at = e.add(unit, i64(row * padded))
             found.append(vector.load(e, e.element(self._tables[key], at, F32), kind))
         return found
 
