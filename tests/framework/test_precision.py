@@ -341,9 +341,14 @@ def test_files_in_smaller_types(kind: Any, layout: str) -> None:
     assert session.rounding is not None
     assert session.rounding.eps == DataType.from_numpy(kind).eps
     assert is_near(session, {"x": x}, expected)
-    steps = [layer.primitive for layer in session.layers]
-    same = [layer.primitive for layer in model_of(whole).compile(layout=layout).layers]
-    assert [s for s in steps if s != "reorder"] == [s for s in same if s != "reorder"]
+    assert _steps(session) == _steps(model_of(whole).compile(layout=layout))
+
+
+def _steps(session: Any) -> list[str]:
+    """The steps that are no reorders. Where bf16 has fast products, its attention is three
+    steps and that of f32 one."""
+    steps = " ".join(layer.primitive for layer in session.layers if layer.primitive != "reorder")
+    return steps.replace("attention", "matmul softmax matmul").split()
 
 
 def test_as_near_as_torch_in_bf16() -> None:
