@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from dnnl.codegen import isa
+from dnnl.primitives import changing, primitive
+from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import Engine
 from tests.beyond.levels import beyond
 from tests.sample import sampled
@@ -61,3 +65,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         here = {row.name for row in isa.available(features.arch, features.flags)}
         if here.isdisjoint(wanted):
             pytest.skip(f"needs {' or '.join(wanted)}")
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PrimitiveDesc]]:
+    """Grows with each kernel that is loaded. No sizes have been met before."""
+    found: list[PrimitiveDesc] = []
+    load = primitive._compile
+
+    def counted(pd: PrimitiveDesc, *given: Any) -> Any:
+        found.append(pd)
+        return load(pd, *given)
+
+    monkeypatch.setattr(primitive, "_compile", counted)
+    primitive._cache.clear()
+    changing._families.clear()
+    yield found
+    changing._families.clear()

@@ -16,8 +16,8 @@ _FEW = 6
 def sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """The cases that run and those that do not, which ``--every-case`` adds.
 
-    Of a test that has many cases, two thirds are left out, drawn by the name of the test, except
-    those that would be the last ones with some value of a parameter.
+    Of a test that has many cases, three quarters are left out, drawn by the name of the test, but
+    for those that would be the last ones with some value of a parameter.
     """
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -29,7 +29,7 @@ def sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytes
 def _spare(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
     """The cases of one test that are left out."""
     left = Counter(value for own in cases for value in _values(own))
-    drawn = Random(cases[0].nodeid).sample(cases, len(cases) * 2 // 3)
+    drawn = Random(cases[0].nodeid).sample(cases, len(cases) * 3 // 4)
     for item in drawn:
         own = _values(item)
         if all(left[value] > 1 for value in own):

@@ -209,8 +209,8 @@ KNOBS: tuple[Knob, ...] = (
         ("DNNL_SPECIAL_KERNELS",),
         lambda: "often",
         _frequency,
-        "which sizes of a model get kernels of their own beside those for open sizes: never, often "
-        "(sizes with a long total run time; another process compiles them), always",
+        "which sizes of a model, or of functions on arrays, get kernels of their own beside those "
+        "for open sizes: never, often (sizes with a long total run time), always",
     ),
     Knob(
         "winograd",

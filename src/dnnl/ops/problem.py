@@ -11,9 +11,9 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import A, Shape, Shaped
 from dnnl.ops.place import Place
+from dnnl.primitives.changing import Sized, primitive_for
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
-from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.event import COMPLETE
 from dnnl.runtime.storage import check_capacity
@@ -58,7 +58,7 @@ class Call:
     array, ``held``. Without a primitive each element is ``fill``.
     """
 
-    primitive: Primitive | None
+    primitive: Primitive | Sized | None
     order: tuple[int, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -114,12 +114,12 @@ def prepared(
     if problem.desc is None:
         assert problem.result is not None, "it says what is filled"
         return Call(None, (), problem.shape, dtype or problem.result.numpy, fill=problem.fill)
-    pd = PrimitiveDesc(problem.desc, engine or first_cpu(), problem.attr)
+    primitive = primitive_for(problem.desc, engine or first_cpu(), problem.attr)
+    pd = primitive.pd
     held = pd.dst_desc.data_type.numpy
     dtype = dtype or (held if problem.result is None else problem.result.numpy)
     if out is None and engine is None:
         check_capacity(pd.dst_desc.size)
-    primitive = Primitive(pd)
     taken = tuple(pd.arg_desc(argument).data_type.numpy for argument in problem.arguments)
     places = (*problem.arguments, int(Arg.DST))
     same = {source for output, source in pd.desc.operation.in_place if output == Arg.DST}

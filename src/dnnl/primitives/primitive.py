@@ -71,13 +71,15 @@ class Primitive(Value):
         self._engine, self._kind = pd.engine, pd.desc.kind
         self._slots: Callable[[Arguments], Slots]
         self._launch: Callable[[tuple[int, ...], Descs], Launch]
+        self._sized: Callable[[Mapping[int, MemoryDesc]], Slots]
         if pd.variants is not None:
             sized = _slots_of_sizes(pd, pd.variants)
-            self._slots, self._launch = sized.find, sized.launch
+            self._slots, self._launch, self._sized = sized.find, sized.launch, sized.of
         else:
             slots = Slots(pd, compiled.arguments, compiled.executable)
             self._slots, launch = lambda _: slots, launch_of(slots)
             self._launch = lambda _numbers, _descs: launch
+            self._sized = lambda _: slots
         self._encoded = encoded(pd)
         self._across = pd.across_engines
         self._bound = self._across or pd.plan.verify is not None
@@ -128,6 +130,22 @@ class Primitive(Value):
             run = partial(self._submit, stream, slots, arguments, ())
             return logged(slots.pd.verbose_fields, run)
         return self._submit(stream, slots, arguments, ())
+
+    def sized(self, given: Mapping[int, MemoryDesc]) -> Primitive:
+        """This primitive on tensors of known sizes, by argument, for `execute_at`.
+
+        Both share code and temporary memory. Where no kernel serves the sizes yet, one is made.
+        Raises InvalidArguments for tensors that do not match the description, and Unimplemented
+        where nothing does it on these sizes.
+        """
+        patterns = self.pd.patterns.items()
+        slots = self._sized(
+            {arg: given[arg] if own.has_runtime_values else own for arg, own in patterns}
+        )
+        made, launch = copy(self), launch_of(slots)
+        made.pd, made._sized = slots.pd, lambda _: slots
+        made._slots, made._launch = lambda _: slots, lambda _numbers, _descs: launch
+        return made
 
     def launch(self, numbers: tuple[int, ...], descs: Descs) -> Launch:
         """An execution on memories that are known to fit, which nothing checks.

@@ -89,6 +89,10 @@ class SizedSlots:
             made[key] = found
         return found
 
+    def of(self, given: Mapping[int, MemoryDesc]) -> Slots:
+        """The slots for tensors of known sizes, by argument."""
+        return self._made_of(tuple(given[arg] for arg, _ in self._patterns))
+
     def launch(
         self, numbers: tuple[int, ...], descs: Callable[[], Mapping[int, MemoryDesc]]
     ) -> Launch:

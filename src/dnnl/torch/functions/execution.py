@@ -1,4 +1,4 @@
-"""Primitives on the memory of tensors: one for each set of sizes, strides, types and parameters."""
+"""Primitives on the memory of tensors, by their sizes, strides, types and parameters."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dnnl.primitives.changing import Sized, primitive_for
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
-from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.runtime.engine import first_cpu
 from dnnl.runtime.storage import ALIGNMENT, address_of, allocate
@@ -74,8 +74,8 @@ class _Plan:
         given = {look[0]: _desc_of(look) for look in looks}
         described = describe(given, *params)
         desc, attr = described if isinstance(described, tuple) else (described, None)
-        pd = PrimitiveDesc(desc, first_cpu(), attr)
-        self._primitive = Primitive(pd)
+        self._primitive = primitive_for(desc, first_cpu(), attr)
+        pd = self._primitive.pd
         self._order = self._primitive.arguments
         outputs = {int(own.argument) for own in pd.desc.outputs}
         own = {argument: pd.arg_desc(argument) for argument in given}
@@ -134,11 +134,11 @@ def _desc_of(look: _Look) -> MemoryDesc:
     return MemoryDesc(shape, _TYPES[dtype], strides)
 
 
-def _reorder(source: MemoryDesc, target: MemoryDesc) -> Primitive:
-    return Primitive(PrimitiveDesc(ReorderDesc(source, target), first_cpu()))
+def _reorder(source: MemoryDesc, target: MemoryDesc) -> Primitive | Sized:
+    return primitive_for(ReorderDesc(source, target), first_cpu())
 
 
-def _execute(primitive: Primitive, stream: Stream, addresses: Mapping[int, int]) -> None:
+def _execute(primitive: Primitive | Sized, stream: Stream, addresses: Mapping[int, int]) -> None:
     order = primitive.arguments
     primitive.execute_at(stream, [addresses[argument] for argument in order]).wait()
 
