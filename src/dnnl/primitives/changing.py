@@ -29,11 +29,12 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 
-_FAMILIES = 256
+_FAMILIES, _PRIMITIVES = 1024, 256
+"""The families that are remembered, and their primitives for open sizes."""
 _ALONE = 3
 """So many sets of sizes that differ in the same numbers have kernels of their own."""
-_MET, _SHARED = 64, 4
-"""The sets of sizes that a family remembers, and its primitives for open sizes."""
+_MET = 64
+"""The sets of sizes that a family remembers."""
 _KERNELS = 8
 """A primitive for open sizes with more kernels than that needs one for each."""
 _SECONDS = 1.0
@@ -107,8 +108,14 @@ class Member(NamedTuple):
 
     @property
     def family(self) -> tuple[object, ...]:
-        """All but sizes. Those of 0 and 1 count: they decide what is empty, or broadcast."""
-        alike = [(argument, *_alike(own)) for argument, own in self.tensors.items()]
+        """All but sizes. Those of 0 and 1 count: they decide what is empty, or broadcast. So do
+        those of the weights of a layer, which differ from layer to layer."""
+        weights = [role for role in self.desc.operation.roles if {"i", "o"} <= {*role.letters}]
+        fixed = {own for own in self.tensors if any(role.covers(own) for role in weights)}
+        alike = [
+            (argument, *_alike(own), own.layout_numbers if argument in fixed else None)
+            for argument, own in self.tensors.items()
+        ]
         given = (getattr(self.desc, name) for name in self.desc.fields())
         parameters = [own for own in given if not _is_tensors(own)]
         attr = self.attr.with_post_ops(own.mapped(_scalar) for own in self.attr.post_ops)
@@ -183,13 +190,13 @@ def _opened(desc: MemoryDesc, places: set[int]) -> MemoryDesc:
 
 
 class Family:
-    """The operations that differ in sizes alone, and primitives for many of these."""
+    """The operations that differ in sizes alone, and which of them share a primitive."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._lock = engine, forks.Lock()
         self._alone: tuple[Member, ...] = ()
         self._met: tuple[Member, ...] = ()
-        self._shared: tuple[_Shared, ...] = ()
+        self._open: tuple[_Open, ...] = ()
         self._refused: tuple[_Places, ...] = ()
 
     def shared(self, member: Member, alone: int) -> Primitive | None:
@@ -206,54 +213,49 @@ class Family:
             return found
 
     def _find(self, member: Member, alone: int) -> Primitive | None:
-        for shared in self._shared:
-            if shared.first.differences(member) <= shared.places:
-                return self._executing(shared, member)
+        for own in self._open:
+            if own.first.differences(member) <= own.places:
+                return self._executing(own, member)
         counted = Counter(own.differences(member) for own in self._met)
         for places, count in sorted(counted.items(), key=lambda own: len(own[0])):
-            if count >= alone and places not in self._refused and _may_vary(member.desc, places):
-                return self._made(member, places)
+            if places and count >= alone and places not in self._refused:
+                return self._executing(_Open(member, places), member)
         return None
 
-    def _made(self, member: Member, places: _Places) -> Primitive | None:
+    def _executing(self, own: _Open, member: Member) -> Primitive | None:
+        """The primitive for open sizes on those of an operation. The latest one is the first that
+        is asked the next time."""
+        others = tuple(other for other in self._open if other is not own)
         try:
-            desc, attr = member.opened(places)
-            made = _Shared(member, places, Primitive(PrimitiveDesc(desc, self._engine, attr)))
+            primitive = own.primitive(self._engine)
+            found = primitive.sized(member.tensors)
         except (InvalidArguments, Unimplemented):
-            self._refuse(places)
+            self._refuse(own.places, others)
             return None
-        self._shared = (made, *self._shared)[:_SHARED]
-        return self._executing(made, member)
-
-    def _executing(self, shared: _Shared, member: Member) -> Primitive | None:
-        try:
-            found = shared.primitive.sized(member.tensors)
-        except Unimplemented:
-            return None
-        variants = shared.primitive.pd.variants
+        variants = primitive.pd.variants
         if variants is not None and len(variants.every) > _KERNELS:
-            self._shared = tuple(own for own in self._shared if own is not shared)
-            self._refuse(shared.places)
+            self._refuse(own.places, others)
+        else:
+            self._open = (own, *others)[:_MET]
         return found
 
-    def _refuse(self, places: _Places) -> None:
-        self._refused = (*self._refused, places)[-_MET:]
+    def _refuse(self, places: _Places, others: tuple[_Open, ...]) -> None:
+        self._open, self._refused = others, (*self._refused, places)[-_MET:]
 
 
-class _Shared(NamedTuple):
-    """A primitive that leaves the numbers at some places to its executions; for all others it has
-    those of the operation ``first``."""
+class _Open(NamedTuple):
+    """What leaves the numbers at some places to its executions; for all others it has those of the
+    operation ``first``."""
 
     first: Member
     places: _Places
-    primitive: Primitive
 
-
-def _may_vary(desc: Desc, places: _Places) -> bool:
-    """Whether operations that differ in these numbers are one on changing sizes. Those with other
-    weights are layers of their own."""
-    weights = [role for role in desc.operation.roles if {"i", "o"} <= {*role.letters}]
-    return not any(role.covers(argument) for role in weights for argument, _ in places)
+    def primitive(self, engine: Engine) -> Primitive:
+        """The primitive, made once."""
+        desc, attr = self.first.opened(self.places)
+        key = engine, desc, attr.key
+        return _primitives.get(key, lambda: Primitive(PrimitiveDesc(desc, engine, attr)))[0]
 
 
 _families: Cache[Family] = Cache(lambda: _FAMILIES)
+_primitives: Cache[Primitive] = Cache(lambda: _PRIMITIVES)
