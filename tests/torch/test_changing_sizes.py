@@ -72,20 +72,6 @@ def test_lengths_that_change(name: str, loaded: list[Any]) -> None:
     assert before == len(loaded)
 
 
-def test_layers_of_a_network(loaded: list[Any]) -> None:
-    """Each has kernels of its own for all lengths, however many there are."""
-    widths = range(8, 8 + 26)
-    theirs = nn.Sequential(*(nn.Linear(n, n + 1) for n in widths))
-    ours = dt.replace(deepcopy(theirs))
-    with torch.no_grad():
-        for number, length in enumerate(LENGTHS):
-            x = torch.randn(length, widths[0])
-            torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
-            if number < OPEN:
-                before = len(loaded)
-    assert len(loaded) < before + len(widths)  # some have another kernel for more rows
-
-
 def test_both_sizes_of_a_batch_change(loaded: list[Any]) -> None:
     theirs = nn.LSTM(12, 16)
     ours = dt.replace(deepcopy(theirs))
