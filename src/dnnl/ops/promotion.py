@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from dnnl.errors import InvalidArguments
+from dnnl.runtime import teams
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -111,7 +112,10 @@ def rules_of(*sources: object) -> Rules:
 
 def _is_tensor(kind: type) -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and kind in (torch.Tensor, torch.nn.Parameter)
+    if torch is None or kind not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    teams.use_those_of(torch)
+    return True
 
 
 is_tensor: Callable[[type], bool] = lru_cache(_TYPES)(_is_tensor)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from math import inf
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
@@ -243,16 +244,21 @@ class Family:
         self._open, self._refused = others, (*self._refused, places)[-_MET:]
 
 
-class _Open(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Open:
     """What leaves the numbers at some places to its executions; for all others it has those of the
     operation ``first``."""
 
     first: Member
     places: _Places
 
+    @cached_property
+    def _opened(self) -> tuple[Desc, PrimitiveAttr]:
+        return self.first.opened(self.places)
+
     def primitive(self, engine: Engine) -> Primitive:
         """The primitive, made once."""
-        desc, attr = self.first.opened(self.places)
+        desc, attr = self._opened
         key = engine, desc, attr.key
         return _primitives.get(key, lambda: Primitive(PrimitiveDesc(desc, engine, attr)))[0]
 

@@ -142,9 +142,9 @@ class Primitive(Value):
         slots = self._sized(
             {arg: given[arg] if own.has_runtime_values else own for arg, own in patterns}
         )
-        made, launch = copy(self), launch_of(slots)
+        made = copy(self)
         made.pd, made._sized = slots.pd, lambda _: slots
-        made._slots, made._launch = lambda _: slots, lambda _numbers, _descs: launch
+        made._slots, made._launch = lambda _: slots, lambda _numbers, _descs: launch_of(slots)
         return made
 
     def launch(self, numbers: tuple[int, ...], descs: Descs) -> Launch:

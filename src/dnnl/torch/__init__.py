@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dnnl import lazy
+from dnnl.runtime import teams
 
 try:
     import torch as torch
@@ -160,5 +161,6 @@ _HOMES = {
     "replace": "modules",
     "MultiheadAttention": "multihead",
 }
+teams.use_those_of(torch)
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)

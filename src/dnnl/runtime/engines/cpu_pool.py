@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from dnnl import lazy
-from dnnl.runtime import sharing
+from dnnl.runtime import sharing, teams
 from dnnl.runtime.engines.cpu_launch import RUN_IR, SERIAL_IR
 from dnnl.runtime.engines.cpu_pages import Pages
 from dnnl.runtime.engines.cpu_pool_ir import POOL_IR
@@ -76,14 +77,16 @@ class NativePool(ThreadPool):
     def entry(self) -> int:
         text = pool_ir(MACHINES[platform.machine()])
         code = _offered.get(_key(text)) or cpu_jit.assemble(text)
-        symbols = ("run", "spin", "configure", "forget")
+        symbols = ("run", "spin", "configure", "adopt", "forget")
         if Pages.supported():
-            run, spin, configure, forget = _linked(code, symbols)
+            run, spin, configure, adopt, forget = _linked(code, symbols)
         else:
-            run, spin, configure, forget = cpu_jit.link_forever(code, symbols)
+            run, spin, configure, adopt, forget = cpu_jit.link_forever(code, symbols)
         spins = _spins_in(SPIN_MICROSECONDS, ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin))
         configure_with = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(configure)
         configure_with(spins, sharing.cells_address())
+        adopted = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_uint64)(adopt)
+        teams.expect(lambda team: adopted(*team, threading.main_thread().ident))
         # A child of fork has none of the threads: it forgets them and makes its own on demand.
         os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(forget))
         return run

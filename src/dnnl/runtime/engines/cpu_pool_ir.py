@@ -42,6 +42,12 @@ Therefore the caller first restricts it to the other cpus that the caller may us
 Should they meet later all the same, because the caller was moved, the caller takes over all parts
 until the worker falls asleep, and the next wake-up separates them.
 
+The threads of an OpenMP runtime, a *team*, take the place of workers where the process has one
+(`adopt`), the only caller is the main thread, and the execution has as many threads as the team:
+other workers would compete with its threads, which spin for milliseconds behind each region of
+their own. Any other thread would have the runtime make a team for it, which stays. A member does
+the part of its number; parts of members that the runtime does not provide are done by the others.
+
 Both sleeps are free of lost wake-ups by the usual order: the sleeper announces itself and then
 looks again (the futex does), the waker changes the word and then looks for an announcement; all of
 these are sequentially consistent.
@@ -69,7 +75,12 @@ _REGIONS_IR = """
 @hiring = internal global i32 0
 @spins = internal global i64 1
 @shared = internal global ptr null
+@team = internal global ptr null             ; GOMP_parallel
+@team.size = internal global ptr null        ; omp_get_max_threads
+@team.number = internal global ptr null      ; omp_get_thread_num
+@main = internal global i64 0                ; the main thread
 
+declare i64 @pthread_self()
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
@@ -81,7 +92,16 @@ define void @configure(i64 %spins, ptr %shared) {
   ret void
 }
 
+define void @adopt(ptr %team, ptr %size, ptr %number, i64 %main) {
+  store i64 %main, ptr @main
+  store ptr %size, ptr @team.size
+  store ptr %number, ptr @team.number
+  store atomic ptr %team, ptr @team release, align 8
+  ret void
+}
+
 define void @forget() {                      ; in the child of a fork: there are no workers
+  store atomic ptr null, ptr @team release, align 8
   store i64 0, ptr @workers
   store i64 0, ptr @claimed
   store i64 0, ptr @callers
@@ -355,6 +375,30 @@ alone:
   ret void
 }
 
+define internal void @member(ptr %region) {
+  %number.of = load ptr, ptr @team.number
+  %number = call i32 %number.of()
+  %part = zext i32 %number to i64
+  call void @do.part(ptr %region, i64 %part)
+  ret void
+}
+
+; A region of a team. Its size is always the same, since threads that it does not need would end.
+define internal void @together(ptr %team, ptr %function, ptr %args, i64 %count, i64 %threads) {
+  %region = alloca %region, align 128
+  %ranges = alloca %range, i64 %threads, align 128
+  %function.at = getelementptr %region, ptr %region, i32 0, i32 2
+  store ptr %function, ptr %function.at
+  %args.at = getelementptr %region, ptr %region, i32 0, i32 3
+  store ptr %args, ptr %args.at
+  %ranges.at = getelementptr %region, ptr %region, i32 0, i32 6
+  store ptr %ranges, ptr %ranges.at
+  call void @cut(ptr %region, i64 %count, i64 %threads)
+  %size = trunc i64 %threads to i32
+  call void %team(ptr @member, ptr %region, i32 %size, i32 0)
+  ret void
+}
+
 define internal void @parallel(ptr %function, ptr %args, i64 %count, i64 %threads) {
 entry:
   %before = atomicrmw add ptr @callers, i64 1 monotonic
@@ -372,7 +416,25 @@ share:                                       ; among callers and requests
   %inside = add i64 %before, 1
   %callers = call i64 @llvm.smax.i64(i64 %inside, i64 %requests)
   %single = icmp eq i64 %callers, 1
-  br i1 %single, label %claim, label %divide
+  br i1 %single, label %only, label %divide
+only:
+  %team = load atomic ptr, ptr @team acquire, align 8
+  %none = icmp eq ptr %team, null
+  br i1 %none, label %claim, label %ask
+ask:
+  %self = call i64 @pthread_self()
+  %main = load i64, ptr @main
+  %is.main = icmp eq i64 %self, %main
+  br i1 %is.main, label %compare, label %claim
+compare:
+  %size.of = load ptr, ptr @team.size
+  %size32 = call i32 %size.of()
+  %size = zext i32 %size32 to i64
+  %same = icmp eq i64 %size, %threads
+  br i1 %same, label %team.up, label %claim
+team.up:
+  call void @together(ptr %team, ptr %function, ptr %args, i64 %count, i64 %threads)
+  br label %done
 divide:
   %more = add i64 %cpus, %callers
   %up = sub i64 %more, 1
@@ -381,7 +443,8 @@ divide:
   %several = icmp sgt i64 %mine, 1
   br i1 %several, label %claim, label %alone
 claim:
-  %parts = phi i64 [ %possible, %share ], [ %mine, %divide ]
+  %parts = phi i64 [ %possible, %only ], [ %possible, %ask ], [ %possible, %compare ],
+                 [ %mine, %divide ]
   %wanted = sub i64 %parts, 1
   %claimed = atomicrmw add ptr @claimed, i64 %wanted monotonic
   %others = sub i64 %cpus, %callers
