@@ -16,13 +16,15 @@ _FEW = 6
 def sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """The cases that run and those that do not, which ``--every-case`` adds.
 
-    Of a test that has many cases, three quarters are left out, drawn by the name of the test, but
-    for those that would be the last ones with some value of a parameter.
+    Those are tests marked ``every``. Of a test that has many cases, three quarters are left out,
+    drawn by the name of the test, but for those that would be the last ones with some value of a
+    parameter.
     """
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         tests[item.nodeid.partition("[")[0]].append(item)
     deselected = {own for cases in tests.values() if len(cases) > _FEW for own in _spare(cases)}
+    deselected |= {item for item in items if item.get_closest_marker("every") is not None}
     return [own for own in items if own not in deselected], list(deselected)
 
 

@@ -14,6 +14,13 @@ from tests.framework.operators_page import PAGE, page
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_none_of_a_sample_is_wrong() -> None:
+    every = [case for own in cases().values() for case in own]
+    assert not [own for own in map(outcome, every[::3]) if own.state == WRONG]
+
+
+@pytest.mark.every
+@pytest.mark.filterwarnings("ignore")
 def test_the_page_says_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Outcome] = []
 
