@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dnnl.codegen import isa
+from dnnl.ops import problem, quick
 from dnnl.primitives import changing, primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import Engine
@@ -69,7 +70,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PrimitiveDesc]]:
-    """Grows with each kernel that is loaded. No sizes have been met before."""
+    """Grows with each kernel that is loaded. No sizes have been met before, by functions either."""
     found: list[PrimitiveDesc] = []
     load = primitive._compile
 
@@ -79,6 +80,10 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PrimitiveDesc]]:
 
     monkeypatch.setattr(primitive, "_compile", counted)
     primitive._cache.clear()
-    changing._families.clear()
+    for cache in (changing._families, changing._primitives):
+        cache.clear()
+    problem.prepared.cache_clear()
+    quick._slot.cache_clear()
     yield found
     changing._families.clear()
+    changing._primitives.clear()

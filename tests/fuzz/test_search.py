@@ -244,7 +244,7 @@ def test_calls_are_right_before_they_are_changed(name: str) -> None:
 
 WITHIN = {
     # They check nothing.
-    *("prim.execute_at", "prim.launch", "prim.scratchpad_size", "prim.sized", "prim.submitting"),
+    *("prim.execute_at", "prim.launch", "prim.scratchpad_size", "prim.slots_of", "prim.submitting"),
     *("session.at_addresses", "session.execute", "session.numbers", "session.prepare"),
     *("model.run_async", "session.run_async"),  # whose calls are tried
     "model.save",  # which writes files; tests/framework/test_saved_models.py has wrong ones

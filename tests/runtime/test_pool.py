@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dnnl.errors import Error
-from dnnl.runtime import sharing
+from dnnl.runtime import sharing, teams
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.engines import cpu, cpu_pool
@@ -33,6 +33,15 @@ from tests.runtime import kernels
 ROOT = Path(__file__).resolve().parents[2]
 needs_native = pytest.mark.skipif(not NativePool.supported(), reason="the native pool is Linux's")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is POSIX")
+
+
+@pytest.fixture(autouse=True)
+def _without_a_team() -> Iterator[None]:
+    """Threads of PyTorch, which other tests may have imported, are not the pool's."""
+    before = teams._teams._team
+    teams.use(teams.Team(0, 0, 0))
+    yield
+    teams.use(before or teams.Team(0, 0, 0))
 
 
 def load(*phases: tuple[str, int]) -> Executable:

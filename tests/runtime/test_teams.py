@@ -128,6 +128,34 @@ def test_several_requests_have_the_pool(runtime: Runtime) -> None:
     assert not runtime.sizes
 
 
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_members_have_scratch_of_their_own(runtime: Runtime, count: int) -> None:
+    """There is scratch for as many threads as items, with which numbers of threads agree."""
+    runtime.size = runtime.there = 4
+    executable = load(("number", count))
+    for _ in range(20):
+        _, b, pointers = arrays(count)
+        launch(executable, pointers, 4)
+        assert set(b[:count].tolist()) <= set(range(min(count, 4)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is POSIX")
+@pytest.mark.parametrize("order", ["the pool", "the team"])
+def test_a_child_of_a_fork_finds_no_team_later(runtime: Runtime, order: str) -> None:
+    """Neither by the pool, whose first execution is the child's, nor by the first tensor."""
+
+    def child() -> None:
+        found = list[Team]()
+        if order == "the pool":
+            teams.expect(found.append)
+        else:
+            teams.expect(found.append)
+            teams.use(runtime.team)
+        assert not found
+
+    assert forked(child) == DONE
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is POSIX")
 def test_a_child_of_a_fork_has_no_team(runtime: Runtime) -> None:
     executable = load(("whoami", 16))
@@ -144,14 +172,11 @@ def test_a_child_of_a_fork_has_no_team(runtime: Runtime) -> None:
     assert forked(child) == DONE
 
 
-def test_there_is_no_team_without_the_interface_or_that_sleeps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_that_sleep_are_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     assert teams.team_of(library) is not None
-    assert teams.team_of(tmp_path / "libmissing.so") is None
-    assert teams.team_of(library.with_name("libc10.so")) is None
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
     assert teams.team_of(library) is None
 

@@ -114,7 +114,7 @@ def _is_tensor(kind: type) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or kind not in (torch.Tensor, torch.nn.Parameter):
         return False
-    teams.use_those_of(torch)
+    teams.use_threads_of(torch)
     return True
 
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import inf
-from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from dnnl import config, forks
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import Error, InvalidArguments, Unimplemented
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.sizes import fields_of
+from dnnl.primitives.slots import Slots
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.event import Event
 from dnnl.runtime.stream import Stream
@@ -37,9 +37,10 @@ _ALONE = 3
 _MET = 64
 """The sets of sizes that a family remembers."""
 _KERNELS = 8
-"""A primitive for open sizes with more kernels than that needs one for each."""
-_SECONDS = 1.0
-"""Sizes whose executions have taken so long get a kernel of their own."""
+"""A primitive for open sizes with more kernels than that needs one for each set of sizes."""
+_EXECUTIONS = 1000
+"""After so many a set of sizes gets a kernel of its own. A number, and no time: the same calls give
+the same bits."""
 
 _Places: TypeAlias = frozenset[tuple[int, int]]
 """Numbers of layouts (`MemoryDesc.layout_numbers`), by the argument and the place there."""
@@ -48,11 +49,12 @@ _Places: TypeAlias = frozenset[tuple[int, int]]
 def primitive_for(
     desc: Desc, engine: Engine, attr: PrimitiveAttr | None = None
 ) -> Primitive | Sized:
-    """What executes ``desc``, whose sizes are known, by `Primitive.execute_at`.
+    """What executes ``desc``, whose sizes are known, by `Primitive.execute_at`: a primitive for
+    these sizes, or one that serves many.
 
-    DNNL_SPECIAL_KERNELS decides as for models (`dnnl.SpecialKernels`): with "always" that is a
-    primitive for these sizes, with "never" the first sizes of an operation alone have one. Raises
-    what `PrimitiveDesc` raises.
+    DNNL_SPECIAL_KERNELS decides as for models (`dnnl.SpecialKernels`). With "always" each set of
+    sizes has its own primitive, with "never" only the first one. Engines without the memory of the
+    host have one for each set. Raises what `PrimitiveDesc` raises.
     """
     policy = config.get("special_kernels")
     if policy != "always" and engine.host_memory and not desc.writes_nothing:
@@ -60,36 +62,34 @@ def primitive_for(
         family, _ = _families.get((engine, member.family), partial(Family, engine))
         shared = family.shared(member, 1 if policy == "never" else _ALONE)
         if shared is not None:
-            return Sized(shared, settles=policy == "often")
+            return Sized(*shared, settles=policy == "often")
     return Primitive(PrimitiveDesc(desc, engine, attr))
 
 
 class Sized:
-    """Executions on tensors of one set of sizes of a primitive that is ``shared`` with others.
-    After some time they get a kernel of their own, if ``settles``."""
+    """Executions of a primitive with open sizes on tensors of one set of sizes. After many they get
+    a kernel of their own, if ``settles``."""
 
-    def __init__(self, shared: Primitive, settles: bool) -> None:
-        self.pd, self.arguments = shared.pd, shared.arguments
-        self._run: Callable[[Stream, Sequence[Any]], Event] = shared.execute_at
-        self._left = _SECONDS if settles else inf
+    def __init__(self, primitive: Primitive, slots: Slots, *, settles: bool) -> None:
+        self.pd = slots.pd
+        self.arguments = tuple(argument for argument, _ in slots.expected)
+        self._run: Callable[..., Event] = partial(primitive.execute_at, slots=slots)
+        self._left = _EXECUTIONS if settles else -1
 
     def execute_at(self, stream: Stream, addresses: Sequence[Any]) -> Event:
         """As `Primitive.execute_at`."""
-        if self._left <= 0:
-            return self._run(stream, addresses)
-        started = perf_counter()
-        event = self._run(stream, addresses)
-        self._left -= perf_counter() - started
-        if self._left <= 0:
+        if self._left == 0:
             self._settle()
-        return event
+        self._left -= 1
+        return self._run(stream, addresses)
 
     def _settle(self) -> None:
-        """Have further executions use a kernel for these sizes, in the same layouts."""
+        """Have executions use a kernel for these sizes, if there is one, in the same layouts."""
         pd = self.pd
-        own = Primitive(PrimitiveDesc(pd.desc, pd.engine, pd.attr))
-        places = [self.arguments.index(argument) for argument in own.arguments]
-        self._run = lambda stream, given: own.execute_at(stream, [given[n] for n in places])
+        with suppress(Error, ValueError):
+            own = Primitive(PrimitiveDesc(pd.desc, pd.engine, pd.attr))
+            places = [self.arguments.index(argument) for argument in own.arguments]
+            self._run = lambda stream, given: own.execute_at(stream, [given[n] for n in places])
 
 
 class Member(NamedTuple):
@@ -200,9 +200,10 @@ class Family:
         self._open: tuple[_Open, ...] = ()
         self._refused: tuple[_Places, ...] = ()
 
-    def shared(self, member: Member, alone: int) -> Primitive | None:
-        """The primitive for open sizes on those of an operation; None where it is to have its own,
-        as the first ``alone`` that differ in the same numbers do."""
+    def shared(self, member: Member, alone: int) -> tuple[Primitive, Slots] | None:
+        """A primitive for open sizes, and its slots for those of an operation. None where the
+        operation gets a primitive of its own, as the first ``alone`` that differ in the same
+        numbers do."""
         with self._lock.own:
             if member in self._alone:
                 return None
@@ -213,32 +214,36 @@ class Family:
                 self._alone = (*self._alone, member)[-_MET:]
             return found
 
-    def _find(self, member: Member, alone: int) -> Primitive | None:
+    def _find(self, member: Member, alone: int) -> tuple[Primitive, Slots] | None:
         for own in self._open:
             if own.first.differences(member) <= own.places:
                 return self._executing(own, member)
         counted = Counter(own.differences(member) for own in self._met)
         for places, count in sorted(counted.items(), key=lambda own: len(own[0])):
-            if places and count >= alone and places not in self._refused:
+            refused = any(places >= own for own in self._refused)
+            if places and count >= alone and not refused:
                 return self._executing(_Open(member, places), member)
         return None
 
-    def _executing(self, own: _Open, member: Member) -> Primitive | None:
-        """The primitive for open sizes on those of an operation. The latest one is the first that
-        is asked the next time."""
+    def _executing(self, own: _Open, member: Member) -> tuple[Primitive, Slots] | None:
+        """What executes an operation with open sizes. The latest one is asked first the next
+        time."""
         others = tuple(other for other in self._open if other is not own)
         try:
             primitive = own.primitive(self._engine)
-            found = primitive.sized(member.tensors)
         except (InvalidArguments, Unimplemented):
             self._refuse(own.places, others)
             return None
+        try:
+            slots = primitive.slots_of(member.tensors)
+        except (InvalidArguments, Unimplemented):
+            return None  # these sizes alone
         variants = primitive.pd.variants
         if variants is not None and len(variants.every) > _KERNELS:
             self._refuse(own.places, others)
         else:
             self._open = (own, *others)[:_MET]
-        return found
+        return primitive, slots
 
     def _refuse(self, places: _Places, others: tuple[_Open, ...]) -> None:
         self._open, self._refused = others, (*self._refused, places)[-_MET:]

@@ -119,33 +119,29 @@ class Primitive(Value):
         """The arguments that an execution takes, in the order of `execute_at`."""
         return tuple(argument for argument, _ in self._slots({}).expected)
 
-    def execute_at(self, stream: Stream, addresses: Sequence[Any]) -> Event:
+    def execute_at(
+        self, stream: Stream, addresses: Sequence[Any], slots: Slots | None = None
+    ) -> Event:
         """Run once on memory that is known to fit, which nothing checks.
 
         ``addresses`` are what the engine's queue takes of each of `arguments`. For a description
-        without sizes that only the execution knows.
+        with sizes that only the execution knows, ``slots`` are those of `slots_of`, and have the
+        arguments.
         """
-        slots, arguments = self._slots({}), list(addresses)
+        slots, arguments = slots or self._slots({}), list(addresses)
         if log.enabled("profile_exec", self._kind):
             run = partial(self._submit, stream, slots, arguments, ())
             return logged(slots.pd.verbose_fields, run)
         return self._submit(stream, slots, arguments, ())
 
-    def sized(self, given: Mapping[int, MemoryDesc]) -> Primitive:
-        """This primitive on tensors of known sizes, by argument, for `execute_at`.
+    def slots_of(self, given: Mapping[int, MemoryDesc]) -> Slots:
+        """What an execution takes on tensors of known sizes, by argument, for `execute_at`.
 
-        Both share code and temporary memory. Where no kernel serves the sizes yet, one is made.
-        Raises InvalidArguments for tensors that do not match the description, and Unimplemented
-        where nothing does it on these sizes.
+        Where no kernel serves the sizes yet, one is made. Raises InvalidArguments for tensors that
+        do not match the description, and Unimplemented where nothing does it on these sizes.
         """
         patterns = self.pd.patterns.items()
-        slots = self._sized(
-            {arg: given[arg] if own.has_runtime_values else own for arg, own in patterns}
-        )
-        made = copy(self)
-        made.pd, made._sized = slots.pd, lambda _: slots
-        made._slots, made._launch = lambda _: slots, lambda _numbers, _descs: launch_of(slots)
-        return made
+        return self._sized({a: given[a] if own.has_runtime_values else own for a, own in patterns})
 
     def launch(self, numbers: tuple[int, ...], descs: Descs) -> Launch:
         """An execution on memories that are known to fit, which nothing checks.

@@ -29,12 +29,15 @@ class Team(NamedTuple):
 
 
 class _Teams:
-    """The team of this process, and who wants to know it."""
+    """The team of this process, and who wants to know it. A child of a fork has none: it has none
+    of the threads, and the runtime would wait for them."""
 
     def __init__(self) -> None:
         self._adopt: Callable[[Team], None] | None = None
         self._team: Team | None = None
+        self._forked = False
         self._lock = forks.Lock()
+        forks.renew(self)
 
     def expect(self, adopt: Callable[[Team], None]) -> None:
         """Call ``adopt`` with a team, once there is one."""
@@ -46,17 +49,23 @@ class _Teams:
     def use(self, team: Team) -> None:
         """Have executions of the main thread on as many threads as the team has use these."""
         with self._lock.own:
+            if self._forked:
+                return
             self._team = team
             if self._adopt is not None:
                 self._adopt(team)
+
+    def after_fork(self) -> None:
+        """In a child of a fork."""
+        self._team, self._forked = None, True
 
 
 _teams = _Teams()
 expect, use = _teams.expect, _teams.use
 
 
-def use_those_of(torch: ModuleType) -> None:
-    """The same with the threads of PyTorch, if it has such a runtime."""
+def use_threads_of(torch: ModuleType) -> None:
+    """Have executions use the threads of PyTorch, if these are a team."""
     folder = Path(torch.__file__ or "").parent / "lib"
     team = team_of(folder / "libtorch_cpu.so")
     if team is not None:
@@ -64,13 +73,18 @@ def use_those_of(torch: ModuleType) -> None:
 
 
 def team_of(library: Path) -> Team | None:
-    """The team of the runtime that a loaded library depends on. None where there is none with the
-    interface of GCC's, and where its threads sleep between regions: they disturb nobody then."""
+    """The team of the runtime that a library uses in this process.
+
+    None where that has not the interface of GCC's, and where its threads sleep between regions,
+    so that they leave their cpus to others.
+    """
     if os.environ.get("OMP_WAIT_POLICY", "").strip().lower() == "passive":
         return None
-    try:
-        loaded = ctypes.CDLL(str(library))
-        found = [ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value for name in _NAMES]
-    except (OSError, AttributeError):
-        return None
-    return Team(*[address or 0 for address in found])
+    for name in (None, str(library)):  # what was loaded before all others has precedence
+        try:
+            loaded = ctypes.CDLL(name)
+            found = [ctypes.cast(getattr(loaded, own), ctypes.c_void_p).value for own in _NAMES]
+        except (OSError, AttributeError):
+            continue
+        return Team(*[address or 0 for address in found])
+    return None

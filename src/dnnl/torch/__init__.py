@@ -161,6 +161,6 @@ _HOMES = {
     "replace": "modules",
     "MultiheadAttention": "multihead",
 }
-teams.use_those_of(torch)
+teams.use_threads_of(torch)
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)

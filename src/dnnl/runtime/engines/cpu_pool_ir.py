@@ -46,7 +46,8 @@ The threads of an OpenMP runtime, a *team*, take the place of workers where the 
 (`adopt`), the only caller is the main thread, and the execution has as many threads as the team:
 other workers would compete with its threads, which spin for milliseconds behind each region of
 their own. Any other thread would have the runtime make a team for it, which stays. A member does
-the part of its number; parts of members that the runtime does not provide are done by the others.
+the part of its number, if there is one; parts of members that the runtime does not provide are done
+by the others. The caller waits for all members, also for one whose cpu somebody else uses.
 
 Both sleeps are free of lost wake-ups by the usual order: the sleeper announces itself and then
 looks again (the futex does), the waker changes the word and then looks for an announcement; all of
@@ -379,21 +380,30 @@ define internal void @member(ptr %region) {
   %number.of = load ptr, ptr @team.number
   %number = call i32 %number.of()
   %part = zext i32 %number to i64
+  %parts.at = getelementptr %region, ptr %region, i32 0, i32 4
+  %parts = load i64, ptr %parts.at
+  %has = icmp ult i64 %part, %parts
+  br i1 %has, label %work, label %done
+work:
   call void @do.part(ptr %region, i64 %part)
+  br label %done
+done:
   ret void
 }
 
-; A region of a team. Its size is always the same, since threads that it does not need would end.
-define internal void @together(ptr %team, ptr %function, ptr %args, i64 %count, i64 %threads) {
+; A region of a team, whose size is always the same: threads that it had not would end. There is
+; scratch for as many threads as there are parts.
+define internal void @together(ptr %team, ptr %function, ptr %args, i64 %count, i64 %parts,
+                               i64 %threads) {
   %region = alloca %region, align 128
-  %ranges = alloca %range, i64 %threads, align 128
+  %ranges = alloca %range, i64 %parts, align 128
   %function.at = getelementptr %region, ptr %region, i32 0, i32 2
   store ptr %function, ptr %function.at
   %args.at = getelementptr %region, ptr %region, i32 0, i32 3
   store ptr %args, ptr %args.at
   %ranges.at = getelementptr %region, ptr %region, i32 0, i32 6
   store ptr %ranges, ptr %ranges.at
-  call void @cut(ptr %region, i64 %count, i64 %threads)
+  call void @cut(ptr %region, i64 %count, i64 %parts)
   %size = trunc i64 %threads to i32
   call void %team(ptr @member, ptr %region, i32 %size, i32 0)
   ret void
@@ -433,7 +443,8 @@ compare:
   %same = icmp eq i64 %size, %threads
   br i1 %same, label %team.up, label %claim
 team.up:
-  call void @together(ptr %team, ptr %function, ptr %args, i64 %count, i64 %threads)
+  call void @together(ptr %team, ptr %function, ptr %args, i64 %count, i64 %possible,
+                      i64 %threads)
   br label %done
 divide:
   %more = add i64 %cpus, %callers
