@@ -52,7 +52,7 @@ class Runtime:
             self._own.number = number
             _FUNCTION(function)(data)
 
-        others = [threading.Thread(target=member, args=(n,)) for n in range(1, self.there)]
+        others = [threading.Thread(target=member, args=(n,)) for n in range(self.there - 1, 0, -1)]
         for thread in others:
             thread.start()
         member(0)
