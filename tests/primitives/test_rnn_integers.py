@@ -102,6 +102,15 @@ def test_instruction_sets(isa: str, alg: str, data: tuple[str, float]) -> None:
         check(described(alg, src=src, dst=src), shift)
 
 
+@every_pair(
+    isa=processor.ISAS, alg=["lstm", "gru"], rows=[1, 2, 3, 5, 6, 7], shift=[128.0, 99.25]
+)
+def test_a_single_step_of_few_rows(isa: str, alg: str, rows: int, shift: float) -> None:
+    """A tile that has all rows makes the sums of the columns as well."""
+    with config.override("max_cpu_isa", isa):
+        check(described(alg, 1, rows, 37, inputs=29, layers=1), shift)
+
+
 @every_isa
 def test_largest_numbers_do_not_saturate(isa: str) -> None:
     """Pairs of 255 * 127 exceed 16 bits."""

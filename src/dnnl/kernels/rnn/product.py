@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
@@ -92,24 +93,29 @@ def multiply(
     ahead: Ahead | None = None,
 ) -> Tile:
     """``first`` plus the products of ``blocks`` K groups of each row, so many groups ``apart``,
-    with the weights; their number may be a value of the kernel."""
+    with the weights; their number may be a value of the kernel. A row more of ``first`` than there
+    are rows is multiplied by ones."""
     kind, (a_element, b_element) = factor.multiply, factor.multiply.element
-    count, gates = len(rows), len(factor.gates)
+    count, gates, sums = len(rows), len(factor.gates), len(first)
     split, rest = 1, 0
     end = e.number(blocks) if isinstance(blocks, int | Size) else blocks
     if isinstance(blocks, int):
-        split = max(1, min(_IN_FLIGHT // (count * gates), blocks))
+        split = max(1, min(_IN_FLIGHT // (sums * gates), blocks))
         rest = blocks % split
         end = i64(blocks - rest)
-    sets = [first, *([[kind.zero(e)] * gates for _ in rows] for _ in range(split - 1))]
+    sets = [first, *([[kind.zero(e)] * gates for _ in first] for _ in range(split - 1))]
 
     def step(base: Values, weights: Value, number: int, tile: Tile) -> Tile:
         start = e.element(weights, e.number(factor.per_block * number), b_element)
         columns = factor.columns(e, start)
         made: Tile = []
-        for row, sums in zip(base, tile, strict=True):
-            value = kind.broadcast(e, e.element(row, i64(kind.group * apart * number), a_element))
-            pairs = zip(columns, sums, strict=True)
+        for row, totals in zip_longest(base, tile):
+            if row is None:
+                value = kind.ones(e)
+            else:
+                start = e.element(row, i64(kind.group * apart * number), a_element)
+                value = kind.broadcast(e, start)
+            pairs = zip(columns, totals, strict=True)
             made.append([kind.add(e, value, column, total) for column, total in pairs])
         return made
 
@@ -120,7 +126,7 @@ def multiply(
         lines, carried = carried[:asks], carried[asks:]
         lines = tuple(prefetch_bytes(e, line, split * step_ahead) for line in lines)
         base, flat = carried[:count], carried[count:]
-        tiles = [shaped(flat, number, count, gates) for number in range(split)]
+        tiles = [shaped(flat, number, sums, gates) for number in range(split)]
         tiles = [step(base, weights, number, tile) for number, tile in enumerate(tiles)]
         following = [e.b.gep(row, [i64(split * apart * kind.group)], source_etype=a_element)
                      for row in base]  # fmt: skip
@@ -135,7 +141,7 @@ def multiply(
     )  # fmt: skip
     weights, carried = carried[0], carried[1 + asks :]
     base, flat = carried[:count], list(carried[count:])
-    tiles = [shaped(flat, number, count, gates) for number in range(split)]
+    tiles = [shaped(flat, number, sums, gates) for number in range(split)]
     for number in range(rest):
         tiles[number] = step(base, weights, number, tiles[number])
     add = e.b.add if kind.accumulator is I32 else e.b.fadd

@@ -54,16 +54,19 @@ class LayerTiles(BytePairs):
         height = rows_of_tile(e.isa, parts * len(gates))
         size = self._panel_bytes(e, rows, height, product)
         panel = phase.scratch(size) if size else None
+        beside = self._sums_beside(product, rows, height)
 
         def item(place: Place) -> Callable[[Place], None]:
             factor = self._factor_of(phase, product, place)
             own = factor if panel is None else widened(e, factor, blocks, panel)
-            return partial(write, factor, own, self._columns(phase, place, product, factor))
+            columns = () if beside else self._columns(phase, place, product, factor)
+            return partial(write, factor, own, columns)
 
         def write(factor: Factor, own: Factor, columns: Sequence[Value], place: Place) -> None:
             every = [e.add(place.row, i64(r)) for r in range(place.rows)]
             first = [one for row in every
                      for one in self._before(phase, place, product, row, columns)]  # fmt: skip
+            first += [[factor.multiply.zero(e)] * len(gates)] * beside
             sources = self._sources(e, product, [product.source(place, row) for row in every])
             count = blocks * factor.multiply.group // own.multiply.group
             ahead = self._next_block(phase, place, product, factor, rows, height, count)
@@ -71,6 +74,8 @@ class LayerTiles(BytePairs):
             if product.nothing is not None:
                 number = e.b.select(product.nothing, i64(0), i64(count))
             tile = multiply(e, first, sources, own, number, ahead=ahead)
+            if beside:
+                tile, columns = self._compensated(e, tile[:-1], tile[-1]), tile[-1]
             product.finish(
                 place,
                 [
@@ -85,6 +90,20 @@ class LayerTiles(BytePairs):
             phase, channels, rows, parts * len(gates), item,
             width=product.width, joined=product.joined,
         )  # fmt: skip
+
+    def _sums_beside(self, product: Product, rows: int, height: int) -> bool:
+        """Whether a tile makes the sums of the columns itself, as a row more: where its product is
+        the only one that reads the weights."""
+        conf = self._conf
+        own = conf.compensates and not conf.sums_apart(product.weights)
+        alone = is_known(rows) and rows < height and product.nothing is None
+        return own and alone and not conf.operands.byte_pairs
+
+    def _compensated(self, e: Emitter, tile: Tile, columns: Sequence[Value]) -> Tile:
+        """Sums of integers without what the shift has too much."""
+        factor = vector.splat_constant(columns[0].type, round(self._conf.shift))
+        less = [e.b.mul(own, factor) for own in columns]
+        return [[e.b.sub(*own) for own in zip(row, less, strict=True)] for row in tile]
 
     def _panel_bytes(self, e: Emitter, rows: int, height: int, product: Product) -> int:
         """The bytes of the weights of a block of units in f32, where tiles of a ``height`` would
@@ -249,7 +268,7 @@ class LayerTiles(BytePairs):
             return [[zero] * len(product.gates)]
         zero = vector.splat_constant(vector.vector_type(I32, self._lanes), 0)
         first = [zero] * len(product.gates)
-        if conf.compensates:
+        if columns:
             factor = vector.splat_constant(zero.type, -round(conf.shift))
             first = [e.b.mul(own, factor) for own in columns]
         return [first] * self._parts_of_row
