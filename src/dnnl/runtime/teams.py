@@ -1,7 +1,7 @@
-"""Threads of another library's OpenMP runtime, which the pool of the processor uses as its own.
+"""Threads of another library's OpenMP runtime, which executions use instead of the pool's.
 
-Such threads spin for milliseconds behind each region of that library. Workers beside them would
-share their cpus: a step of an LSTM, which waits for all threads some hundred times, then takes up
+Such threads spin for milliseconds after each region of that library. Workers beside them would
+share their cpus: a layer of an LSTM, whose threads wait for each other at each step, then takes up
 to twice as long.
 """
 
@@ -47,7 +47,7 @@ class _Teams:
                 adopt(self._team)
 
     def use(self, team: Team) -> None:
-        """Have executions of the main thread on as many threads as the team has use these."""
+        """Let executions of the main thread use this team, where they have as many threads."""
         with self._lock.own:
             if self._forked:
                 return
