@@ -102,9 +102,7 @@ def test_instruction_sets(isa: str, alg: str, data: tuple[str, float]) -> None:
         check(described(alg, src=src, dst=src), shift)
 
 
-@every_pair(
-    isa=processor.ISAS, alg=["lstm", "gru"], rows=[1, 2, 3, 5, 6, 7], shift=[128.0, 99.25]
-)
+@every_pair(isa=processor.ISAS, alg=["lstm", "gru"], rows=[1, 2, 3, 5, 6, 7], shift=[128.0, 99.25])
 def test_a_single_step_of_few_rows(isa: str, alg: str, rows: int, shift: float) -> None:
     """A tile that has all rows makes the sums of the columns as well."""
     with config.override("max_cpu_isa", isa):
