@@ -18,7 +18,7 @@ def sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytes
 
     Those are tests marked ``every``. Of a test that has many cases, three quarters are left out,
     drawn by the name of the test, but for those that would be the last ones with some value of a
-    parameter.
+    parameter: of any, or of those that a mark ``covers`` names.
     """
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -40,8 +40,10 @@ def _spare(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
 
 
 def _values(item: Any) -> list[Hashable]:
-    """The values of the parameters of a case, each with the parameter's name."""
-    return [(name, _key(value)) for name, value in item.callspec.params.items()]
+    """The values of the parameters of a case that must occur, each with the parameter's name."""
+    params, mark = item.callspec.params, item.get_closest_marker("covers")
+    names = params if mark is None else mark.args
+    return [(name, _key(params[name])) for name in names]
 
 
 def _key(value: Any) -> Hashable:

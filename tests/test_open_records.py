@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from random import Random
 
+import pytest
+
 from dnnl import Primitive, Stream, Unimplemented
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
@@ -43,6 +45,7 @@ def trials(case: Case, kind: type[Desc], created: Created) -> Iterator[Trial]:
         yield Trial(other, sized, at_execution(other, kind, sized))
 
 
+@pytest.mark.covers("kind")
 @each_line
 def test_one_primitive_is_right_on_several_sizes(kind: str, line: str) -> None:
     case = sampled(line)

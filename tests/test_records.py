@@ -94,6 +94,7 @@ def test_there_are_examples(kind: str) -> None:
     assert operation.summary.lower().startswith((kind.partition("_")[0], "local response"))
 
 
+@pytest.mark.covers("kind")
 @each_line
 def test_results_are_right_between_guard_pages(kind: str, line: str) -> None:
     for made in trials(kind, line):
@@ -249,6 +250,7 @@ def test_in_place_gives_the_same_bits(kind: str) -> None:
                 assert same_bits(apart[output], together[output]), line
 
 
+@pytest.mark.covers("kind")
 @each_line
 def test_a_scratchpad_is_there_to_be_used(kind: str, line: str) -> None:
     """Some phase takes its address wherever a kernel asks for one, or for its bytes."""

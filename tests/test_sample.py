@@ -25,6 +25,11 @@ def test_single(count):
 def test_few(kind, count):
     pass
 
+@pytest.mark.covers("kind")
+@pytest.mark.parametrize(("kind", "line"), [(n % 3, n) for n in range(40)])
+def test_lines(kind, line):
+    pass
+
 @pytest.mark.every
 def test_all():
     pass
@@ -34,7 +39,7 @@ def test_all():
 @pytest.fixture
 def selected(pytester: pytest.Pytester) -> dict[str, list[dict[str, object]]]:
     """The parameters of the cases that run, by the name of their test."""
-    pytester.makeini("[pytest]\nmarkers = every")
+    pytester.makeini("[pytest]\nmarkers =\n    every\n    covers")
     pytester.makepyfile(CASES)
     items, _ = pytester.inline_genitems()
     found: dict[str, list[dict[str, object]]] = {}
@@ -57,6 +62,12 @@ def test_each_value_occurs_in_a_quarter_of_many_cases(
 
 def test_values_that_occur_once_stay(selected: dict[str, list[dict[str, object]]]) -> None:
     assert len(selected["test_single"]) == 40
+
+
+def test_values_that_need_not_occur_go(selected: dict[str, list[dict[str, object]]]) -> None:
+    own = selected["test_lines"]
+    assert 10 <= len(own) <= 12
+    assert {case["kind"] for case in own} == {0, 1, 2}
 
 
 def test_a_few_cases_stay(selected: dict[str, list[dict[str, object]]]) -> None:

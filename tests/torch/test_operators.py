@@ -45,6 +45,7 @@ DIFFERENTIATED = (
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.covers
 @pytest.mark.parametrize("name", SAMPLE)
 def test_an_operator(name: str) -> None:
     found = {kind: outcomes(name, dtype) for kind, dtype in DTYPES.items()}
