@@ -184,6 +184,7 @@ def test_verbose_lines_become_the_case_again(kind: str, line: str) -> None:
 
 
 @each_line
+@pytest.mark.covers
 def test_every_tensor_is_required(kind: str, line: str) -> None:
     made = trials(kind, line)[0]
     primitive, stream = Primitive(made.pd), Stream(ENGINE)

@@ -141,6 +141,7 @@ def sizes_of_calls() -> Iterator[tuple[int, int, int, int]]:
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.covers
 def test_forms(name: str) -> None:
     form, rng = FORMS[name], np.random.default_rng(1)
     proto = form.model()

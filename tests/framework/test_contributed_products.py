@@ -44,6 +44,7 @@ ACTIVATIONS: list[tuple[str, list[float]]] = [
 
 
 @pytest.mark.parametrize(("activation", "given"), ACTIVATIONS)
+@pytest.mark.covers
 def test_convolutions(activation: str, given: list[float]) -> None:
     attrs: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     if activation:

@@ -112,6 +112,7 @@ CALLS: list[tuple[int, list[int], int]] = [
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.covers
 def test_forms(name: str) -> None:
     form, rng = FORMS[name], np.random.default_rng(0)
     proto = form.model()

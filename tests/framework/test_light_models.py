@@ -24,6 +24,7 @@ HEAVY = ("vgg19", "bvlc_alexnet", "zfnet512")
         ("shufflenet", "plain"),
     ],
 )
+@pytest.mark.covers
 def test_random_weights(name: str, layout: str) -> None:
     model = load(LIGHT / f"light_{name}.onnx").with_random_weights(1)
     session = model.compile(Engine("cpu"), layout=layout)

@@ -29,6 +29,7 @@ def workers() -> Iterator[dict[str, Worker]]:
 
 
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.every
 def test_a_few_cases(name: str, workers: dict[str, Worker]) -> None:
     found: list[Finding] = []
     campaign = Campaign([KINDS[name]], seed=0, found=found.append)

@@ -54,6 +54,7 @@ def near(got: Any, want: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.covers
 def test_as_on_the_host(name: str) -> None:
     fn, arguments, named, _ = CASES[name]
     want = fn(*arguments, **named)

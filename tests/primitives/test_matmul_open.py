@@ -72,6 +72,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES)
+@pytest.mark.covers
 def test_sizes_with_tails(line: str) -> None:
     """Each case on one of the instruction sets, in turn, with strides that are open and not."""
     opening = cycle((with_neighbours, open_desc, with_neighbours))

@@ -78,6 +78,7 @@ def primitive(options: str, shape: str) -> Primitive:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.covers
 def test_no_width_builds_a_kernel(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options, layer_shape, isa = LAYERS[layer]
     with config.override("max_cpu_isa", isa):

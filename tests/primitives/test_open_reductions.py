@@ -159,6 +159,7 @@ SIZES: list[Shape] = [
 
 
 @pytest.mark.parametrize("name", DESCRIPTIONS)
+@pytest.mark.covers
 def test_ten_sizes(name: str) -> None:
     """Sizes of 1 and 0, and rows of all lengths, through one primitive."""
     describe, tag = DESCRIPTIONS[name]

@@ -105,6 +105,7 @@ def test_any_steps_and_rows_of_narrow_types(line: str, tag: str, isa: str) -> No
     ("line", "strides", "isa"),
     [(line, n % 2 == 1, ("avx2", "avx512_core")[n // 2 % 2]) for n, line in enumerate(LINES)],
 )
+@pytest.mark.covers
 def test_any_steps_and_rows(line: str, strides: bool, isa: str) -> None:
     """One kernel, where weights are row-major one for few rows besides, and one for no steps."""
     options, _, channels = line.rpartition(" ")

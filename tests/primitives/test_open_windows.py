@@ -94,6 +94,7 @@ def kernels_for(line: str) -> int:
 
 
 @pytest.mark.parametrize(("line", "most"), MANY)
+@pytest.mark.covers
 def test_one_primitive_for_many_sizes(line: str, most: int) -> None:
     with config.override("max_cpu_isa", ISAS[len(line) % len(ISAS)]):
         assert kernels_for(line) <= most

@@ -147,6 +147,7 @@ def test_every_operation_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("line", CASES)
+@pytest.mark.covers
 def test_steps_and_code_do_not_grow_with_sizes(line: str) -> None:
     small, large = counts(line, SMALL), counts(line, LARGE)
     assert large[0] <= GROWTH * small[0], f"{small[0]} and {large[0]} lines of Python"

@@ -44,6 +44,7 @@ def by_operation() -> dict[str, list[str]]:
 
 @NEEDS_PTXAS
 @pytest.mark.parametrize("cases", by_operation().values(), ids=by_operation())
+@pytest.mark.covers
 def test_kernels_are_assembled(cases: list[str], tmp_path: Path) -> None:
     names = ((line, written(tmp_path, line)) for line in cases)
     for line, name in islice((pair for pair in names if not pair[1].startswith(REFUSED)), SAMPLE):

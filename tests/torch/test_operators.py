@@ -88,6 +88,7 @@ def check_listed(sections: Mapping[str, str], entry: str, state: str) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("with_gradients")
 @pytest.mark.parametrize("name", [*SAMPLE[::4], *DIFFERENTIATED])
+@pytest.mark.covers
 def test_gradients_of_an_operator(name: str) -> None:
     found = []
     for kind, dtype in gradient_cases.DTYPES.items():

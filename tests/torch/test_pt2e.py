@@ -65,6 +65,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.covers
 def test_networks(name: str, options: str) -> None:
     """Batches other than that of the calibration run as well, on one thread and on two."""
     make, shape, of_bytes, of_floats = NETWORKS[name]

@@ -75,6 +75,7 @@ def states_of(net: Any, rows: tuple[int, ...], dtype: torch.dtype) -> list[torch
 @pytest.mark.usefixtures("threads")
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.parametrize(("name", "params"), CASES)
+@pytest.mark.covers
 def test_a_network(name: str, params: dict[str, Any]) -> None:
     net = getattr(nn, name)(7, 19, **params)
     for rows, steps in ((3, 5), (17, 1), (0, 4)):

@@ -134,6 +134,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     wait_for(lambda: not seen.keys() & processes().keys(), "end of the cluster")
 
 
+@pytest.mark.every
 def test_a_cluster_continues(tmp_path: Path, cluster: str) -> None:
     """What there is already is not computed again; a bad row is left out and listed."""
     model, data, out = dense_model(tmp_path / "m.onnx"), tmp_path / "d.parquet", tmp_path / "out"
