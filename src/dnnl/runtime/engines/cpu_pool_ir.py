@@ -345,6 +345,16 @@ done:
   ret void
 }
 
+define internal void @begin(ptr %region, ptr %function, ptr %args, ptr %ranges) {
+  %function.at = getelementptr %region, ptr %region, i32 0, i32 2
+  store ptr %function, ptr %function.at
+  %args.at = getelementptr %region, ptr %region, i32 0, i32 3
+  store ptr %args, ptr %args.at
+  %ranges.at = getelementptr %region, ptr %region, i32 0, i32 6
+  store ptr %ranges, ptr %ranges.at
+  ret void
+}
+
 ; A region with up to %wanted workers, of %most that there may be in all.
 define internal void @region(ptr %function, ptr %args, i64 %count, i64 %wanted, i64 %most) {
 entry:
@@ -355,12 +365,7 @@ entry:
   %any = icmp sgt i64 %workers, 0
   br i1 %any, label %start, label %alone
 start:
-  %function.at = getelementptr %region, ptr %region, i32 0, i32 2
-  store ptr %function, ptr %function.at
-  %args.at = getelementptr %region, ptr %region, i32 0, i32 3
-  store ptr %args, ptr %args.at
-  %ranges.at = getelementptr %region, ptr %region, i32 0, i32 6
-  store ptr %ranges, ptr %ranges.at
+  call void @begin(ptr %region, ptr %function, ptr %args, ptr %ranges)
   %parts = add i64 %workers, 1
   call void @cut(ptr %region, i64 %count, i64 %parts)
   %pending = trunc i64 %workers to i32
@@ -397,12 +402,7 @@ define internal void @together(ptr %team, ptr %function, ptr %args, i64 %count, 
                                i64 %threads) {
   %region = alloca %region, align 128
   %ranges = alloca %range, i64 %parts, align 128
-  %function.at = getelementptr %region, ptr %region, i32 0, i32 2
-  store ptr %function, ptr %function.at
-  %args.at = getelementptr %region, ptr %region, i32 0, i32 3
-  store ptr %args, ptr %args.at
-  %ranges.at = getelementptr %region, ptr %region, i32 0, i32 6
-  store ptr %ranges, ptr %ranges.at
+  call void @begin(ptr %region, ptr %function, ptr %args, ptr %ranges)
   call void @cut(ptr %region, i64 %count, i64 %parts)
   %size = trunc i64 %threads to i32
   call void %team(ptr @member, ptr %region, i32 %size, i32 0)
