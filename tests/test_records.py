@@ -94,7 +94,6 @@ def test_there_are_examples(kind: str) -> None:
     assert operation.summary.lower().startswith((kind.partition("_")[0], "local response"))
 
 
-@pytest.mark.covers("kind")
 @each_line
 def test_results_are_right_between_guard_pages(kind: str, line: str) -> None:
     for made in trials(kind, line):
@@ -184,7 +183,6 @@ def test_verbose_lines_become_the_case_again(kind: str, line: str) -> None:
 
 
 @each_line
-@pytest.mark.covers
 def test_every_tensor_is_required(kind: str, line: str) -> None:
     made = trials(kind, line)[0]
     primitive, stream = Primitive(made.pd), Stream(ENGINE)

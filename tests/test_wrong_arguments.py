@@ -26,7 +26,6 @@ def _attempt(text: str, *, may_be_type_error: bool = False) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.covers
 def test_an_argument_of_the_wrong_kind(name: str) -> None:
     right = CALLS[name]
     if name not in OTHERS:

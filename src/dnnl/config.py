@@ -210,7 +210,7 @@ KNOBS: tuple[Knob, ...] = (
         lambda: "often",
         _frequency,
         "which sizes of a model, or of functions on arrays, get kernels of their own beside those "
-        "for open sizes: never, often (sizes with a long total run time), always",
+        "for open sizes: never, often (sizes of long runs or of many calls), always",
     ),
     Knob(
         "winograd",

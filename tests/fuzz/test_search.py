@@ -234,7 +234,6 @@ EMPTY = {"md.compensation_desc", "mem.compensation", "attr.post_ops.__getitem__"
 
 
 @pytest.mark.parametrize("name", sorted(calls().keys() - EMPTY))
-@pytest.mark.covers
 def test_calls_are_right_before_they_are_changed(name: str) -> None:
     before = dict(config._overrides)
     eval(call_text(name, calls()[name]), {}, World())

@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from dnnl.runtime import sharing, teams
-from dnnl.runtime.engines.cpu_pool import NativePool
 from dnnl.runtime.teams import Team
 from tests.forking import DONE, forked
 from tests.launch import launch
-from tests.runtime.test_pool import arrays, load
+from tests.runtime.test_pool import arrays, load, needs_fork, needs_native
 
-pytestmark = pytest.mark.skipif(not NativePool.supported(), reason="the native pool is Linux's")
+pytestmark = needs_native
 
 NONE = Team(0, 0, 0)
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -139,24 +138,22 @@ def test_members_have_scratch_of_their_own(runtime: Runtime, count: int) -> None
         assert set(b[:count].tolist()) <= set(range(min(count, 4)))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is POSIX")
+@needs_fork
 @pytest.mark.parametrize("order", ["the pool", "the team"])
 def test_a_child_of_a_fork_finds_no_team_later(runtime: Runtime, order: str) -> None:
     """Neither by the pool, whose first execution is the child's, nor by the first tensor."""
 
     def child() -> None:
         found = list[Team]()
-        if order == "the pool":
-            teams.expect(found.append)
-        else:
-            teams.expect(found.append)
+        teams.expect(found.append)
+        if order == "the team":
             teams.use(runtime.team)
         assert not found
 
     assert forked(child) == DONE
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is POSIX")
+@needs_fork
 def test_a_child_of_a_fork_has_no_team(runtime: Runtime) -> None:
     executable = load(("whoami", 16))
     _, b, pointers = arrays(16)

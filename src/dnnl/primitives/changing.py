@@ -8,7 +8,7 @@ the same numbers share a primitive that leaves those numbers to its executions
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,6 +18,7 @@ from dnnl import config, forks
 from dnnl.errors import Error, InvalidArguments, Unimplemented
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.open_desc import with_operands
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.sizes import fields_of
@@ -140,10 +141,7 @@ class Member(NamedTuple):
             argument: _opened(own, {place for owner, place in places if owner == argument})
             for argument, own in self.tensors.items()
         }
-        post_ops = []
-        for number, entry in enumerate(self.attr.post_ops):
-            ids = [Arg.post_op(number) | argument for argument, _ in entry.operands]
-            post_ops.append(entry.mapped(partial(_next, iter([made[own] for own in ids]))))
+        post_ops = [with_operands(n, entry, made) for n, entry in enumerate(self.attr.post_ops)]
         roles = [role for role in self.desc.operation.roles if role.field and not role.many]
         # Tensors that take no part have no sizes either.
         absent = {role.field: MemoryDesc.zero() for role in roles if not self.desc.has(role)}
@@ -159,10 +157,6 @@ def _is_tensors(value: object) -> bool:
 def _alike(desc: MemoryDesc) -> tuple[object, ...]:
     sizes = tuple([min(size, 2) for size in desc.dims])
     return desc.kind, desc.tag, desc.offset0, sizes
-
-
-def _next(descs: Iterator[MemoryDesc], _: MemoryDesc) -> MemoryDesc:
-    return next(descs)
 
 
 def _scalar(desc: MemoryDesc) -> MemoryDesc:

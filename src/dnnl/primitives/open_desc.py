@@ -77,7 +77,7 @@ def opened(
         arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
         for arg, pattern in patterns.items()
     }
-    post_ops = tuple(_operands(n, entry, made) for n, entry in enumerate(attr.post_ops))
+    post_ops = tuple(with_operands(n, entry, made) for n, entry in enumerate(attr.post_ops))
     attr = attr.with_layouts(post_ops, attr.dropout)
     sized = desc.laid_out(**fields_of(desc, made))
     return Opened(
@@ -90,7 +90,8 @@ def opened(
     )
 
 
-def _operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> PostOp:
+def with_operands(number: int, entry: PostOp, made: Mapping[int, MemoryDesc]) -> PostOp:
+    """Post-op ``number`` with the descriptors of its operands that are ``made``, by argument."""
     ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
     return entry.mapped(lambda desc: made.get(next(ids), desc))
 

@@ -92,8 +92,8 @@ class LayerTiles(BytePairs):
         )  # fmt: skip
 
     def _sums_beside(self, product: Product, rows: int, height: int) -> bool:
-        """Whether a tile makes the sums of the columns itself, as a row more: where its product is
-        the only one that reads the weights."""
+        """Whether a tile makes the sums of the columns itself, as a row more: one that has all
+        rows, and registers for another."""
         conf = self._conf
         own = conf.compensates and not conf.sums_apart(product.weights)
         alone = is_known(rows) and rows < height and product.nothing is None
