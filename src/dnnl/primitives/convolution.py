@@ -11,6 +11,7 @@ from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution import chain as chains
+from dnnl.kernels.convolution.direct.lines import OPEN
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
@@ -34,7 +35,7 @@ from dnnl.primitives.implementation import Implementation, Plan, dense_like, res
 from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.sliding import SlidingDesc, flops, sliding_parameters
 from dnnl.primitives.sliding_implementations import sliding_implementations
-from dnnl.primitives.sliding_plans import OPEN, decided, is_open, problem_of, refuse_sliding
+from dnnl.primitives.sliding_plans import decided, is_open, problem_of, refuse_sliding
 from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,

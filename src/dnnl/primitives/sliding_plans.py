@@ -11,6 +11,7 @@ from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.kernels.convolution.direct import gradient_problem
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
+from dnnl.kernels.convolution.direct.lines import OPEN
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
@@ -41,15 +42,15 @@ class WeightsKernel(Protocol):
     def resolve(self, problem: WeightsGradient, isa: Isa) -> WeightsGradient:
         """The problem with the layouts that are ``any`` decided."""
 
+    def opens(self, problem: WeightsGradient, isa: Isa) -> bool:
+        """Whether there may be code for sizes of images that only an execution knows."""
+
     def configure(self, problem: WeightsGradient, isa: Isa) -> Any:
         """Its configuration, or a refusal."""
 
     def build(self, conf: Any, isa: Isa) -> Kernel:
         """The kernel of a configuration."""
 
-
-OPEN = Refusal(Reason.RUNTIME_DIM, "of an image; it has a kernel for each size")
-"""Of kernels that are planned for known sizes."""
 
 AnySliding = TypeVar("AnySliding", bound=SlidingDesc)
 P = TypeVar("P", bound=Contraction)
@@ -111,8 +112,6 @@ def plan_weights(
     refusal = refuse_sliding(desc, attr)
     if refusal is not None:
         return refusal
-    if is_open(desc):
-        return OPEN
     weights, space = desc.diff_weights_desc, desc.space
     src, dst = (Arg.SRC, desc.src_desc), (Arg.DIFF_DST, desc.diff_dst_desc)
     if transposed:
@@ -130,6 +129,8 @@ def plan_weights(
         arguments=(src[0], dst[0], Arg.DIFF_WEIGHTS),
         of_src=transposed,
     )
+    if is_open(desc) and not kernel.opens(given, isa):
+        return OPEN
     problem = kernel.resolve(given, isa)
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):

@@ -24,8 +24,10 @@ from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest.folds import Fold, at_once, emit_fold, exact_partials_desc
 from dnnl.codegen.nest.nest import emit_nest
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct.copied_gradient import CopiedGradient, is_copied
-from dnnl.kernels.convolution.direct.gradient_blocking import Cut
+from dnnl.kernels.convolution.direct.gradient_blocking import Cut, OpenCut
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.convolution.direct.gradient_products import (
     GradientProduct,
@@ -34,6 +36,8 @@ from dnnl.kernels.convolution.direct.gradient_products import (
     products,
     result,
 )
+from dnnl.kernels.convolution.direct.lines import OPEN
+from dnnl.kernels.convolution.direct.open_gradient import in_lines, is_open
 from dnnl.kernels.convolution.direct.unit_gradient import UnitGradient
 from dnnl.kernels.product.base.problem import LETTERS, Panels
 from dnnl.kernels.product.base.types import refuse_tensors
@@ -56,11 +60,12 @@ _LINE = LINE // 4  # f32
 
 @dataclass(frozen=True)
 class WeightsGradientConf:
-    """The product, whose sums are ``cut``, and ``bias_partial``: scratchpad for parts of the bias.
-    ``scratchpad`` is in bytes."""
+    """The ``problem``, the product, whose sums are ``cut``, and ``bias_partial``: scratchpad for
+    parts of the bias. ``scratchpad`` is in bytes."""
 
+    problem: WeightsGradient
     product: GradientProduct
-    cut: Cut
+    cut: Cut | OpenCut
     bias_partial: Argument | None
     scratchpad: int
 
@@ -101,35 +106,61 @@ def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
     )
 
 
+def opens(problem: WeightsGradient, isa: Isa) -> bool:
+    """Whether there may be code for images that only an execution knows, which `configure` decides:
+    not in K groups, which are of images, and not channel by channel, which leaves tiles empty."""
+    dot = chosen_dot(problem, isa)
+    depthwise = problem.groups > 1 and 1 in (problem.channels, problem.outputs)
+    return dot is not None and dot.group == 1 and dot.tiles is None and not depthwise
+
+
 def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refusal:
     """Plan a gradient whose layouts are all decided (see :func:`resolve`)."""
     src, diff_dst = problem.src, problem.diff_dst
     refusal = refuse_tensors(src, diff_dst, problem.diff_bias, problem.diff_weights)
     if refusal is not None:
         return refusal
-    dot = chosen_dot(problem, isa)
+    dot, scratchpad = chosen_dot(problem, isa), Scratchpad()
     assert dot is not None, "refused before"
+    if is_open(problem):
+        try:
+            lines = in_lines(problem, dot, scratchpad)
+        except InvalidArguments:  # rows of some tensor have gaps
+            return OPEN
+        line = plan(lines.problem, isa, src=lines.src, scratchpad=scratchpad, whole=False)
+        return _configured(problem, isa, replace(line, unfolded=lines.unfolded), scratchpad)
+    product = plan(_suited(problem, isa, dot), isa, scratchpad=scratchpad)
+    return _configured(problem, isa, product, scratchpad)
+
+
+def _suited(problem: WeightsGradient, isa: Isa, dot: Multiply) -> WeightsGradient:
+    """The gradient in the form that suits its sizes."""
     of_unit = UnitGradient.of(problem, isa)
     if of_unit is not None:
-        problem = of_unit
-    elif is_copied(problem, isa, dot):
-        problem = CopiedGradient.of(problem)
-    elif dot.group > 1 and problem.channels > problem.outputs and problem.pointwise:
+        return of_unit
+    if is_copied(problem, isa, dot):
+        return CopiedGradient.of(problem)
+    if dot.group > 1 and problem.channels > problem.outputs and problem.pointwise:
         # Of operands in K groups src alone is always copied: that should be the smaller one.
-        problem = problem.exchanged()
-    scratchpad = Scratchpad()
-    product = plan(problem, isa, scratchpad=scratchpad)
+        return problem.exchanged()
+    return problem
+
+
+def _configured(
+    problem: WeightsGradient, isa: Isa, product: GradientProduct, scratchpad: Scratchpad
+) -> WeightsGradientConf:
+    """The configuration with a planned product."""
     panels = Panels(product.weights[1], product.blocking.tile.vectors)
-    cut, parts = problem.cut(isa, product.multiply, product.src[1], panels), None
+    cut, parts = product.problem.cut(isa, product.multiply, product.src[1], panels), None
     if not problem.diff_bias.is_zero:
         wanted = exact_partials_desc(isa, _bias(problem, Arguments()))
         parts = scratchpad.take(wanted) if wanted.nelems() else None
-    return WeightsGradientConf(product, cut, parts, scratchpad.size)
+    return WeightsGradientConf(problem, product, cut, parts, scratchpad.size)
 
 
 def build(conf: WeightsGradientConf, isa: Isa) -> Kernel:
     """The product, the sum of its parts, and the gradient of the bias."""
-    name, product, problem = "convolution_by_weights", conf.product, conf.product.problem
+    name, product, problem = "convolution_by_weights", conf.product, conf.problem
     module, arguments = Module(name, isa), Arguments()
     found: list[Phase] = []
     if not problem.diff_weights.has_zero_dim:

@@ -91,6 +91,11 @@ def refuse(problem: WeightsGradient) -> Refusal | None:
     return None if depthwise_one else Refusal(Reason.SHAPE, "not one channel a group")
 
 
+def opens(problem: WeightsGradient, isa: Isa) -> bool:
+    """There is a kernel for each size of images."""
+    return False
+
+
 def configure(problem: WeightsGradient, isa: Isa) -> DepthwiseGradientConf | Refusal:
     """Accept any layout of a depthwise convolution."""
     tensors = [problem.src, problem.diff_weights, problem.diff_dst]

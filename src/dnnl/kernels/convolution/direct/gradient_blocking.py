@@ -20,6 +20,7 @@ from dnnl.codegen.product.brgemm import TileShape
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.pixel_tiles import Space
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import typical
 
 _SUMS = 4
 """The sums of a work item fill at most this fraction of the second-level cache."""
@@ -84,6 +85,30 @@ class Cut:
         return form + Affine.of(blocks[1], self.rows) if blocks else form
 
 
+@dataclass(frozen=True)
+class OpenCut:
+    """Sums in ``image_parts`` parts, which take blocks of ``steps`` pixels in turn; with 0 steps
+    there is one part, with all pixels. ``channels``, ``panels`` and ``channel_blocks`` are those of
+    a work item, as in `Cut`."""
+
+    image_parts: int
+    steps: int
+    channels: int
+    panels: int
+    channel_blocks: int
+    row_parts: int = 1
+
+    def __str__(self) -> str:
+        blocks = f"blocks of {self.steps} pixels" if self.steps else "all pixels"
+        many = typical(self.parts)
+        return f"sums in {many} parts, each of {blocks}" if many > 1 else f"sums of {blocks}"
+
+    @property
+    def parts(self) -> int:
+        """The number of parts."""
+        return self.image_parts
+
+
 class Sizes(Protocol):
     """The sizes of a gradient of weights."""
 
@@ -130,12 +155,52 @@ def cut_sums(
     # Rows are divided only if there is padding in front or none at all: one block cannot see
     # padding behind the image.
     rows = own.dst if dim < 2 and (own.padding > 0 or not own.padded) else 1
-    width = tile.vectors * isa.lanes
-    every, channels = -(-problem.outputs // width), problem.channels
-    panels = every
-    taps = prod(each.kernel for each in space)
     if not isa.thread_memory or problem.diff_weights.has_zero_dim:
         return Cut(1, 1, 1, 1, images, own.dst, dim, 0, 1)
+    terms = images * together * prod(each.dst for each in space)
+    share = share_out(problem, isa, tile, terms, block, least)
+    image_parts = _near_divisor(images, share.parts)
+    row_parts = _near_divisor(rows, -(-share.parts // image_parts))
+    per_row, budget = terms // max(1, images * own.dst), share.terms
+    row_block, some = _largest_divisor(rows // row_parts, budget // max(1, per_row)), 1
+    if row_block == rows:
+        some = _largest_divisor(images // image_parts, budget // max(1, per_row * own.dst))
+    images_left = max(1, images // (image_parts * some))
+    return Cut(
+        image_parts,
+        row_parts,
+        images_left,
+        rows // (row_parts * row_block),
+        min(images, some),
+        row_block if rows > 1 else own.dst,
+        dim,
+        share.channels,
+        share.panels,
+        share.channel_blocks,
+    )
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a work item sums: ``channels`` of src, which are so many whole blocks if src has blocks,
+    and ``panels`` of diff_dst. Items are enough if sums are in so many ``parts``; the operands of
+    so many ``terms`` stay in a cache."""
+
+    channels: int
+    panels: int
+    channel_blocks: int
+    parts: int
+    terms: int
+
+
+def share_out(
+    problem: Sizes, isa: Isa, tile: TileShape, terms: int, block: int, least: int = 0
+) -> Share:
+    """Choose what work items sum, for sums of so many ``terms``; ``block`` and ``least`` are those
+    of `cut_sums`."""
+    width, taps = tile.vectors * isa.lanes, prod(own.kernel for own in problem.space)
+    every, channels = -(-problem.outputs // width), problem.channels
+    panels = every
     while channels * panels * width * taps * _F32 > isa.caches.l2 // _SUMS:
         fewer = _largest_divisor(every // least, panels // 2 // least) * least if least else 0
         fewer = fewer or -(-panels // 2)
@@ -149,34 +214,15 @@ def cut_sums(
     channels = blocks * block or -(-channels // tile.rows) * tile.rows
     items = problem.groups * -(-problem.channels // channels)
     items *= -(-problem.outputs // (panels * width))
-    terms = images * together * prod(each.dst for each in space)
     work = terms * problem.channels * problem.outputs * problem.groups * taps
     wanted = work_items.target_items(isa, work // work_items.MULTIPLY_ADDS, work_items.FEW_ITEMS)
     size = problem.channels * problem.outputs * problem.groups * taps * _F32
-    most = min(-(-wanted // items), max(1, terms // _TERMS, isa.caches.l2 // size))
-    image_parts = _near_divisor(images, most)
-    row_parts = _near_divisor(rows, -(-most // image_parts))
-    per_row = terms // max(1, images * own.dst)
+    parts = min(-(-wanted // items), max(1, terms // _TERMS, isa.caches.l2 // size))
     budget = isa.caches.l2 // _OPERANDS // (_F32 * (channels + panels * width))
     step = LINE + _F32 * width
     if step > _DELIVERED * tile.rows * tile.vectors:
         budget = min(budget, isa.caches.l1 // step)
-    row_block, some = _largest_divisor(rows // row_parts, budget // max(1, per_row)), 1
-    if row_block == rows:
-        some = _largest_divisor(images // image_parts, budget // max(1, per_row * own.dst))
-    images_left = max(1, images // (image_parts * some))
-    return Cut(
-        image_parts,
-        row_parts,
-        images_left,
-        rows // (row_parts * row_block),
-        min(images, some),
-        row_block if rows > 1 else own.dst,
-        dim,
-        channels,
-        panels,
-        blocks,
-    )
+    return Share(channels, panels, blocks, parts, budget)
 
 
 def _divisors(number: int) -> Iterable[int]:

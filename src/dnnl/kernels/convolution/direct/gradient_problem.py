@@ -10,7 +10,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.convolution.direct.gradient_blocking import Cut, cut_sums
+from dnnl.kernels.convolution.direct.gradient_blocking import Cut, OpenCut, cut_sums
 from dnnl.kernels.convolution.direct.pieces import channel_block
 from dnnl.kernels.product.base.blocking import Blocking, even_rows
 from dnnl.kernels.product.base.pixel_tiles import Space
@@ -21,6 +21,7 @@ from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import larger
 from dnnl.types.tag import FormatTag
 
 _USES = 42
@@ -141,7 +142,7 @@ class WeightsGradient(Contraction):
     ) -> Panels:
         """diff_dst in place, or a copy in panels of channels; groups have a dimension of their own
         where panels cut them."""
-        block = _block(src, dot)
+        block = channel_block_of(src, dot)
         step = 0 if block else src.strides[1] * src.data_type.size
         vectors = choose_vectors(isa, self.outputs, step, dot.span)
         rows, width = self._tile_rows(isa, block, vectors, dot), vectors * isa.lanes
@@ -183,7 +184,7 @@ class WeightsGradient(Contraction):
     def _in_vectors(self, desc: MemoryDesc, width: int, lanes: int) -> bool:
         """Whether the vectors of panels of ``width`` channels of diff_dst are in blocks, evenly
         apart."""
-        index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
+        index = [Affine.of(Axis(larger(2, extent), "i")) for extent in desc.dims]
         columns = Columns.of(self.outputs, TileShape(1, width // lanes), lanes)
         index[1] = Affine.of(Axis(self.groups, "g"), self.outputs) + columns.form
         offset = linear_offset(desc, index)
@@ -195,9 +196,9 @@ class WeightsGradient(Contraction):
         most = max_rows(isa, vectors * dot.span, dot.parts)
         return most if channels * 2 <= most else even_rows(channels, most)
 
-    def cut(self, isa: Isa, dot: Multiply, src: MemoryDesc, panels: Panels) -> Cut:
+    def cut(self, isa: Isa, dot: Multiply, src: MemoryDesc, panels: Panels) -> Cut | OpenCut:
         """How the sums are cut, for src and diff_dst as they are read."""
-        block = _block(src, dot)
+        block = channel_block_of(src, dot)
         tile = TileShape(self._tile_rows(isa, block, panels.vectors, dot), panels.vectors)
         return cut_sums(self, isa, tile, dot, block)
 
@@ -237,12 +238,12 @@ class WeightsGradient(Contraction):
         packing: PanelPacking | None,
     ) -> Blocking:
         """Blocks of the channels of a work item."""
-        cut, block = self.cut(isa, dot, src, panels), _block(src, dot)
+        cut, block = self.cut(isa, dot, src, panels), channel_block_of(src, dot)
         tile = TileShape(self._tile_rows(isa, block, panels.vectors, dot), panels.vectors)
         return Blocking(tile, cut.panels, block or cut.channels)
 
 
-def _block(src: MemoryDesc, dot: Multiply) -> int:
+def channel_block_of(src: MemoryDesc, dot: Multiply) -> int:
     """The size of the channel blocks of src that tiles respect, 0 without."""
     return channel_block(src) if dot.group == 1 else 0
 

@@ -11,7 +11,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.kernels.convolution.direct.copied_gradient import CopiedGradient
-from dnnl.kernels.convolution.direct.gradient_blocking import Cut
+from dnnl.kernels.convolution.direct.gradient_blocking import Cut, OpenCut
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.convolution.direct.pieces import channel_block
 from dnnl.kernels.convolution.direct.unit_gradient import UnitGradient
@@ -36,7 +36,7 @@ class Channels:
     line: Axis
 
     @staticmethod
-    def of(conf: GradientProduct, cut: Cut) -> Channels:
+    def of(conf: GradientProduct, cut: Cut | OpenCut) -> Channels:
         """The channels of a product whose sums are cut."""
         channels, many = conf.problem.channels, cut.channel_blocks
         block = channel_block(conf.src[1])
@@ -52,9 +52,19 @@ class Channels:
         outer = Affine.of(self.items, size * self.blocks.extent)
         return outer + Affine.of(self.blocks, size) + Affine.of(self.line)
 
+    def are_few(self, rows: int) -> bool:
+        """Whether they fill at most half of a tile of so many ``rows``."""
+        whole = self.items.extent == self.blocks.extent == 1
+        return whole and 2 * self.line.extent <= rows
 
-def products(cut: Cut, conf: GradientProduct, isa: Isa, arguments: Arguments) -> Iterator[Product]:
+
+def products(
+    cut: Cut | OpenCut, conf: GradientProduct, isa: Isa, arguments: Arguments
+) -> Iterator[Product]:
     """The product of a gradient whose sums are ``cut``."""
+    if isinstance(cut, OpenCut):
+        yield _product_of_lines(cut, conf, isa, arguments)
+        return
     if isinstance(conf.problem, CopiedGradient):
         yield _product_of_copies(cut, conf, conf.problem, isa, arguments)
         return
@@ -231,6 +241,57 @@ def _product_of_unit(
     )
 
 
+def _product_of_lines(
+    cut: OpenCut, conf: GradientProduct, isa: Isa, arguments: Arguments
+) -> Product:
+    """The product of lines of pixels, for each image. Tiles go along the channels, and along taps
+    of the width too if channels are few."""
+    problem = conf.problem
+    parts, g = (Axis(cut.image_parts, "images"), Axis(1, "rows")), Axis(problem.groups, "g")
+    image, pixel = Axis(problem.src.dims[0], "n"), Axis(problem.space[2].dst, "pixel")
+    taps = [Axis(own.kernel, f"k{name}") for own, name in zip(problem.space, "dhw", strict=True)]
+    down, along, _ = taps
+    channels = Channels.of(conf, cut)
+    columns = Columns.of(problem.outputs, conf.blocking.tile, isa.lanes)
+    n, at = Affine.of(image), Affine.of(pixel)
+    ic, oc = Affine.of(g, problem.channels) + channels.form, columns.form
+    split = conf.weights[1].ndims > problem.diff_dst.ndims
+    of_group = (Affine.of(g), oc) if split else (Affine.of(g, problem.outputs) + oc,)
+    src = Operand(
+        arguments.slot(conf.src[0]), conf.src[1], (n, ic, Affine.of(down), Affine.of(along), at)
+    )
+    weights = Operand(
+        arguments.slot(conf.weights[0]), conf.weights[1], (n, *of_group, ZERO, ZERO, at)
+    )
+    dst = result(conf, arguments, parts, g, taps, channels.form, oc)
+    nothing = (ZERO,) * problem.src.ndims
+    indices = phases.Indices(bias=(oc,), src=nothing, weights=nothing)
+    rows: tuple[Axis, ...] = (channels.items, channels.blocks, Axis(1, "row"))
+    if channels.are_few(conf.blocking.tile.rows):
+        rows = ()
+    places = (down, along, *rows, channels.line)
+    return Product(
+        (*parts, g),
+        tuple(replace(ONE, src=axis.extent, dst=axis.extent) for axis in places),
+        places,
+        (Axis(1, "one"),) * len(places),
+        (),
+        (pixel,) if cut.steps else (image, pixel),
+        columns,
+        src,
+        weights,
+        conf.multiply,
+        phases.finish(conf, arguments, dst, indices, Depth(problem.terms, problem.terms)),
+        conf.blocking,
+        exists=(columns.inside,) if columns.inside.needed else (),
+        through=tuple(
+            axis for axis in places[:-2] if isa.thread_memory and axis is not channels.items
+        ),
+        cut=(image,) if cut.steps else (),
+        shared=parts[0] if cut.steps else None,
+    )
+
+
 def _walks(
     conf: GradientProduct, cut: Cut, taps: list[Axis], pixels: list[Axis], channels: Channels
 ) -> tuple[tuple[Spatial, ...], tuple[Axis, ...], tuple[Axis, ...]]:
@@ -246,8 +307,7 @@ def _walks(
         replace(ONE, src=axis.extent, dst=axis.extent)
         for axis in (channels.items, channels.blocks, channel)
     )
-    whole = channels.items.extent == channels.blocks.extent == 1
-    if whole and 2 * channel.extent <= conf.blocking.tile.rows and cut.dim != 2:
+    if channels.are_few(conf.blocking.tile.rows) and cut.dim != 2:
         return (*space, line), (*taps, channel), (*pixels, one)
     places = (*taps, channels.items, channels.blocks, Axis(1, "row"), channel)
     return (*space, outer, inner, ONE, line), places, (*pixels, one, one, one, one)

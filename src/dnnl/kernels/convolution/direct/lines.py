@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct.problem import AnyConvolution, ConvolutionProblem
 from dnnl.kernels.product.base.pixel_tiles import Spatial
@@ -12,6 +13,9 @@ from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpPrelu
 from dnnl.types.size import is_known, surely_equal
+
+OPEN = Refusal(Reason.RUNTIME_DIM, "of an image; it has a kernel for each size")
+"""Of kernels that are planned for known sizes."""
 
 
 def flatten(problem: AnyConvolution) -> AnyConvolution:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
-from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf
-from dnnl.kernels.convolution.direct.lines import fits_line, in_line, with_pixels
+from dnnl.kernels.convolution.direct.lines import OPEN, fits_line, in_line, with_pixels
 from dnnl.kernels.convolution.direct.pieces import channel_block
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, most_rows
 from dnnl.kernels.product.base.edge_tiles import EdgeTiles
@@ -47,7 +47,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
     if not (compensated or to_dequantize(problem)) and fits_line(problem):
         with suppress(InvalidArguments):  # rows of some tensor have gaps
             return _unfolded(problem, isa, dot, vectors)
-    return Refusal(Reason.RUNTIME_DIM, "of an image; it has a kernel for each size")
+    return OPEN
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,8 @@ class Product:
 
     A work item loops over the places ``through``. With ``cut`` it adds one part of K at a time: one
     iteration of these axes. ``taps`` are then those of a part, and ``begins`` is the offset of the
-    part in src, for each dimension.
+    part in src, for each dimension. Items along the axis ``shared`` of ``order`` take the K blocks
+    of a result in turn, and have sums of their own.
 
     ``ranges`` of rows (the last of ``places``), or of the only axis of a sum, are known at
     execution only.
@@ -72,6 +73,7 @@ class Product:
     packing: BoundPacking | None = None
     through: tuple[Axis, ...] = ()
     cut: tuple[Axis, ...] = ()
+    shared: Axis | None = None
     begins: tuple[Affine, ...] = ()
     ranges: tuple[RunTimeRange, ...] = ()
     copies: tuple[BlockCopy, ...] = ()

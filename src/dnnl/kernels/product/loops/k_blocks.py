@@ -21,15 +21,18 @@ from dnnl.types.size import surely_equal
 
 @dataclass(frozen=True, eq=False)
 class KBlocks:
-    """Either one block for each iteration of the axes ``cut``, or blocks of ``steps`` iterations of
-    the outermost loop of ``line``; with 0 steps one block has all of K. There are ``count``, or up
-    to as many if the loop has a ``range``."""
+    """For each iteration of the axes ``cut``, blocks of ``steps`` iterations of the outermost loop
+    of ``line``; with 0 steps one block has all of it. There are ``count``, or up to as many if the
+    loop has a ``range``. Work items along the axis ``shared`` take them in turn, ``per_line`` for
+    each iteration of ``cut``."""
 
     cut: tuple[Axis, ...]
     line: list[Level]
     steps: int
     count: int
     range: RunTimeRange | None = None
+    shared: Axis | None = None
+    per_line: int = 1
 
     @staticmethod
     def of(problem: Product, walk: Walk, sums: Sums, unit: UnitTile | None) -> KBlocks:
@@ -39,9 +42,12 @@ class KBlocks:
         own = next((found for axis in axes if (found := problem.range_of(axis))), None)
         whole = KBlocks(problem.cut, line, 0, prod(axis.extent for axis in problem.cut), own)
         wanted = problem.blocking.steps
-        assert not (wanted and problem.cut), "sums are cut along axes, or in steps"
         if not wanted:
             return whole
+        if problem.shared is not None:
+            per_line = -(-_steps_of(line, axes) // wanted)
+            given = problem.cut, line, wanted, whole.count * per_line
+            return KBlocks(*given, shared=problem.shared, per_line=per_line)
         steps, count = max(1, wanted // whole.k_groups_per_step), _steps_of(line, axes)
         k_groups = (
             1 if problem.packing is None else problem.packing.least_k_groups(problem.multiply)
@@ -67,9 +73,20 @@ class KBlocks:
         """The number of K groups in a block of the line; 0 means all."""
         return self.steps * self.k_groups_per_step
 
-    def env(self, e: Emitter, block: Value) -> Env:
+    def env(self, e: Emitter, env: Env, block: Value) -> Env:
         """The values of the axes ``cut`` in a block."""
-        return decode(e, block, self.cut) if self.cut else {}
+        return decode(e, self._place(e, env, block)[0], self.cut) if self.cut else {}
+
+    def _place(self, e: Emitter, env: Env, block: Value) -> Span:
+        """The iteration of the axes ``cut`` that a block of a work item belongs to, and its number
+        in that."""
+        if self.shared is None:
+            return block, block
+        block = e.add(env[self.shared], e.mul(block, e.number(self.shared.extent)))
+        if not self.cut:
+            return block, block
+        per_line = e.number(self.per_line)
+        return e.b.udiv(block, per_line), e.b.urem(block, per_line)
 
     def is_first(self, e: Emitter, block: Value) -> Value:
         """Whether nothing has been summed before."""
@@ -81,6 +98,10 @@ class KBlocks:
 
     def number(self, e: Emitter, env: Env) -> Value:
         """The number of blocks: at least one, as an empty sum has an epilogue too."""
+        if self.shared is not None:
+            items = e.number(self.shared.extent)
+            rest = e.b.sub(e.add(e.number(self.count), items), env[self.shared])
+            return e.b.udiv(e.add(rest, i64(-1)), items)
         if self.range is None or not self.steps:
             return e.number(self.count)
         whole = e.add(self.range.count(e, env), i64(self.steps - 1))
@@ -94,7 +115,7 @@ class KBlocks:
 
     def _part(self, e: Emitter, env: Env, block: Value, end: Value) -> Span:
         """The iterations of the outermost loop in a block."""
-        begin = e.mul(block, self.steps)
+        begin = e.mul(self._place(e, env, block)[1], self.steps)
         if self.range is not None:
             first, end = self.range.span(env)
             begin = e.add(first, begin)

@@ -192,7 +192,7 @@ class _ProductWriter:
         env = {**env, height: self.e.mul(env[self.work.band], self.band_rows)}
 
         def one(block: Value) -> None:
-            here = {**env, **self.blocks.env(self.e, block)}
+            here = {**env, **self.blocks.env(self.e, env, block)}
             if self.copies is not None:
                 self.copies.write(here)
                 self.copies.look_ahead(self._next(here, block)[0])
@@ -207,7 +207,8 @@ class _ProductWriter:
         more = e.b.icmp_signed("<", block, self.e.number(self.blocks.count - 1))
         block = select(more, e.add(block, i64(1)), i64(0))
         items = {axis: select(more, env[axis], at) for axis, at in self.following.items()}
-        return {**env, **items, **self.blocks.env(e, block)}, block
+        env = {**env, **items}
+        return {**env, **self.blocks.env(e, env, block)}, block
 
     @property
     def _looks_ahead(self) -> bool:

@@ -64,7 +64,7 @@ class Work:
         places = [axis for axis in problem.places[:-2] if axis not in problem.through]
         rows = (*problem.order, *places, band)
         outer = prod(axis.extent for axis in (*rows, groups))
-        if run_time is not None or problem.copies:
+        if run_time is not None or problem.copies or problem.shared is not None:
             wanted, items = blocking.places, 1
         elif problem.packing is not None:
             wanted, items = blocking.places, LEAST_ITEMS
