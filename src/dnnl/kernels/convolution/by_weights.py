@@ -108,10 +108,8 @@ def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
 
 def opens(problem: WeightsGradient, isa: Isa) -> bool:
     """Whether there may be code for images that only an execution knows, which `configure` decides:
-    not in K groups, which are of images, and not channel by channel, which leaves tiles empty."""
-    dot = chosen_dot(problem, isa)
-    depthwise = problem.groups > 1 and 1 in (problem.channels, problem.outputs)
-    return dot is not None and dot.group == 1 and dot.tiles is None and not depthwise
+    not channel by channel, which leaves tiles empty."""
+    return problem.groups == 1 or 1 not in (problem.channels, problem.outputs)
 
 
 def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refusal:
@@ -124,10 +122,13 @@ def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refus
     assert dot is not None, "refused before"
     if is_open(problem):
         try:
-            lines = in_lines(problem, dot, scratchpad)
+            lines = in_lines(problem, isa, scratchpad)
         except InvalidArguments:  # rows of some tensor have gaps
             return OPEN
-        line = plan(lines.problem, isa, src=lines.src, scratchpad=scratchpad, whole=False)
+        line = plan(
+            lines.problem, isa, src=lines.src, weights=lines.weights, scratchpad=scratchpad,
+            whole=False,
+        )  # fmt: skip
         return _configured(problem, isa, replace(line, unfolded=lines.unfolded), scratchpad)
     product = plan(_suited(problem, isa, dot), isa, scratchpad=scratchpad)
     return _configured(problem, isa, product, scratchpad)

@@ -87,7 +87,8 @@ def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
     """Whether there may be code for images whose sizes only an execution knows, which `configure`
     decides."""
     dot = chosen_dot(problem, isa)
-    return not problem.transposed and dot is not None and dot.tiles is None
+    strided = problem.transposed and any(own.stride > 1 for own in problem.space)
+    return not strided and dot is not None and dot.tiles is None
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:

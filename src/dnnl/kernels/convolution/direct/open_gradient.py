@@ -23,7 +23,9 @@ from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS, Panels
 from dnnl.kernels.product.pack.on_the_fly import PanelPacking
 from dnnl.kernels.product.pack.unfolded import Unfolded
+from dnnl.kernels.product.plan.dot_kind import chosen_dot
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.types.dtype import DataType
 from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known, smaller, surely_equal, typical
@@ -69,10 +71,12 @@ class OpenGradient(WeightsGradient):
 
 
 class Lines(NamedTuple):
-    """A gradient of lines, where its src is, and the copy that is made before, if there is one."""
+    """A gradient of lines, its operands as they are given, and the copy of src that is made before,
+    if there is one."""
 
     problem: OpenGradient
     src: Argument
+    weights: Argument
     unfolded: Unfolded | None
 
 
@@ -81,41 +85,53 @@ def is_open(problem: WeightsGradient) -> bool:
     return not all(is_known(size) for size in (*problem.src.dims, *problem.diff_dst.dims))
 
 
-def in_lines(problem: WeightsGradient, dot: Multiply, scratchpad: Scratchpad) -> Lines:
-    """The same gradient, of lines; raises InvalidArguments where rows of diff_dst have gaps, or
-    taps of the weights."""
+def in_lines(problem: WeightsGradient, isa: Isa, scratchpad: Scratchpad) -> Lines:
+    """The same gradient, of lines, and of f32 where K groups would be of images, of which there may
+    be any number. Raises InvalidArguments where rows of diff_dst have gaps, or taps of weights."""
+    dot = chosen_dot(problem, isa)
+    assert dot is not None, "refused before"
+    widens, kind = dot.group > 1, DataType.f32 if dot.group > 1 else dot.a
+    of_src, of_weights, _ = problem.arguments
     diff_dst, unfolded = in_line(problem.diff_dst), None
     if problem.pointwise:
-        of_src, src, down, along = problem.arguments[0], in_line(problem.src), 1, 1
-        if _in_one(src) and _in_one(diff_dst):
-            src, diff_dst = _joined(src), _joined(diff_dst)
-        src = _with_taps(src)
+        line = in_line(problem.src)
+        if _in_one(line) and _in_one(diff_dst):
+            line, diff_dst = _joined(line), _joined(diff_dst)
+        src = _with_taps(line)
     else:
-        reads = problem.reads(problem.src, dot)
-        block = channel_block(problem.src) if reads else 0
+        block = channel_block(problem.src) if problem.reads(problem.src, dot) else 0
 
         def layout(dims: tuple[int, ...]) -> MemoryDesc:
             pixels = LETTERS[2 : len(dims)]
             tag = f"aB{pixels}{block}b" if block else f"a{pixels}b"
-            return MemoryDesc(dims, dot.a, FormatTag(tag))
+            return MemoryDesc(dims, kind, FormatTag(tag))
 
-        given = problem.arguments[0], problem.src
-        unfolded = Unfolded.take(scratchpad, given, problem.space, layout)
+        unfolded = Unfolded.take(scratchpad, (of_src, problem.src), problem.space, layout)
         of_src, src = unfolded.copy[0], unfolded.lines
-        down, along = src.dims[2:4]
-    pixels, head = src.dims[-1], 3 if problem.grouped else 2
-    line = {
+    weights = _with_taps(diff_dst)
+    given = (of_src, src), (of_weights, weights)
+    if widens:
+        src, weights = src if unfolded else _of_floats(src), _of_floats(weights)
+    *_, down, along, pixels = src.dims
+    head = 3 if problem.grouped else 2
+    fields_of_lines = {
         **{own.name: getattr(problem, own.name) for own in fields(WeightsGradient)},
         "src": src,
-        "weights": _with_taps(diff_dst),
+        "weights": weights,
         "dst": problem.diff_weights.reshape((*problem.diff_weights.dims[:head], down, along, 1)),
         "space": (
             Spatial(down, 1, down, 1, 0, 1),
             Spatial(along, 1, along, 1, 0, 1),
             Spatial(pixels, pixels, 1, 1, 0, 1),
         ),
+        "narrow": DataType.f32 if widens else problem.narrow,
     }
-    return Lines(OpenGradient(**line), (of_src, src), unfolded)
+    return Lines(OpenGradient(**fields_of_lines), *given, unfolded)
+
+
+def _of_floats(line: MemoryDesc) -> MemoryDesc:
+    """The f32 tensor of these dims with channels last, which operands of other types become."""
+    return MemoryDesc(line.dims, DataType.f32, FormatTag("acdeb"))
 
 
 def _with_taps(line: MemoryDesc) -> MemoryDesc:

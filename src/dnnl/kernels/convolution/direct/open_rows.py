@@ -11,8 +11,9 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf
 from dnnl.kernels.convolution.direct.lines import OPEN, fits_line, in_line, with_pixels
-from dnnl.kernels.convolution.direct.pieces import channel_block
+from dnnl.kernels.convolution.direct.pieces import Piece, channel_block
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, most_rows
+from dnnl.kernels.convolution.direct.residues import Residues, Steps
 from dnnl.kernels.product.base.edge_tiles import EdgeTiles
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS
@@ -27,14 +28,15 @@ from dnnl.types.tag import FormatTag
 
 def has_open_windows(problem: ConvolutionProblem) -> bool:
     """Whether pixels miss taps, or share elements of src, in rows of open sizes."""
-    w = problem.space[2]
-    return any(own.is_open for own in problem.space) and (w.kernel > 1 or w.padded)
+    space = problem.pieces[0].space
+    w = space[2]
+    return any(own.is_open for own in space) and (w.kernel > 1 or w.padded)
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
     """Plan a convolution that `has_open_windows`: from rows of two tiles on in place, for shorter
     ones and where no result may be stored twice with an unfolded src."""
-    dot, w = chosen_dot(problem, isa), problem.space[2]
+    dot, w = chosen_dot(problem, isa), problem.pieces[0].space[2]
     assert dot is not None, "refused before"
     vectors = problem.panels(isa, problem.as_read(dot), problem.weights, dot).vectors
     twice = not any(isinstance(entry, PostOpSum) for entry in problem.post_ops)
@@ -52,9 +54,19 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
 
 @dataclass(frozen=True, kw_only=True)
 class _Line(ConvolutionProblem):
-    """A convolution of an unfolded src, whose panels are ``vectors`` wide as those of src are."""
+    """A convolution of an unfolded src, whose panels are ``vectors`` wide as those of src are. The
+    taps of weights are in ``reverse`` order where it is a transposed one."""
 
     vectors: int
+    reverse: bool
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """One, with all taps."""
+        if not self.reverse:
+            return (Piece(self.space),)
+        d, h, w = (Residues(taps=Steps(first=own.kernel - 1, step=-1)) for own in self.space)
+        return (Piece(self.space, (d, h, w)),)
 
     def as_read(self, dot: Multiply) -> MemoryDesc:
         """The unfolded src."""
@@ -77,7 +89,8 @@ def _unfolded(
             return MemoryDesc(dims, dot.a, FormatTag(f"aB{pixels}{block}b"))
         return problem.packed(MemoryDesc(dims, dot.a, FormatTag(f"a{pixels}b")), dot)
 
-    unfolded = Unfolded.take(scratchpad, (problem.arguments[0], problem.src), problem.space, layout)
+    given = problem.arguments[0], problem.src
+    unfolded = Unfolded.take(scratchpad, given, problem.pieces[0].space, layout)
     lines = unfolded.lines
     *_, down, along, pixels = lines.dims
     head = 3 if problem.grouped else 2
@@ -91,7 +104,7 @@ def _unfolded(
         Spatial(along, 1, along, 1, 0, 1),
         Spatial(pixels, pixels, 1, 1, 0, 1),
     )
-    given = {
+    of_line_fields = {
         **{own.name: getattr(problem, own.name) for own in fields(problem)},
         "src": lines,
         "weights": problem.weights.reshape((*problem.weights.dims[:head], down, along, 1)),
@@ -99,7 +112,7 @@ def _unfolded(
         "post_ops": tuple(entry.mapped(of_line) for entry in problem.post_ops),
         "space": space,
     }
-    line = _Line(**given, vectors=vectors)
+    line = _Line(**of_line_fields, vectors=vectors, reverse=problem.transposed)
     slot = unfolded.copy[0]
     made = plan(line, isa, src=(slot, lines), scratchpad=scratchpad, whole=False)
     return replace(made, unfolded=unfolded)
