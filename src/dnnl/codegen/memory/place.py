@@ -305,7 +305,7 @@ class Place:
         if access.offset is None:
             return
         last = (self._lanes - 1) * access.offset.stride(self._lane) if self._lane else 0
-        place = self.e.add(self._base(access), self.e.add(further or i64(0), i64(last)))
+        place = self.e.add(self._base(access), self.e.add(further or i64(0), self.e.number(last)))
         element = storage(operand.data_type, self.kind.element).element
         if operand.desc.data_type.bits == 4:
             place = self.e.b.lshr(place, i64(1))
