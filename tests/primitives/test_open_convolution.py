@@ -67,10 +67,23 @@ GRADIENTS = {
     "3x3 by data, blocked": f"--dir=BWD_D {BLOCKED} --wtag=oihw ic16oc32kh3kw3ph1pw1",
     "3x3 by data, plain": f"--dir=BWD_D {PLAIN} --wtag=oihw ic24oc40kh3kw3ph1pw1",
     "3x3 by data, bf16": f"--dir=BWD_D {BF16} {DENSE} --wtag=hwio ic24oc40kh3kw3ph1pw1",
+    "3x3 by data, stride 2": f"--dir=BWD_D {DENSE} --wtag=hwio ic24oc40kh3kw3sh2sw2ph1pw1",
+    "1x1 by data, stride 2": f"--dir=BWD_D {DENSE} --wtag=hwio ic24oc40kh1kw1sh2sw2",
+    "5x5 by data, plain": f"--dir=BWD_D {PLAIN} --wtag=oihw ic24oc40kh5kw5sh2sw2ph2pw2",
+    "3x3 by data, stride 2, blocked": f"--dir=BWD_D {BLOCKED} --wtag=oihw ic16oc32kh3kw3sh2sw2ph1pw1",
     "groups by data": f"--dir=BWD_D {DENSE} --wtag=goihw g8ic32oc32kh3kw3ph1pw1",
 }
-_KERNELS = 5
-"""The most kernels of a gradient, by the bytes of its tensors."""
+TRANSPOSED = {
+    "2x2": f"--dir=FWD_B {DENSE} --wtag=any ic24oc40kh2kw2sh2sw2",
+    "3x3, stride 2": f"--dir=FWD_B {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
+    "4x4, stride 2": f"--dir=FWD_D {BLOCKED} --wtag=any ic32oc48kh4kw4sh2sw2ph1pw1",
+    "3x3": f"--dir=FWD_B {DENSE} --wtag=any ic24oc40kh3kw3ph1pw1",
+    "1x1, stride 3": f"--dir=FWD_B {PLAIN} --wtag=any ic24oc40kh1kw1sh3sw3",
+    "3x3, stride 2, by data": f"--dir=BWD_D {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
+    "3x3, stride 2, by weights": f"--dir=BWD_WB {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
+}
+_KERNELS = 7
+"""The most kernels of a gradient, by the bytes of its tensors and for the least sizes."""
 
 
 def opened(desc: Desc) -> Desc:
@@ -105,12 +118,23 @@ def test_the_direct_algorithm_is_chosen(isa: str) -> None:
 @pytest.mark.parametrize("layer", [*LAYERS, *GRADIENTS])
 def test_ten_sizes(layer: str, isa: str) -> None:
     line, most = LAYERS.get(layer) or (GRADIENTS[layer], _KERNELS)
+    judge_sizes("conv", line, isa, most)
+
+
+@pytest.mark.parametrize("isa", ["avx512_core_bf16", "avx512_core", "avx2", "sse41"])
+@pytest.mark.parametrize("layer", TRANSPOSED)
+def test_ten_sizes_of_deconvolutions(layer: str, isa: str) -> None:
+    judge_sizes("deconv", TRANSPOSED[layer], isa, _KERNELS)
+
+
+def judge_sizes(driver: str, line: str, isa: str, most: int) -> None:
+    """Compute all sizes of a layer with one primitive, which has at most so many kernels."""
     options, _, shape = line.rpartition(" ")
     made: Primitive | None = None
     with config.override("max_cpu_isa", isa):
         for batch, height, width in SIZES:
             given = f"{options} --mb={batch} {shape}ih{height}iw{width}"
-            (trial,) = trials(f"--conv {given}")
+            (trial,) = trials(f"--{driver} {given}")
             if made is None:
                 pd = PrimitiveDesc(opened(trial.desc), ENGINE, trial.pd.attr)
                 made = Primitive(pd)

@@ -135,11 +135,17 @@ class Member(NamedTuple):
             if pair[0] != pair[1]
         )
 
-    def opened(self, places: _Places) -> tuple[Desc, PrimitiveAttr]:
-        """The operation with these numbers left to executions."""
+    def opened(self, places: _Places, engine: Engine) -> tuple[Desc, PrimitiveAttr]:
+        """The operation with these numbers left to executions. Layouts of such tensors that are
+        ``any`` are those that an implementation decides for the numbers of this one."""
+        free = {argument for argument, _ in places}
+        given = self.tensors
+        if any(given[own].format_kind is FormatKind.any for own in free):
+            pd = PrimitiveDesc(self.desc, engine, self.attr)
+            given = {own: pd.arg_desc(own) if own in free else given[own] for own in given}
         made = {
             argument: _opened(own, {place for owner, place in places if owner == argument})
-            for argument, own in self.tensors.items()
+            for argument, own in given.items()
         }
         post_ops = [with_operands(n, entry, made) for n, entry in enumerate(self.attr.post_ops)]
         roles = [role for role in self.desc.operation.roles if role.field and not role.many]
@@ -175,9 +181,8 @@ def _opened(desc: MemoryDesc, places: set[int]) -> MemoryDesc:
         return desc
     numbers = [RUNTIME_DIM if n in places else own for n, own in enumerate(desc.layout_numbers)]
     ndims, blocks, given = desc.ndims, desc.inner_blocks, desc.offset0
-    if desc.format_kind is not FormatKind.blocked or desc.tag is not None:
-        layout = "any" if desc.tag is None else desc.tag
-        return MemoryDesc(numbers[:ndims], desc.data_type, layout, offset0=given)
+    if desc.tag is not None:
+        return MemoryDesc(numbers[:ndims], desc.data_type, desc.tag, offset0=given)
     dims, padded, strides = (numbers[n * ndims : (n + 1) * ndims] for n in range(3))
     return MemoryDesc(
         dims, desc.data_type, strides, inner_blocks=blocks, padded_dims=padded, offset0=given
@@ -216,7 +221,7 @@ class Family:
         for places, count in sorted(counted.items(), key=lambda own: len(own[0])):
             refused = any(places >= own for own in self._refused)
             if places and count >= alone and not refused:
-                return self._executing(_Open(member, places), member)
+                return self._executing(_Open(member, places, self._engine), member)
         return None
 
     def _executing(self, own: _Open, member: Member) -> tuple[Primitive, Slots] | None:
@@ -224,12 +229,12 @@ class Family:
         time."""
         others = tuple(other for other in self._open if other is not own)
         try:
-            primitive = own.primitive(self._engine)
+            primitive = own.primitive
         except (InvalidArguments, Unimplemented):
             self._refuse(own.places, others)
             return None
         try:
-            slots = primitive.slots_of(member.tensors)
+            slots = primitive.slots_of(_in_layouts(primitive, member.tensors))
         except (InvalidArguments, Unimplemented):
             return None  # these sizes alone
         variants = primitive.pd.variants
@@ -243,6 +248,19 @@ class Family:
         self._open, self._refused = others, (*self._refused, places)[-_MET:]
 
 
+def _in_layouts(
+    primitive: Primitive, tensors: Mapping[int, MemoryDesc]
+) -> Mapping[int, MemoryDesc]:
+    """The tensors, those of open sizes that are ``any`` in the layouts of a primitive."""
+
+    def laid_out(argument: int, given: MemoryDesc) -> MemoryDesc:
+        own = primitive.pd.arg_desc(argument)
+        is_open = own.has_runtime_values and given.format_kind is FormatKind.any
+        return given if own.tag is None or not is_open else given.with_tag(own.tag)
+
+    return {argument: laid_out(argument, given) for argument, given in tensors.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class _Open:
     """What leaves the numbers at some places to its executions; for all others it has those of the
@@ -251,13 +269,16 @@ class _Open:
     first: Member
     places: _Places
 
+    engine: Engine
+
     @cached_property
     def _opened(self) -> tuple[Desc, PrimitiveAttr]:
-        return self.first.opened(self.places)
+        return self.first.opened(self.places, self.engine)
 
-    def primitive(self, engine: Engine) -> Primitive:
+    @property
+    def primitive(self) -> Primitive:
         """The primitive, made once."""
-        desc, attr = self._opened
+        (desc, attr), engine = self._opened, self.engine
         key = engine, desc, attr.key
         return _primitives.get(key, lambda: Primitive(PrimitiveDesc(desc, engine, attr)))[0]
 

@@ -16,8 +16,9 @@ from dnnl.codegen.nest.windows import Window, containing
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.depthwise.depthwise import Walk
 from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, build_rows
-from dnnl.kernels.convolution.direct import convolution
+from dnnl.kernels.convolution.direct import convolution, open_transposed
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
+from dnnl.kernels.convolution.direct.open_transposed import OpenTransposedConf
 from dnnl.kernels.convolution.direct.pieces import Piece
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.convolution.direct.residues import parts
@@ -59,14 +60,21 @@ def resolve(problem: DeconvolutionProblem, isa: Isa) -> DeconvolutionProblem:
     return convolution.resolve(problem, isa)
 
 
-def configure(problem: DeconvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
+def configure(
+    problem: DeconvolutionProblem, isa: Isa
+) -> ConvolutionConf | OpenTransposedConf | Refusal:
     """Plan the convolutions of all residues, whose layouts are all decided."""
-    return convolution.configure(problem, isa)
+    if not open_transposed.serves(problem):
+        return convolution.configure(problem, isa)
+    return convolution.refused(problem) or open_transposed.configure(problem, isa)
 
 
-def build(conf: ConvolutionConf, isa: Isa) -> Kernel:
+def build(conf: ConvolutionConf | OpenTransposedConf, isa: Isa) -> Kernel:
     """A product for each piece of dst, with the sums that compensate them."""
-    return phases.build("convolution_transposed", conf, isa, products)
+    name = "convolution_transposed"
+    if isinstance(conf, OpenTransposedConf):
+        return open_transposed.build(name, conf, isa)
+    return phases.build(name, conf, isa, products)
 
 
 def build_depthwise(conf: depthwise.DepthwiseConf | DepthwiseRowsConf, isa: Isa) -> Kernel:

@@ -87,13 +87,17 @@ def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
     """Whether there may be code for images whose sizes only an execution knows, which `configure`
     decides."""
     dot = chosen_dot(problem, isa)
-    strided = problem.transposed and any(own.stride > 1 for own in problem.space)
-    return not strided and dot is not None and dot.tiles is None
+    return dot is not None and dot.tiles is None
+
+
+def refused(problem: ConvolutionProblem) -> Refusal | None:
+    """Why types, tensors or attributes cannot be computed, or None."""
+    return refuse_problem(problem) or refuse_quantization(problem)
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
-    refusal = refuse_problem(problem) or refuse_quantization(problem)
+    refusal = refused(problem)
     if refusal is not None:
         return refusal
     if not _compacts_strides(problem, isa):

@@ -15,12 +15,12 @@ from dnnl.kernels.convolution.direct.pieces import Piece, channel_block
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, most_rows
 from dnnl.kernels.convolution.direct.residues import Residues, Steps
 from dnnl.kernels.product.base.edge_tiles import EdgeTiles
-from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.pixel_tiles import Space, Spatial
 from dnnl.kernels.product.base.problem import LETTERS
 from dnnl.kernels.product.pack.unfolded import Unfolded
 from dnnl.kernels.product.plan.dot_kind import chosen_dot, to_dequantize
 from dnnl.kernels.product.plan.plan import plan
-from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpSum
 from dnnl.types.tag import FormatTag
@@ -48,25 +48,23 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
     compensated = problem.arguments[0] in dict(problem.quantization.zero_points)
     if not (compensated or to_dequantize(problem)) and fits_line(problem):
         with suppress(InvalidArguments):  # rows of some tensor have gaps
-            return _unfolded(problem, isa, dot, vectors)
+            return in_one_line(problem, isa, problem.pieces[0], Scratchpad())
     return OPEN
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Line(ConvolutionProblem):
-    """A convolution of an unfolded src, whose panels are ``vectors`` wide as those of src are. The
-    taps of weights are in ``reverse`` order where it is a transposed one."""
+    """A convolution of an unfolded src, whose panels are ``vectors`` wide as those of src are. Its
+    ``taps`` are some of those of the weights, below each other and along a row."""
 
     vectors: int
-    reverse: bool
+    taps: tuple[Steps, Steps]
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """One, with all taps."""
-        if not self.reverse:
-            return (Piece(self.space),)
-        d, h, w = (Residues(taps=Steps(first=own.kernel - 1, step=-1)) for own in self.space)
-        return (Piece(self.space, (d, h, w)),)
+        """One, with these taps."""
+        down, along = (Residues(taps=steps) for steps in self.taps)
+        return (Piece(self.space, (down, along, Residues())),)
 
     def as_read(self, dot: Multiply) -> MemoryDesc:
         """The unfolded src."""
@@ -76,10 +74,18 @@ class _Line(ConvolutionProblem):
         return self.vectors
 
 
-def _unfolded(
-    problem: ConvolutionProblem, isa: Isa, dot: Multiply, vectors: int
+def in_one_line(
+    problem: ConvolutionProblem,
+    isa: Isa,
+    piece: Piece,
+    scratchpad: Scratchpad,
+    dst: Argument | None = None,
 ) -> ConvolutionConf:
-    scratchpad = Scratchpad()
+    """Plan a piece of a convolution by an unfolded copy of src; its results are those of ``dst`` if
+    given, whose pixels are a line. Raises InvalidArguments where rows of some tensor have gaps."""
+    dot = chosen_dot(problem, isa)
+    assert dot is not None, "refused before"
+    vectors = problem.panels(isa, problem.as_read(dot), problem.weights, dot).vectors
     block = channel_block(problem.as_read(dot))
 
     def layout(dims: tuple[int, ...]) -> MemoryDesc:
@@ -89,30 +95,47 @@ def _unfolded(
             return MemoryDesc(dims, dot.a, FormatTag(f"aB{pixels}{block}b"))
         return problem.packed(MemoryDesc(dims, dot.a, FormatTag(f"a{pixels}b")), dot)
 
+    taps = _taps(piece, problem.space)
     given = problem.arguments[0], problem.src
-    unfolded = Unfolded.take(scratchpad, given, problem.pieces[0].space, layout)
+    unfolded = Unfolded.take(scratchpad, given, piece.space, layout)
     lines = unfolded.lines
     *_, down, along, pixels = lines.dims
     head = 3 if problem.grouped else 2
-
-    def of_line(desc: MemoryDesc) -> MemoryDesc:
-        line = in_line(desc)
-        return with_pixels(line, (1, 1, line.dims[2]), line.strides[2])
-
-    space = (
-        Spatial(down, 1, down, 1, 0, 1),
-        Spatial(along, 1, along, 1, 0, 1),
-        Spatial(pixels, pixels, 1, 1, 0, 1),
-    )
-    of_line_fields = {
+    d, h, w = problem.space
+    kernel = d.kernel * h.kernel, w.kernel, 1
+    slot, result = dst or (problem.arguments[2], of_line(problem.dst))
+    of_lines = {
         **{own.name: getattr(problem, own.name) for own in fields(problem)},
         "src": lines,
-        "weights": problem.weights.reshape((*problem.weights.dims[:head], down, along, 1)),
-        "dst": of_line(problem.dst),
+        "weights": problem.weights.reshape((*problem.weights.dims[:head], *kernel)),
+        "dst": result,
         "post_ops": tuple(entry.mapped(of_line) for entry in problem.post_ops),
-        "space": space,
+        "arguments": (*problem.arguments[:2], slot),
+        "space": (
+            Spatial(down, 1, down, 1, 0, 1),
+            Spatial(along, 1, along, 1, 0, 1),
+            Spatial(pixels, pixels, 1, 1, 0, 1),
+        ),
     }
-    line = _Line(**of_line_fields, vectors=vectors, reverse=problem.transposed)
-    slot = unfolded.copy[0]
-    made = plan(line, isa, src=(slot, lines), scratchpad=scratchpad, whole=False)
+    line = _Line(**of_lines, vectors=vectors, taps=taps)
+    copy = unfolded.copy[0], lines
+    made = plan(line, isa, src=copy, scratchpad=scratchpad, whole=False)
     return replace(made, unfolded=unfolded)
+
+
+def of_line(desc: MemoryDesc) -> MemoryDesc:
+    """An activation whose pixels are a line; raises InvalidArguments where rows have gaps."""
+    line = in_line(desc)
+    return with_pixels(line, (1, 1, line.dims[2]), line.strides[2])
+
+
+def _taps(piece: Piece, space: Space) -> tuple[Steps, Steps]:
+    """The taps of a piece, where depth and height are one dimension of the weights. Raises
+    InvalidArguments where they are not evenly apart there."""
+    (d, h, w), height = piece.residues, space[1].kernel
+    first = d.taps.first * height + h.taps.first
+    if piece.space[0].kernel > 1:
+        whole = piece.space[1].kernel == height
+        if not whole or d.taps.step != h.taps.step:
+            raise InvalidArguments("strides", (space[0].stride, space[1].stride), "1 in a volume")
+    return Steps(first=first, step=h.taps.step), w.taps

@@ -21,6 +21,7 @@ from math import gcd
 
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.types.size import surely_equal
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,14 @@ class _Residue:
     tap: int = 0
 
     def alike(self, other: _Residue) -> bool:
-        """Whether both are convolutions of the same sizes."""
-        sizes = self.outputs, self.src, self.taps
-        return sizes == (other.outputs, other.src, other.taps)
+        """Whether both are convolutions of the same sizes, for all that executions may know."""
+        same = (self.src, self.taps) == (other.src, other.taps)
+        return same and surely_equal(self.outputs, other.outputs)
+
+
+def each(space: Spatial) -> tuple[tuple[Part, bool], ...]:
+    """The convolution of each residue, one by one, and whether it has any taps."""
+    return tuple((_part(space, [own]), own.taps > 0) for own in _residues(space))
 
 
 def parts(space: Spatial) -> tuple[Part, ...]:

@@ -143,16 +143,17 @@ def emit(
     conf: AnyConf,
     arguments: Arguments,
     products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
+    name: str = "",
 ) -> list[Phase]:
     """Write the copies in, the sums that compensate products, the products with their epilogues,
-    and the copy out."""
-    name, isa = module.ir.name, module.isa
+    and the copy out; ``name`` tells those of several products in a module apart."""
+    name, isa = name or module.ir.name, module.isa
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
     if conf.decoded is not None:
         symbol = f"{name}_decoded__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
         phases.append(conf.decoded.emit(module, symbol, conf.weights, arguments))
     if conf.unfolded is not None:
-        phases.append(conf.unfolded.emit(module, arguments))
+        phases.append(conf.unfolded.emit(module, name, arguments))
     phases.extend(conf.compensation.emit(module, arguments))
     if conf.border is not None and not conf.border.in_bands:
         phases.append(conf.border.emit(module, arguments))

@@ -74,10 +74,10 @@ class Unfolded:
         )
         return MemoryDesc.of_layout(desc, layout)
 
-    def emit(self, module: Module, arguments: Arguments) -> Phase:
-        """Write the phase that makes the copy."""
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
+        """Write the phase that makes the copy, of a kernel of this name."""
         isa, (slot, desc), given = module.isa, self.copy, self.src[1]
-        symbol = f"{module.ir.name}_unfolded__{desc.data_type}__{isa.lanes}x1__{isa.name}"
+        symbol = f"{name}_unfolded__{desc.data_type}__{isa.lanes}x1__{isa.name}"
         axes = letters(desc.dims)
         index = tuple(Affine.of(axis) for axis in axes)
         head = desc.ndims - 6

@@ -1,0 +1,154 @@
+"""Transposed convolutions with strides whose images only an execution knows.
+
+The outputs of a residue are an image, which a convolution of stride 1 computes (`residues`). As no
+stride is known to fit rows of dst, each image is computed as a line, in the scratchpad, and copied
+to the pixels of dst, a stride apart. Residues without taps have nothing but the bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, broadcast, letters
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.errors import InvalidArguments
+from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
+from dnnl.kernels.convolution.direct.lines import OPEN
+from dnnl.kernels.convolution.direct.open_rows import in_one_line, of_line
+from dnnl.kernels.convolution.direct.pieces import Piece, channel_block
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
+from dnnl.kernels.convolution.direct.residues import each
+from dnnl.kernels.product.base.problem import LETTERS
+from dnnl.kernels.product.loops import phases
+from dnnl.kernels.product.plan.dot_kind import chosen_dot, to_dequantize
+from dnnl.kernels.product.plan.summary import PlanSummary
+from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.layout import Layout
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.tag import FormatTag
+
+
+@dataclass(frozen=True)
+class OpenTransposedConf:
+    """The convolution of each residue, with its copy to dst, and the pixels ``without`` a tap.
+    ``scratchpad`` is in bytes."""
+
+    problem: ConvolutionProblem
+    lines: tuple[ConvolutionConf, ...]
+    without: tuple[MemoryDesc, ...]
+    scratchpad: int
+
+    @property
+    def summary(self) -> PlanSummary:
+        """The decisions, which are those of each residue."""
+        return self.lines[0].summary
+
+
+def serves(problem: ConvolutionProblem) -> bool:
+    """Whether it is a transposed convolution with strides, of sizes that only an execution
+    knows."""
+    strided = problem.transposed and any(own.stride > 1 for own in problem.space)
+    return strided and any(own.is_open for own in problem.space)
+
+
+def configure(problem: ConvolutionProblem, isa: Isa) -> OpenTransposedConf | Refusal:
+    """Plan a convolution that it `serves`, of floats and without post-ops."""
+    dot = chosen_dot(problem, isa)
+    given = problem.quantization
+    plain = not (problem.post_ops or given.scales or given.zero_points or to_dequantize(problem))
+    if dot is None or dot.is_integer or dot.tiles is not None or not plain:
+        return OPEN
+    scratchpad = Scratchpad()
+    lines: list[ConvolutionConf] = []
+    without: list[MemoryDesc] = []
+    for chosen in product(*(each(own) for own in problem.space)):
+        parts, tapped = zip(*chosen, strict=True)
+        (d, h, w), (in_d, in_h, in_w) = zip(*parts, strict=True)
+        piece = Piece((d, h, w), (in_d, in_h, in_w))
+        pixels = _pixels(problem.dst, piece)
+        if not all(tapped):
+            without.append(pixels)
+            continue
+        computed = scratchpad.take(_computed(pixels))
+        before = len(scratchpad.copies)
+        try:
+            line = in_one_line(problem, isa, piece, scratchpad, (computed[0], of_line(computed[1])))
+        except InvalidArguments:  # taps are not evenly apart
+            return OPEN
+        copies = tuple(scratchpad.copies[before:])
+        out = computed, (problem.arguments[2], pixels)
+        lines.append(replace(line, copies_in=copies, copy_out=out))
+    return OpenTransposedConf(problem, tuple(lines), tuple(without), scratchpad.size)
+
+
+def build(name: str, conf: OpenTransposedConf, isa: Isa) -> Kernel:
+    """The products of all residues, each with its copy, and the pixels without a tap."""
+    module, arguments = Module(name, isa), Arguments()
+    found: list[Phase] = []
+    for number, line in enumerate(conf.lines):
+        found += phases.emit(module, line, arguments, products, f"{name}{number}")
+    for number, pixels in enumerate(conf.without):
+        symbol = f"{name}_without{number}__{pixels.data_type}__{isa.lanes}x1__{isa.name}"
+        found.append(_emit_bias(module, symbol, conf.problem, pixels, arguments))
+    return Kernel(module, tuple(found), arguments.ids)
+
+
+def _emit_bias(
+    module: Module,
+    symbol: str,
+    problem: ConvolutionProblem,
+    pixels: MemoryDesc,
+    arguments: Arguments,
+) -> Phase:
+    """Write the phase that stores the bias as these pixels, or zero without one."""
+    axes = letters(pixels.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    dst = Operand(arguments.slot(problem.arguments[2]), pixels, index)
+    given: tuple[Operand, ...] = ()
+    if not problem.bias.is_zero:
+        slot = arguments.slot(Arg.BIAS)
+        given = (Operand(slot, problem.bias, broadcast(problem.bias, index[1:2])),)
+
+    def body(point: Point) -> None:
+        point.store(dst, point.load(given[0]) if given else point.constant(0))
+
+    core = storage(_core(pixels)).element
+    return emit_nest(module, symbol, Nest(axes, (), given, (dst,), body, core=core))
+
+
+def _pixels(dst: MemoryDesc, piece: Piece) -> MemoryDesc:
+    """The pixels of dst that a piece computes, as an activation."""
+    count = dst.ndims - 2
+    outputs = [own.outputs for own in piece.residues][3 - count :]
+    sizes = tuple(own.dst for own in piece.space)[3 - count :]
+    places = dst.strides[2:]
+    begin = sum((own.first * place for own, place in zip(outputs, places, strict=True)), 0)
+    layout = Layout(
+        (*dst.dims[:2], *sizes),
+        (*dst.padded_dims[:2], *sizes),
+        (*dst.strides[:2], *(o.step * place for o, place in zip(outputs, places, strict=True))),
+        dst.inner_blocks,
+        dst.offset0 + begin,
+    )
+    return MemoryDesc.of_layout(dst, layout)
+
+
+def _computed(pixels: MemoryDesc) -> MemoryDesc:
+    """The results of a piece, without gaps."""
+    block, spatial = channel_block(pixels), LETTERS[2 : pixels.ndims]
+    tag = f"aB{spatial}{block}b" if block else f"a{spatial}b"
+    return MemoryDesc(pixels.dims, _core(pixels), FormatTag(tag))
+
+
+def _core(pixels: MemoryDesc) -> DataType:
+    return DataType.f64 if pixels.data_type is DataType.f64 else DataType.f32
