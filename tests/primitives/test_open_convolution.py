@@ -70,7 +70,7 @@ GRADIENTS = {
     "3x3 by data, stride 2": f"--dir=BWD_D {DENSE} --wtag=hwio ic24oc40kh3kw3sh2sw2ph1pw1",
     "1x1 by data, stride 2": f"--dir=BWD_D {DENSE} --wtag=hwio ic24oc40kh1kw1sh2sw2",
     "5x5 by data, plain": f"--dir=BWD_D {PLAIN} --wtag=oihw ic24oc40kh5kw5sh2sw2ph2pw2",
-    "3x3 by data, stride 2, blocked": f"--dir=BWD_D {BLOCKED} --wtag=oihw ic16oc32kh3kw3sh2sw2ph1pw1",
+    "3x3 by data, stride 2, aB": f"--dir=BWD_D {BLOCKED} --wtag=any ic16oc32kh3kw3sh2sw2ph1pw1",
     "groups by data": f"--dir=BWD_D {DENSE} --wtag=goihw g8ic32oc32kh3kw3ph1pw1",
 }
 TRANSPOSED = {
@@ -78,6 +78,7 @@ TRANSPOSED = {
     "3x3, stride 2": f"--dir=FWD_B {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
     "4x4, stride 2": f"--dir=FWD_D {BLOCKED} --wtag=any ic32oc48kh4kw4sh2sw2ph1pw1",
     "3x3": f"--dir=FWD_B {DENSE} --wtag=any ic24oc40kh3kw3ph1pw1",
+    "groups that cut blocks": f"--dir=FWD_B {BLOCKED} --wtag=any g2ic40oc48kh3kw3sh2sw2ph1pw1",
     "1x1, stride 3": f"--dir=FWD_B {PLAIN} --wtag=any ic24oc40kh1kw1sh3sw3",
     "3x3, stride 2, by data": f"--dir=BWD_D {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
     "3x3, stride 2, by weights": f"--dir=BWD_WB {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",

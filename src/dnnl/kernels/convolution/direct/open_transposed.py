@@ -79,12 +79,13 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> OpenTransposedConf | Ref
         if not all(tapped):
             without.append(pixels)
             continue
-        computed = scratchpad.take(_computed(pixels))
+        computed = scratchpad.take(_computed(pixels, problem.outputs))
         before = len(scratchpad.copies)
         try:
             line = in_one_line(problem, isa, piece, scratchpad, (computed[0], of_line(computed[1])))
         except InvalidArguments:  # taps are not evenly apart
             return OPEN
+        assert line.copy_out is None, "the product writes whole blocks"
         copies = tuple(scratchpad.copies[before:])
         out = computed, (problem.arguments[2], pixels)
         lines.append(replace(line, copies_in=copies, copy_out=out))
@@ -143,10 +144,12 @@ def _pixels(dst: MemoryDesc, piece: Piece) -> MemoryDesc:
     return MemoryDesc.of_layout(dst, layout)
 
 
-def _computed(pixels: MemoryDesc) -> MemoryDesc:
-    """The results of a piece, without gaps."""
+def _computed(pixels: MemoryDesc, outputs: int) -> MemoryDesc:
+    """The results of a piece, without gaps, in blocks of channels if these are whole ones of
+    groups, which have so many ``outputs``."""
     block, spatial = channel_block(pixels), LETTERS[2 : pixels.ndims]
-    tag = f"aB{spatial}{block}b" if block else f"a{spatial}b"
+    whole = block and outputs % block == 0
+    tag = f"aB{spatial}{block}b" if whole else f"a{spatial}b"
     return MemoryDesc(pixels.dims, _core(pixels), FormatTag(tag))
 
 
