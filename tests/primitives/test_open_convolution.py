@@ -71,6 +71,13 @@ GRADIENTS = {
     "1x1 by data, stride 2": f"--dir=BWD_D {DENSE} --wtag=hwio ic24oc40kh1kw1sh2sw2",
     "5x5 by data, plain": f"--dir=BWD_D {PLAIN} --wtag=oihw ic24oc40kh5kw5sh2sw2ph2pw2",
     "3x3 by data, stride 2, aB": f"--dir=BWD_D {BLOCKED} --wtag=any ic16oc32kh3kw3sh2sw2ph1pw1",
+    "depthwise by data": f"--dir=BWD_D {DENSE} --wtag=hwigo g40ic40oc40kh3kw3ph1pw1",
+    "depthwise by data, 5x3": f"--dir=BWD_D {DENSE} --wtag=any g48ic48oc48kh5kw3ph2dw1pw2",
+    "depthwise by weights": f"--dir=BWD_WB {DENSE} --wtag=hwigo g40ic40oc40kh3kw3ph1pw1",
+    "depthwise by weights, s2": f"--dir=BWD_W {DENSE} --wtag=any g40ic40oc40kh3kw3sh2sw2ph1pw1",
+    "depthwise by weights, 5x5": f"--dir=BWD_W {BLOCKED} --wtag=any g48ic48oc48kh5kw5ph2pw2",
+    "depthwise by weights, plain": f"--dir=BWD_WB {PLAIN} --wtag=goihw g24ic24oc24kh3kw3ph1pw1",
+    "depthwise by weights, bf16": f"--dir=BWD_W {BF16} {DENSE} --wtag=any g40ic40oc40kh3kw3ph1pw1",
     "groups by data": f"--dir=BWD_D {DENSE} --wtag=goihw g8ic32oc32kh3kw3ph1pw1",
 }
 TRANSPOSED = {

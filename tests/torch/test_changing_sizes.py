@@ -47,6 +47,8 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "convolution": (lambda: nn.Conv2d(16, 24, 3, padding=1), (2, 16, -1, 20)),
     "images of a convolution": (lambda: nn.Conv2d(16, 24, 3, padding=1), (-1, 16, 7, 9)),
     "points of a convolution": (lambda: nn.Conv2d(16, 24, 1, bias=False), (2, 16, -1, 20)),
+    "strides of a convolution": (lambda: nn.Conv2d(16, 24, 3, 2, 1), (2, 16, -1, 20)),
+    "depthwise": (lambda: nn.Conv2d(16, 16, 3, padding=1, groups=16), (2, 16, 9, -1)),
     "attention": (lambda: nn.MultiheadAttention(24, 3, batch_first=True), (2, -1, 24)),
     "lstm": (lambda: nn.LSTM(24, 16, num_layers=2, bidirectional=True), (-1, 3, 24)),
     "gru": (lambda: nn.GRU(24, 16), (-1, 3, 24)),

@@ -72,7 +72,7 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
 
 def opens(problem: ConvolutionProblem, _: Isa) -> bool:
     """Whether there is code for images whose sizes only an execution knows."""
-    return not problem.transposed
+    return not problem.transposed or all(own.stride == 1 for own in problem.space)
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Refusal:

@@ -19,7 +19,7 @@ from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc
 from dnnl.codegen.nest.windows import tap_number
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise import depthwise, weight_plan, weight_tiles
-from dnnl.kernels.convolution.depthwise.weight_plan import Shape, Tiles
+from dnnl.kernels.convolution.depthwise.weight_plan import Shape, Tiles, shape_of
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.convolution.direct.pieces import activation_index, weights_index
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
@@ -92,8 +92,8 @@ def refuse(problem: WeightsGradient) -> Refusal | None:
 
 
 def opens(problem: WeightsGradient, isa: Isa) -> bool:
-    """There is a kernel for each size of images."""
-    return False
+    """Whether there may be code for images that only an execution knows: tiles of channels."""
+    return refuse(problem) is None and shape_of(problem, isa) is not None
 
 
 def configure(problem: WeightsGradient, isa: Isa) -> DepthwiseGradientConf | Refusal:
@@ -106,7 +106,7 @@ def configure(problem: WeightsGradient, isa: Isa) -> DepthwiseGradientConf | Ref
         return refusal
     tiles, scratchpad = None, Scratchpad()
     read = [(problem.arguments[0], problem.src), (problem.arguments[1], problem.diff_dst)]
-    shape = weight_plan.shape_of(problem, isa)
+    shape = shape_of(problem, isa)
     if shape is not None:
         read = [_in_vectors(given, shape, isa, scratchpad) for given in read]
         tiles = weight_plan.plan(problem, read[1][1], shape, isa, scratchpad)

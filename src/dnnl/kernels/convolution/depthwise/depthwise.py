@@ -85,10 +85,12 @@ def refuse(problem: ConvolutionProblem) -> Refusal | None:
 
 def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
     """Whether the code for images whose sizes only an execution knows is as for known ones: tiles
-    of channels, and nests."""
-    if problem.transposed or not is_depthwise(problem):
+    of channels, and nests unless it is transposed."""
+    if not is_depthwise(problem):
         return False
     problem = resolve(problem, isa)
+    if problem.transposed and tile_plan.plan(problem, isa) is None:
+        return False
     in_planes = planes.in_rows(problem.src) and planes.in_rows(problem.dst)
     return not in_planes and convolution_depthwise_bytes.plan(problem, isa) is None
 

@@ -8,13 +8,13 @@ multiple of the stride apart, both read pixels that are apart by a constant.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd
 
 from dnnl.codegen.ir.builder import I64, Emitter, Value, i64
-from dnnl.kernels.product.base.pixel_tiles import Span, Spatial
-from dnnl.types.size import larger, smaller
+from dnnl.kernels.product.base.pixel_tiles import Space, Span, Spatial
+from dnnl.types.size import bounds, larger, smaller
 
 Meets = dict[int, list[tuple[int, int]]]
 """The outputs of a tile that each pixel contributes to, with the taps that read it there."""
@@ -45,6 +45,21 @@ class Line:
     space: Spatial
     transposed: bool
 
+    @staticmethod
+    def of(space: Space, *, transposed: bool) -> tuple[tuple[Line, Line, Line], bool]:
+        """Depth, height and width of a convolution, and whether they are those of one with its taps
+        in reverse order, as a transposed one of stride 1 is, if only executions know sizes."""
+        reverse = transposed and any(own.is_open for own in space)
+        if not reverse or any(own.stride > 1 for own in space):
+            d, h, w = (Line(own, transposed) for own in space)
+            return (d, h, w), False
+        reaches = ((own.kernel - 1) * own.dilation for own in space)
+        d, h, w = (
+            Line(replace(own, padding=reach - own.padding), transposed=False)
+            for own, reach in zip(space, reaches, strict=True)
+        )
+        return (d, h, w), True
+
     @property
     def start(self) -> int:
         """The pixel from which `reached` counts."""
@@ -65,6 +80,19 @@ class Line:
             pixel = self.reached(output, tap)
             if pixel is not None and inside(pixel):
                 found.setdefault(pixel, []).append((output, tap))
+        return found
+
+    def found(self, e: Emitter, begin: Value, outputs: int) -> dict[int, Value]:
+        """Of the pixels that so many ``outputs`` from ``begin`` on read, whether those are inside
+        that may be outside: the padding before the first output, and behind the last one."""
+        own = self.space
+        last = (outputs - 1) * own.stride + (own.kernel - 1) * own.dilation
+        behind = bounds(own.last - own.src + 1)[1]
+        first, found = e.add(e.mul(begin, own.stride), i64(-own.padding)), {}
+        for pixel in self.meets(outputs, everywhere):
+            if pixel < own.padding or pixel + behind > last:
+                place = e.add(first, i64(pixel))
+                found[pixel] = e.b.icmp_unsigned("<", place, e.number(own.src))
         return found
 
     def inside(self, number: int, outputs: int) -> Callable[[int], bool]:

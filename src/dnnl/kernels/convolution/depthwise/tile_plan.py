@@ -49,7 +49,7 @@ def plan(
         or not has_scalar_src_zero_point(problem)
     ):
         return None
-    width = Line(problem.space[2], problem.transposed)
+    (_, _, width), _ = Line.of(problem.space, transposed=problem.transposed)
     places = _places(width, isa, groups.k_groups)
     if places is None or width.space.kernel > _MOST_TAPS:
         return None

@@ -22,6 +22,7 @@ A transposed convolution differs in which pixels an output reads. With stride 2:
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,7 @@ from dnnl.kernels.convolution.depthwise.rows import (
 from dnnl.kernels.product.base.store import Store
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.runtime.image import Phase
-from dnnl.types.size import bounds, is_known, smaller, surely_below, surely_equal
+from dnnl.types.size import is_known, smaller, surely_below, surely_equal
 
 _ITEMS = 64  # at least, where there are so many rows of panels
 
@@ -112,8 +113,15 @@ class _TilesWriter(DepthwiseRowsWriter):
         super().__init__(module, name, conf, arguments)
         self.conf, problem, columns = conf, conf.problem, self.walk.columns
         self.shift = self._shift()
-        self.lines = [Line(space, problem.transposed) for space in self.space]
+        self.lines, reverse = Line.of(self.space, transposed=problem.transposed)
+        d, h, w = self.lines
+        self.space = d.space, h.space, w.space
         self.weight_steps = three(conf.weights[1].strides[3:])
+        self.first_tap = 0
+        if reverse:
+            last = (own.kernel - 1 for own in self.space)
+            self.first_tap = sum(map(operator.mul, last, self.weight_steps))
+            self.weight_steps = [-step for step in self.weight_steps]
         self.rest = columns.count % columns.width
         padded = self.rest and problem.dst.dims != problem.dst.padded_dims
         self.store = Store(
@@ -145,7 +153,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         e, panels = self.e, self.walk.columns.panel.extent
         low = e.mul(env[self.part], self.each)
         high = e.smaller(e.add(low, i64(self.each)), i64(panels))
-        (depth, height, _), src, weights = self.walk.places, i64(0), i64(0)
+        (depth, height, _), src, weights = self.walk.places, i64(0), i64(self.first_tap)
         taps = []
         for axis, line, step, wide in zip(
             (depth, height), self.lines, self.steps, self.weight_steps, strict=False
@@ -283,7 +291,7 @@ class _TilesWriter(DepthwiseRowsWriter):
         """The outputs of a tile in one panel, which ``start`` at an output and at the offset of a
         pixel. If it is ``bordered``, an execution knows which pixels are inside."""
         e, (depths, heights), (begin, column) = self.e, row.taps, start
-        found = self._found(begin, places) if bordered else {}
+        found = self.lines[2].found(e, begin, places) if bordered else {}
 
         self._prefetch(panel, column, places)
 
@@ -305,19 +313,6 @@ class _TilesWriter(DepthwiseRowsWriter):
         sums = e.loop(depths.low, depths.high, of_depth, zeros, unroll=False, name="kd")
         env = {**panel.env, self.walk.places[2]: begin}
         self.store.at(env, self.space[2].dst, places).finish(Tile(self.conf.vectors, sums))
-
-    def _found(self, begin: Value, places: int) -> dict[int, Value]:
-        """Of the pixels that ``places`` outputs from ``begin`` on read, whether those are inside
-        that may be outside: the padding before the first output, and behind the last one."""
-        e, width = self.e, self.space[2]
-        last = (places - 1) * width.stride + (width.kernel - 1) * width.dilation
-        behind = bounds(width.last - width.src + 1)[1]
-        first, found = e.add(e.mul(begin, width.stride), i64(-width.padding)), {}
-        for pixel in self.lines[2].meets(places, everywhere):
-            if pixel < width.padding or pixel + behind > last:
-                place = e.add(first, i64(pixel))
-                found[pixel] = e.b.icmp_unsigned("<", place, e.number(width.src))
-        return found
 
     def _prefetch(self, panel: _Panel, column: Value, places: int) -> None:
         """Prefetch what the next row reads first, and this one does not: channels last, pixels are

@@ -20,9 +20,11 @@ from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import computed_in
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import larger, typical
 from dnnl.types.tag import FormatTag
 
 _MOST_PLACES = 8
+_USUAL_PLACES = 7  # which divides the widths of the images of many models
 _MOST_TAPS = 16  # of a row, which is unrolled
 _MOST_LINES = 2**12  # multiply-adds that are unrolled
 _MOST_BORDERS = 4  # tiles, which are unrolled
@@ -71,12 +73,15 @@ def shape_of(problem: WeightsGradient, isa: Isa) -> Shape | None:
         return None
     if computed_in(*tensors, problem.diff_bias) is DataType.f64 or width.kernel > _MOST_TAPS:
         return None
-    places = -(-width.dst // -(-width.dst // _MOST_PLACES))
-    first, last = Line(width, transposed=False).inner(places)
-    tiles = first + -(-width.dst // places) - last
-    if tiles > _MOST_BORDERS:
+    places = _USUAL_PLACES
+    borders = 2  # one with any pixels outside, and one pixel
+    if not width.is_open:
+        places = -(-width.dst // -(-width.dst // _MOST_PLACES))
+        first, last = Line(width, transposed=False).inner(places)
+        borders = first + -(-width.dst // places) - last
+    if borders > _MOST_BORDERS:
         return None
-    lines = (tiles + 1) * places * width.kernel
+    lines = (borders + 1) * places * width.kernel
     needed = -(-problem.groups // isa.lanes)
     for resident, vectors in ((True, 2), (True, 1), (False, 2), (False, 1)):
         rows = height.kernel if resident else 1
@@ -96,8 +101,8 @@ def plan(
     columns = shape.columns(problem.groups, isa)
     taps = prod(own.kernel for own in problem.space)
     rows = problem.diff_dst.dims[0] * prod(own.dst for own in problem.space[:2])
-    pixels, panels = rows * problem.space[2].dst, columns.panel.extent
-    most = min(rows, max(1, pixels // (_PIXELS * taps)))
+    pixels, panels = typical(rows * problem.space[2].dst), columns.panel.extent
+    most = min(typical(rows), max(1, pixels // (_PIXELS * taps)))
     last = diff_dst.strides[1] == 1 and not diff_dst.inner_blocks
     if last:
         count = min(most, _ITEMS)
@@ -105,9 +110,10 @@ def plan(
         each = -(-panels // min(panels, lines, -(-_ITEMS // count)))
     else:
         count, each = min(most, -(-_ITEMS // panels)), 1
-    count = max(count, min(rows, -(-pixels // _TERMS)))
+    count = max(count, min(typical(rows), -(-pixels // _TERMS)))
     of_part = -(-rows // count)
-    band = min(of_part, -(-_BAND // problem.space[2].dst)) if last else of_part
+    wide = -(-_BAND // typical(problem.space[2].dst))
+    band = min(typical(of_part), wide) if last else of_part
     biased = not problem.diff_bias.is_zero and not problem.of_src
     dims = -(-rows // of_part), panels * columns.width, taps + biased
     tag = FormatTag(f"aBc{columns.width}b")
@@ -119,7 +125,7 @@ def plan(
 def walkable(desc: MemoryDesc, shape: Shape, isa: Isa) -> bool:
     """Whether vectors of channels are contiguous, at affine offsets."""
     columns = shape.columns(desc.dims[1], isa)
-    index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
+    index = [Affine.of(Axis(larger(2, extent), "i")) for extent in desc.dims]
     index[1] = columns.form
     form = linear_offset(desc, index)
     return form is not None and form.stride(columns.lane) == 1

@@ -16,10 +16,10 @@ panels of channels before the next band.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
+from itertools import cycle, product
 from math import prod
 
 from dnnl.codegen.conversion.convert import storage
@@ -39,6 +39,7 @@ from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient
 from dnnl.kernels.convolution.direct.pieces import activation_index
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.runtime.image import Phase
+from dnnl.types.size import surely_at_most, typical
 
 
 def emit(
@@ -79,6 +80,17 @@ class _Row:
     diff: Value
     src: Value
     taps: tuple[Taps, Taps]
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Some pixels of a row of diff_dst: so many from ``begin`` on, and the pixels of src that they
+    meet. ``found`` says of those that may be outside whether they are inside."""
+
+    begin: Value
+    count: int
+    meets: Meets
+    found: Mapping[int, Value] = field(default_factory=dict)
 
 
 class _Writer:
@@ -135,7 +147,7 @@ class _Writer:
         e, plan = self.e, self.plan
         rows = prod(axis.extent for axis in self.axes)
         low = e.mul(part, plan.rows)
-        high = e.smaller(e.add(low, i64(plan.rows)), i64(rows))
+        high = e.smaller(e.add(low, e.number(plan.rows)), e.number(rows))
         if not (self._alone and self.shape.resident):
             self._each_panel(part, panels, self._clear)
 
@@ -151,7 +163,7 @@ class _Writer:
     @property
     def _alone(self) -> bool:
         """Whether a part is one band."""
-        return self.plan.band >= self.plan.rows
+        return surely_at_most(self.plan.rows, self.plan.band)
 
     def _each_panel(
         self, part: Value, panels: tuple[Value, Value], body: Callable[[_Panel], None]
@@ -185,7 +197,7 @@ class _Writer:
             return e.element(self.pointers[operand], at, element)
 
         row = e.add(e.mul(part, self.columns.panel.extent), number)
-        at = e.add(e.mul(row, self.columns.width * self.count), i64(self.desc.offset0))
+        at = e.add(e.mul(row, self.columns.width * self.count), e.number(self.desc.offset0))
         sums = e.element(self.pointers[self.sums], at, F32)
         return _Panel(self.columns.masks(channels), first(self.src), first(self.diff), sums)
 
@@ -232,7 +244,7 @@ class _Writer:
         e, env = self.e, Env()
         for axis in reversed(self.axes):
             number, env[axis] = e.divmod(number, axis.extent)
-        src = i64(self.lines[2].start * self.src_steps[2])
+        src = e.number(self.lines[2].start * self.src_steps[2])
         diff, taps = i64(0), []
         for axis, line, step, own in zip(
             self.axes[1:], self.lines, self.src_steps, self.diff_steps, strict=False
@@ -306,74 +318,116 @@ class _Writer:
             offset = self.e.add(offset, self.e.mul(tap, space.dilation * step))
         return self.e.element(row.src, offset, storage(self.src.data_type).element)
 
-    def _each_tile(
-        self,
-        sums: Values,
-        tile: Callable[[Value, int, Callable[[int], bool], Values], Values],
-    ) -> Values:
-        """The sums after ``tile(number, places, inside, sums)`` of all tiles of a row; inner ones
-        in a loop. ``inside`` says which pixels are in src."""
-        places, line, width = self.shape.places, self.lines[2], self.space[2]
+    def _each_tile(self, sums: Values, tile: Callable[[_Some, Values], Values]) -> Values:
+        """The sums after ``tile(some, sums)`` of all tiles of a row; inner ones in a loop."""
+        e, places, line, width = self.e, self.shape.places, self.lines[2], self.space[2]
         first, last = line.inner(places)
+
+        def inner(number: Value, *carried: Value) -> Values:
+            some = _Some(e.mul(number, places), places, line.meets(places, everywhere))
+            return tile(some, carried)
+
+        if width.is_open:
+            return self._any_tiles(sums, tile, inner)
 
         def at(number: int) -> Values:
             size = min(places, width.dst - number * places)
-            return tile(i64(number), size, line.inside(number, places), sums)
-
-        def inner(number: Value, *carried: Value) -> Values:
-            return tile(number, places, everywhere, carried)
+            meets = line.meets(size, line.inside(number, places))
+            return tile(_Some(i64(number * places), size, meets), sums)
 
         for number in range(first):
             sums = at(number)
-        sums = self.e.loop(i64(first), i64(last), inner, sums, unroll=False, name="tile")
+        sums = e.loop(i64(first), i64(last), inner, sums, unroll=False, name="tile")
         for number in range(last, -(-width.dst // places)):
             sums = at(number)
         return sums
 
+    def _any_tiles(
+        self,
+        sums: Values,
+        tile: Callable[[_Some, Values], Values],
+        inner: Callable[..., Values],
+    ) -> Values:
+        """The sums after all tiles of a row whose width only an execution knows, and after the
+        pixels behind them, one by one."""
+        e, places, line, width = self.e, self.shape.places, self.lines[2], self.space[2]
+        first, last = map(e.number, line.inner(places))
+
+        def bordered(begin: Value, count: int, carried: Values) -> Values:
+            meets = line.meets(count, everywhere)
+            return tile(_Some(begin, count, meets, line.found(e, begin, count)), carried)
+
+        def one(number: Value, *carried: Value) -> Values:
+            behind = e.b.icmp_signed(">=", number, first)
+            before = e.b.icmp_signed("<", number, last)
+            return e.branch(
+                e.b.and_(behind, before),
+                lambda: inner(number, *carried),
+                lambda: bordered(e.mul(number, places), places, carried),
+            )
+
+        full = width.dst // places
+        sums = e.loop(i64(0), e.number(full), one, sums, unroll=False, name="tile")
+        rest = e.number(full * places), e.number(width.dst)
+
+        def single(begin: Value, *carried: Value) -> Values:
+            return bordered(begin, 1, carried)
+
+        return e.loop(*rest, single, sums, unroll=False, name="pixel")
+
     def _tiles(self, row: _Row, taps: Sequence[Value], sums: Values) -> Values:
         """The sums of some rows of taps, the first of which read from ``taps`` on, after a row of
         diff_dst."""
+        return self._each_tile(sums, partial(self._tile, row, taps))
 
-        def tile(
-            number: Value, places: int, inside: Callable[[int], bool], carried: Values
-        ) -> Values:
-            meets = self.lines[2].meets(places, inside)
-            return self._tile(row, taps, number, meets, carried)
-
-        return self._each_tile(sums, tile)
-
-    def _tile(
-        self, row: _Row, taps: Sequence[Value], number: Value, meets: Meets, sums: Values
-    ) -> Values:
-        e, places, vectors = self.e, self.shape.places, self.shape.vectors
+    def _tile(self, row: _Row, taps: Sequence[Value], some: _Some, sums: Values) -> Values:
+        e, vectors = self.e, self.shape.vectors
         results, wide = list(sums), self._wide
-        column = e.mul(number, self.lines[2].advance(places) * self.src_steps[2])
+        column = e.mul(some.begin, self.space[2].stride * self.src_steps[2])
         starts = [self._from(self.src, tap, column) for tap in taps]
-        begin = self._from(self.diff, row.diff, e.mul(number, places * self.diff_steps[2]))
+        begin = self._from(self.diff, row.diff, e.mul(some.begin, self.diff_steps[2]))
         if len(taps) > 1:
             self._prefetch(starts[-1], begin)
         diffs: dict[int, Values] = {}
-        for at in sorted(meets):
-            for output, _ in meets[at]:
+        for at in sorted(some.meets):
+            for output, _ in some.meets[at]:
                 if output not in diffs:
                     more = output * self.diff_steps[2]
                     diffs[output] = self._pixel(row, self.diff, begin, more, self.multiply)
             for line, start in enumerate(starts):
-                more = at * self.src_steps[2]
-                pixel = self._pixel(row, self.src, start, more, self.multiply)
-                for output, tap in meets[at]:
-                    for v in range(vectors):
-                        own = line * wide + tap * vectors + v
-                        results[own] = factors.add(
-                            e, self.multiply, pixel[v], diffs[output][v], results[own]
-                        )
+                cells = [
+                    line * wide + tap * vectors + v
+                    for _, tap in some.meets[at]
+                    for v in range(vectors)
+                ]
+                of_outputs = [value for output, _ in some.meets[at] for value in diffs[output]]
+                add = partial(self._added, row, start, at, of_outputs)
+                given = tuple(results[cell] for cell in cells)
+                made = (
+                    e.branch(some.found[at], partial(add, given), partial(tuple, given))
+                    if at in some.found
+                    else add(given)
+                )
+                for cell, value in zip(cells, made, strict=True):
+                    results[cell] = value
         return tuple(results)
+
+    def _added(
+        self, row: _Row, start: Value, at: int, diffs: Sequence[Value], sums: Values
+    ) -> Values:
+        """The sums of taps with pixel ``at`` of src behind ``start`` times those of diff_dst."""
+        pixel = self._pixel(row, self.src, start, at * self.src_steps[2], self.multiply)
+        factor = cycle(pixel)
+        return tuple(
+            factors.add(self.e, self.multiply, next(factor), diff, total)
+            for diff, total in zip(diffs, sums, strict=True)
+        )
 
     def _prefetch(self, src: Value, diff: Value) -> None:
         """Prefetch what the next band reads first: channels last, pixels are read in strides that
         no hardware prefetcher follows. ``src`` is where the last row of taps begins."""
         e, places, stride = self.e, self.shape.places, self.space[1].stride
-        if self._alone or self.src.desc.size < e.isa.caches.l2:
+        if self._alone or typical(self.src.desc.size) < e.isa.caches.l2:
             return
         rows = self.plan.band * stride
         pixels = self.lines[2].advance(places)
@@ -386,19 +440,18 @@ class _Writer:
         _, down, along = three(operand.desc.strides[2:])
         parts = range(0, self.columns.width, line)
         for row, pixel, first in product(rows, range(pixels), parts):
-            place = self.e.element(start, i64(row * down + pixel * along + first), element)
+            offset = self.e.number(row * down + pixel * along + first)
+            place = self.e.element(start, offset, element)
             vector.prefetch(self.e, place, second_level=True)
 
     def _biased(self, row: _Row, sums: Values) -> Values:
         """The sums of diff_dst after a row of it."""
 
-        def tile(
-            number: Value, places: int, _inside: Callable[[int], bool], carried: Values
-        ) -> Values:
+        def tile(some: _Some, carried: Values) -> Values:
             e = self.e
-            column = e.mul(number, self.shape.places * self.diff_steps[2])
+            column = e.mul(some.begin, self.diff_steps[2])
             begin = self._from(self.diff, row.diff, column)
-            for output in range(places):
+            for output in range(some.count):
                 more = output * self.diff_steps[2]
                 found = self._pixel(row, self.diff, begin, more, factors.IN_F32)
                 carried = tuple(map(e.b.fadd, carried, found))
