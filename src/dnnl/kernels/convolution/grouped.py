@@ -70,9 +70,9 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     return problem
 
 
-def opens(problem: ConvolutionProblem, _: Isa) -> bool:
-    """Whether there is code for images whose sizes only an execution knows."""
-    return not problem.transposed or all(own.stride == 1 for own in problem.space)
+def opens(_problem: ConvolutionProblem, _isa: Isa) -> bool:
+    """There is code for images whose sizes only an execution knows, if `configure` plans it."""
+    return True
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | Refusal:

@@ -59,8 +59,8 @@ _SIGN = 128
 class DepthwiseBytesConf(DepthwiseRowsConf):
     """Bytes; activations have no blocks."""
 
-    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
-        return _BytesWriter(module, name, self, arguments).phase()
+    def emit(self, module: Module, name: str, arguments: Arguments) -> list[Phase]:
+        return [_BytesWriter(module, name, self, arguments).phase()]
 
 
 def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseBytesConf | None:

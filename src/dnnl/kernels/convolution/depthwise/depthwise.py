@@ -162,7 +162,8 @@ def emit(module: Module, name: str, problem: ConvolutionProblem, arguments: Argu
     in_rows = _in_rows(problem, module.isa)
     if in_rows is None or in_rows.copies_in:
         return emit_walk(module, name, problem, walks_of(problem), arguments)
-    return in_rows.emit(module, name, arguments)
+    (phase,) = in_rows.emit(module, name, arguments)
+    return phase
 
 
 def emit_walk(

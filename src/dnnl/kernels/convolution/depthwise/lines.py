@@ -8,12 +8,12 @@ multiple of the stride apart, both read pixels that are apart by a constant.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import gcd
 
 from dnnl.codegen.ir.builder import I64, Emitter, Value, i64
-from dnnl.kernels.product.base.pixel_tiles import Space, Span, Spatial
+from dnnl.kernels.product.base.pixel_tiles import Span, Spatial
 from dnnl.types.size import bounds, larger, smaller
 
 Meets = dict[int, list[tuple[int, int]]]
@@ -44,21 +44,6 @@ class Line:
 
     space: Spatial
     transposed: bool
-
-    @staticmethod
-    def of(space: Space, *, transposed: bool) -> tuple[tuple[Line, Line, Line], bool]:
-        """Depth, height and width of a convolution, and whether they are those of one with its taps
-        in reverse order, as a transposed one of stride 1 is, if only executions know sizes."""
-        reverse = transposed and any(own.is_open for own in space)
-        if not reverse or any(own.stride > 1 for own in space):
-            d, h, w = (Line(own, transposed) for own in space)
-            return (d, h, w), False
-        reaches = ((own.kernel - 1) * own.dilation for own in space)
-        d, h, w = (
-            Line(replace(own, padding=reach - own.padding), transposed=False)
-            for own, reach in zip(space, reaches, strict=True)
-        )
-        return (d, h, w), True
 
     @property
     def start(self) -> int:

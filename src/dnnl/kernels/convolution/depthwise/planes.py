@@ -56,8 +56,8 @@ class DepthwisePlanesConf(DepthwiseRowsConf):
 
     rows: int
 
-    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
-        return _PlanesWriter(module, name, self, arguments).phase()
+    def emit(self, module: Module, name: str, arguments: Arguments) -> list[Phase]:
+        return [_PlanesWriter(module, name, self, arguments).phase()]
 
 
 def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwisePlanesConf | None:

@@ -61,8 +61,8 @@ class DepthwiseRowsConf(ABC):
         return PlanSummary(self.multiply, copies_in=self.copies_in)
 
     @abstractmethod
-    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
-        """Write the phase ``name`` of the convolution, behind the copies."""
+    def emit(self, module: Module, name: str, arguments: Arguments) -> list[Phase]:
+        """Write the phases ``name`` of the convolution, behind the copies."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def build_rows(name: str, conf: DepthwiseRowsConf, isa: Isa) -> Kernel:
     """The kernel ``name``: the copies of weights, and the convolution."""
     module, arguments = Module(name, isa), Arguments()
     phases = emit_copies(module, name, conf.copies_in, arguments)
-    phases.append(conf.emit(module, name, arguments))
+    phases += conf.emit(module, name, arguments)
     return Kernel(module, tuple(phases), arguments.ids)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 from dnnl.codegen.epilogue.product_epilogue import core_type
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.address import Affine, Axis, linear_offset
@@ -12,8 +14,9 @@ from dnnl.kernels.convolution.depthwise.lines import Line
 from dnnl.kernels.convolution.depthwise.rows import (
     has_scalar_src_zero_point,
 )
-from dnnl.kernels.convolution.depthwise.tiles import DepthwiseTilesConf
+from dnnl.kernels.convolution.depthwise.tiles import DepthwisePiecesConf, DepthwiseTilesConf
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
+from dnnl.kernels.convolution.direct.residue_images import pieces_of, pixels_of
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
@@ -49,21 +52,31 @@ def plan(
         or not has_scalar_src_zero_point(problem)
     ):
         return None
-    (_, _, width), _ = Line.of(problem.space, transposed=problem.transposed)
-    places = _places(width, isa, groups.k_groups)
-    if places is None or width.space.kernel > _MOST_TAPS:
-        return None
     scratchpad = scratchpad or Scratchpad()
     read: Argument = (problem.arguments[1], weights)
     if groups == DEPTHWISE and not in_vectors(weights, 0, isa.lanes):
         letters = "bcdefg"[: weights.ndims - 1]
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
+    if problem.transposed and any(own.is_open for own in problem.space):
+        return _pieces(problem, isa, groups, read, scratchpad)
+    return _tiles(problem, isa, groups, read, scratchpad)
+
+
+def _tiles(
+    problem: ConvolutionProblem, isa: Isa, groups: Groups, read: Argument, scratchpad: Scratchpad
+) -> DepthwiseTilesConf | None:
+    """The configuration for weights that are ``read`` as they are."""
+    src, dst = problem.src, problem.dst
+    width = Line(problem.space[2], problem.transposed)
+    places = _places(width, isa, groups.k_groups)
+    if places is None or width.space.kernel > _MOST_TAPS:
+        return None
     given = isa.lanes * groups.channels // groups.outputs
     if not all(in_vectors(desc, 1, lanes) for desc, lanes in ((src, given), (dst, isa.lanes))):
         return None
     if not (_whole(src, isa) and _whole(dst, isa)):
         return None
-    dot = factors.multiply_of(isa, types)
+    dot = factors.multiply_of(isa, {src.data_type, problem.weights.data_type})
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(dot, dst.data_type, problem.quantization, bare=bare)
     vectors = _vectors(problem.groups, width, places, isa)
@@ -80,6 +93,35 @@ def plan(
     )
 
 
+def _pieces(
+    problem: ConvolutionProblem, isa: Isa, groups: Groups, read: Argument, scratchpad: Scratchpad
+) -> DepthwisePiecesConf | None:
+    """A transposed convolution as those of its residues, unless one without taps has more than a
+    bias, or post-ops have tensors, whose pixels would be those of a residue."""
+    bare = not (problem.post_ops or problem.quantization.scales or problem.quantization.zero_points)
+    if any(entry.operands for entry in problem.post_ops):
+        return None
+    given = {own.name: getattr(problem, own.name) for own in fields(ConvolutionProblem)}
+    pieces: list[DepthwiseTilesConf] = []
+    untapped: list[MemoryDesc] = []
+    for piece, tapped in pieces_of(problem.space):
+        pixels = pixels_of(problem.dst, piece)
+        if not tapped:
+            untapped.append(pixels)
+            continue
+        own = ConvolutionProblem(**{**given, "dst": pixels, "space": piece.space})
+        planned = _tiles(own, isa, groups, read, scratchpad)
+        if planned is None:
+            return None
+        d, h, w = (residues.taps for residues in piece.residues)
+        pieces.append(replace(planned, taps=(d, h, w)))
+    if not pieces or (untapped and not bare):
+        return None
+    one = {own.name: getattr(pieces[0], own.name) for own in fields(DepthwiseTilesConf)}
+    every = {"problem": problem, "pieces": tuple(pieces), "untapped": tuple(untapped)}
+    return DepthwisePiecesConf(**{**one, **every})
+
+
 def _vectors(channels: int, width: Line, places: int, isa: Isa) -> int:
     """The vectors of a tile: two, if there are registers, and channels for both."""
     used = 2 * (places + width.space.kernel + 1)
@@ -94,7 +136,7 @@ def _places(width: Line, isa: Isa, k_groups: int) -> int | None:
     own = width.space
     most = max(2, min(_MOST_PLACES, isa.registers - own.kernel - 2))
     if own.is_open:
-        return None if width.transposed else min(most, _USUAL_PLACES)
+        return min(most, _USUAL_PLACES)
     places = -(-own.dst // -(-own.dst // most))
     if width.transposed:
         places = min(-(-places // own.stride), most // own.stride) * own.stride

@@ -22,7 +22,6 @@ A transposed convolution differs in which pixels an output reads. With stride 2:
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,9 +45,12 @@ from dnnl.kernels.convolution.depthwise.rows import (
     load_one,
     three,
 )
+from dnnl.kernels.convolution.direct.residue_images import emit_untapped
+from dnnl.kernels.convolution.direct.residues import Steps
 from dnnl.kernels.product.base.store import Store
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known, smaller, surely_below, surely_equal
 
 _ITEMS = 64  # at least, where there are so many rows of panels
@@ -57,10 +59,11 @@ _ITEMS = 64  # at least, where there are so many rows of panels
 @dataclass(frozen=True)
 class DepthwiseTilesConf(DepthwiseRowsConf):
     """A tile has ``places`` consecutive outputs. Weights have one dimension of all outputs, and the
-    channels of a group as inputs."""
+    channels of a group as inputs. The convolution has these ``taps`` of theirs."""
 
     places: int
     shared: Groups
+    taps: tuple[Steps, Steps, Steps] = (Steps(), Steps(), Steps())
 
     @property
     def groups(self) -> Groups:
@@ -75,8 +78,23 @@ class DepthwiseTilesConf(DepthwiseRowsConf):
         cut = "" if self.groups == DEPTHWISE else shared
         return PlanSummary(self.multiply, copies_in=self.copies_in, cut=cut)
 
-    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
-        return _TilesWriter(module, name, self, arguments).phase()
+    def emit(self, module: Module, name: str, arguments: Arguments) -> list[Phase]:
+        return [_TilesWriter(module, name, self, arguments).phase()]
+
+
+@dataclass(frozen=True)
+class DepthwisePiecesConf(DepthwiseTilesConf):
+    """A transposed convolution of sizes that only an execution knows: the convolutions of its
+    residues, and the pixels of those that have no taps."""
+
+    pieces: tuple[DepthwiseTilesConf, ...] = ()
+    untapped: tuple[MemoryDesc, ...] = ()
+
+    def emit(self, module: Module, name: str, arguments: Arguments) -> list[Phase]:
+        found = emit_untapped(module, name, self.problem, self.untapped, arguments)
+        for number, piece in enumerate(self.pieces):
+            found += piece.emit(module, f"{name}{number}", arguments)
+        return found
 
 
 @dataclass(frozen=True)
@@ -113,15 +131,11 @@ class _TilesWriter(DepthwiseRowsWriter):
         super().__init__(module, name, conf, arguments)
         self.conf, problem, columns = conf, conf.problem, self.walk.columns
         self.shift = self._shift()
-        self.lines, reverse = Line.of(self.space, transposed=problem.transposed)
-        d, h, w = self.lines
-        self.space = d.space, h.space, w.space
-        self.weight_steps = three(conf.weights[1].strides[3:])
-        self.first_tap = 0
-        if reverse:
-            last = (own.kernel - 1 for own in self.space)
-            self.first_tap = sum(map(operator.mul, last, self.weight_steps))
-            self.weight_steps = [-step for step in self.weight_steps]
+        self.lines = [Line(space, problem.transposed) for space in self.space]
+        apart = three(conf.weights[1].strides[3:])
+        pairs = [*zip(conf.taps, apart, strict=True)]
+        self.weight_steps = [own.step * step for own, step in pairs]
+        self.first_tap = sum(own.first * step for own, step in pairs)
         self.rest = columns.count % columns.width
         padded = self.rest and problem.dst.dims != problem.dst.padded_dims
         self.store = Store(

@@ -8,32 +8,28 @@ to the pixels of dst, a stride apart. Residues without taps have nothing but the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 
-from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, broadcast, letters
-from dnnl.codegen.nest.nest import Nest, emit_nest
-from dnnl.codegen.nest.point import Point
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
 from dnnl.kernels.convolution.direct.lines import OPEN
 from dnnl.kernels.convolution.direct.open_rows import in_one_line, of_line
-from dnnl.kernels.convolution.direct.pieces import Piece, channel_block
+from dnnl.kernels.convolution.direct.pieces import channel_block
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
-from dnnl.kernels.convolution.direct.residues import each
+from dnnl.kernels.convolution.direct.residue_images import (
+    core_of_residue,
+    emit_untapped,
+    pieces_of,
+    pixels_of,
+)
 from dnnl.kernels.product.base.problem import LETTERS
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.plan.dot_kind import chosen_dot, to_dequantize
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
-from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
-from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
@@ -71,12 +67,9 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> OpenTransposedConf | Ref
     scratchpad = Scratchpad()
     lines: list[ConvolutionConf] = []
     without: list[MemoryDesc] = []
-    for chosen in product(*(each(own) for own in problem.space)):
-        parts, tapped = zip(*chosen, strict=True)
-        (d, h, w), (in_d, in_h, in_w) = zip(*parts, strict=True)
-        piece = Piece((d, h, w), (in_d, in_h, in_w))
-        pixels = _pixels(problem.dst, piece)
-        if not all(tapped):
+    for piece, tapped in pieces_of(problem.space):
+        pixels = pixels_of(problem.dst, piece)
+        if not tapped:
             without.append(pixels)
             continue
         computed = scratchpad.take(_computed(pixels, problem.outputs))
@@ -98,50 +91,8 @@ def build(name: str, conf: OpenTransposedConf, isa: Isa) -> Kernel:
     found: list[Phase] = []
     for number, line in enumerate(conf.lines):
         found += phases.emit(module, line, arguments, products, f"{name}{number}")
-    for number, pixels in enumerate(conf.without):
-        symbol = f"{name}_without{number}__{pixels.data_type}__{isa.lanes}x1__{isa.name}"
-        found.append(_emit_bias(module, symbol, conf.problem, pixels, arguments))
+    found += emit_untapped(module, name, conf.problem, conf.without, arguments)
     return Kernel(module, tuple(found), arguments.ids)
-
-
-def _emit_bias(
-    module: Module,
-    symbol: str,
-    problem: ConvolutionProblem,
-    pixels: MemoryDesc,
-    arguments: Arguments,
-) -> Phase:
-    """Write the phase that stores the bias as these pixels, or zero without one."""
-    axes = letters(pixels.dims)
-    index = tuple(Affine.of(axis) for axis in axes)
-    dst = Operand(arguments.slot(problem.arguments[2]), pixels, index)
-    given: tuple[Operand, ...] = ()
-    if not problem.bias.is_zero:
-        slot = arguments.slot(Arg.BIAS)
-        given = (Operand(slot, problem.bias, broadcast(problem.bias, index[1:2])),)
-
-    def body(point: Point) -> None:
-        point.store(dst, point.load(given[0]) if given else point.constant(0))
-
-    core = storage(_core(pixels)).element
-    return emit_nest(module, symbol, Nest(axes, (), given, (dst,), body, core=core))
-
-
-def _pixels(dst: MemoryDesc, piece: Piece) -> MemoryDesc:
-    """The pixels of dst that a piece computes, as an activation."""
-    count = dst.ndims - 2
-    outputs = [own.outputs for own in piece.residues][3 - count :]
-    sizes = tuple(own.dst for own in piece.space)[3 - count :]
-    places = dst.strides[2:]
-    begin = sum((own.first * place for own, place in zip(outputs, places, strict=True)), 0)
-    layout = Layout(
-        (*dst.dims[:2], *sizes),
-        (*dst.padded_dims[:2], *sizes),
-        (*dst.strides[:2], *(o.step * place for o, place in zip(outputs, places, strict=True))),
-        dst.inner_blocks,
-        dst.offset0 + begin,
-    )
-    return MemoryDesc.of_layout(dst, layout)
 
 
 def _computed(pixels: MemoryDesc, outputs: int) -> MemoryDesc:
@@ -150,8 +101,4 @@ def _computed(pixels: MemoryDesc, outputs: int) -> MemoryDesc:
     block, spatial = channel_block(pixels), LETTERS[2 : pixels.ndims]
     whole = block and outputs % block == 0
     tag = f"aB{spatial}{block}b" if whole else f"a{spatial}b"
-    return MemoryDesc(pixels.dims, _core(pixels), FormatTag(tag))
-
-
-def _core(pixels: MemoryDesc) -> DataType:
-    return DataType.f64 if pixels.data_type is DataType.f64 else DataType.f32
+    return MemoryDesc(pixels.dims, core_of_residue(pixels), FormatTag(tag))
