@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from operator import itemgetter
 from random import Random
 
@@ -137,6 +138,20 @@ def test_tails_and_blocks() -> None:
     assert surely_equal(rows * eights // rows, eights)
     assert (rows % 1, 0 * rows, rows - rows) == (0, 0, 0)
     assert not symbols.guards
+
+
+def test_quotients_of_quotients() -> None:
+    rows = Symbols().size(64)
+    for by, more, divisor in product((2, 3, 7), (-5, 0, 1, 6), (2, 5)):
+        nested, whole = (
+            ((rows + 1) // by + more) // divisor,
+            (rows + 1 + by * more) // (by * divisor),
+        )
+        assert surely_equal(nested, whole)
+        for number in range(2, 90):
+            expected = ((number + 1) // by + more) // divisor
+            assert eval(text(nested), {"s0": number}) == expected
+    assert surely_equal(((rows + 15) // 16 + 1) // 2, (rows + 31) // 32)
 
 
 def test_what_needs_a_number_fixes_the_size() -> None:

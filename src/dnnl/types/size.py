@@ -451,7 +451,19 @@ def _canonical_quotient_of(value: int, divisor: int) -> int:
         rest = (rest - rest.terms.get((), 0)) // common + rest.terms.get((), 0) // common
         divisor //= common
     assert isinstance(rest, Size)
-    return rest.symbols.derived("//", rest, divisor) + whole
+    return _nested_quotient(rest, divisor) + whole
+
+
+def _nested_quotient(size: Size, divisor: int) -> int:
+    """size // divisor; (p // a + c) // divisor is (p + a * c) // (a * divisor)."""
+    inner = [(key, factor) for key, factor in size.terms.items() if key]
+    if len(inner) == 1 and len(inner[0][0]) == 1 and inner[0][1] == 1:
+        atom = size.symbols.atoms[inner[0][0][0]]
+        if atom.operation == "//" and isinstance(atom.operands[1], int):
+            part, by = atom.operands
+            whole: int = (part + by * size.terms.get((), 0)) // (by * divisor)
+            return whole
+    return size.symbols.derived("//", size, divisor)
 
 
 def _quotient_of_sizes(a: Size, b: Size) -> int:
