@@ -77,6 +77,7 @@ GRADIENTS = {
     "depthwise by weights": f"--dir=BWD_WB {DENSE} --wtag=hwigo g40ic40oc40kh3kw3ph1pw1",
     "depthwise by weights, s2": f"--dir=BWD_W {DENSE} --wtag=any g40ic40oc40kh3kw3sh2sw2ph1pw1",
     "depthwise by weights, 5x5": f"--dir=BWD_W {BLOCKED} --wtag=any g48ic48oc48kh5kw5ph2pw2",
+    "depthwise by weights, blocked": f"--dir=BWD_W {BLOCKED} --wtag=any g64ic64oc64kh3kw3ph1pw1",
     "depthwise by weights, plain": f"--dir=BWD_WB {PLAIN} --wtag=goihw g24ic24oc24kh3kw3ph1pw1",
     "depthwise by weights, bf16": f"--dir=BWD_W {BF16} {DENSE} --wtag=any g40ic40oc40kh3kw3ph1pw1",
     "groups by data": f"--dir=BWD_D {DENSE} --wtag=goihw g8ic32oc32kh3kw3ph1pw1",

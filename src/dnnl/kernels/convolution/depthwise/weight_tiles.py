@@ -471,6 +471,6 @@ class _Writer:
         e, element = self.e, storage(operand.data_type).element
         step, found = _form(operand).stride(self.columns.vector), []
         for v, mask in enumerate(row.panel.masks):
-            place = e.element(start, i64(offset + v * step), element)
+            place = e.element(start, e.number(offset + v * step), element)
             found.append(factors.load(e, multiply, operand.data_type, place, mask))
         return tuple(found)
