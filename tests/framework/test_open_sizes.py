@@ -340,3 +340,19 @@ def test_wrong_sizes_do_not_count_as_attempts() -> None:
         model(weights(count, 3), weights(count, 3))
     plans = plans_of(model)
     assert (len(plans._special.sessions), len(plans._open)) == (1, 1)
+
+
+def test_a_size_that_is_an_expression_of_another() -> None:
+    """As PyTorch names what a stride leaves; it is none where an input has another size."""
+    nodes = [
+        node("Slice", ["x", "begin", "end", "axis", "step"], "every_other"),
+        node("Add", ["every_other", "y"], "z"),
+    ]
+    constants = {"begin": ints(0), "end": ints(2**40), "axis": ints(0), "step": ints(2)}
+    inputs = {"x": ("s1", 4), "y": ("((s1 - 1)//2) + 1", 4)}
+    model = Model(graph_of(make_model(nodes, inputs, ["z"], constants)))
+    for rows, others in ((5, 3), (8, 4), (11, 6), (12, 6), (9, 1), (2, 1), (31, 16), (30, 15)):
+        x, y = weights(rows, 4), weights(others, 4)
+        np.testing.assert_array_equal(result(model, {"x": x, "y": y}), x[::2] + y)
+    shapes = [session.inputs["y"].shape[0] for _, _, session in plans_of(model)._open]
+    assert "((s0+1)//(2))" in shapes

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from dnnl import SpecialKernels, config
 from dnnl.framework.plans import Settings
@@ -236,3 +238,38 @@ def test_sizes_in_several_threads() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(run, range(8)))
+
+
+class Block(nn.Module):
+    """Strides, a depthwise convolution, normalizations and a pooling around a residual sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin = nn.Sequential(nn.Conv2d(3, 16, 5, 2, 2), nn.BatchNorm2d(16), nn.SiLU())
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.inner = nn.Sequential(
+            nn.Conv2d(16, 16, 3, 2, 1, groups=16), nn.BatchNorm2d(16), nn.SiLU()
+        )
+        self.outer, self.beside = nn.Conv2d(16, 24, 3, padding=1), nn.Conv2d(16, 24, 1, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.pool(self.begin(x))
+        return self.outer(self.inner(x)) + self.beside(x)
+
+
+@pytest.mark.usefixtures("with_gradients")
+def test_training_on_images_of_any_size(plans: list[Any], loaded: list[Any]) -> None:
+    net = Block()
+    theirs = deepcopy(net)
+    function = compiled(net, dynamic=True)
+    for n, height, width in ((2, 33, 33), (2, 40, 52), (3, 37, 45), (2, 50, 36), (4, 41, 47)):
+        x = torch.randn(n, 3, height, width)
+        for own, run in ((net, function), (theirs, theirs)):
+            own.zero_grad()
+            run(x).square().mean().backward()
+        for ours, wanted in zip(net.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, wanted.grad, rtol=1e-3, atol=1e-5)
+        if height == 40:
+            before = len(plans), len(loaded)
+    assert 0 < before[0] == len(plans)
+    assert 0 < before[1] == len(loaded)

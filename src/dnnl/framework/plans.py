@@ -8,6 +8,7 @@ these.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, Ten
 from dnnl.graph.sizes import INT64
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.memory import Memory
+from dnnl.types import arithmetic
+from dnnl.types.arithmetic import NoArithmetic
 from dnnl.types.dtype import DataType
 from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST, Size, Symbols
@@ -55,6 +58,8 @@ _MOST_BYTES = 128
 """The size of results that are remembered."""
 _MOST_NUMBERS = 64
 """Elements of contents beyond which a plan is for their numbers."""
+_NAME = re.compile(r"[a-z]+[0-9]+")
+"""A size of PyTorch's."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 
 Key = tuple[Any, ...]
@@ -389,8 +394,15 @@ class Plans:
         fixed: Collection[str],
     ) -> _Opened:
         """Shapes and contents with a symbol for each number that has none of the names of
-        ``fixed``."""
+        ``fixed``. A name that is an expression of others has no symbol of its own."""
         made: dict[str, int] = {}
+        sizes_of = {name: self._names(name, array.ndim) for name, array in arrays.items()}
+        extents = {
+            size: extent
+            for name, array in arrays.items()
+            for size, extent in zip(sizes_of[name], array.shape, strict=True)
+            if isinstance(size, str)
+        }
 
         def symbol(name: str, number: int) -> int:
             if number < LEAST or name in fixed:
@@ -403,13 +415,18 @@ class Plans:
                 made[name] = symbols.size(number, least, most, promised.multiple)
             return made[name]
 
+        def sized(name: int | str, extent: int) -> int:
+            if not isinstance(name, str):
+                return extent
+            found = _derived(name, extent, extents)
+            if found is None:
+                return symbol(name, extent)
+            others, function = found
+            return function(*(symbol(other, extents[other]) for other in others))
+
         opened = _Opened()
         for name, array in arrays.items():
-            own = self._names(name, array.ndim)
-            opened.shapes[name] = tuple(
-                symbol(size, extent) if isinstance(size, str) else extent
-                for size, extent in zip(own, array.shape, strict=True)
-            )
+            opened.shapes[name] = tuple(map(sized, sizes_of[name], array.shape))
         for name, array in contents.items():
             known = _integers(array)
             sizes = [_sized(symbol, f"{name}{JOINT}{i}", n) for i, n in enumerate(known)]
@@ -434,6 +451,22 @@ class Plans:
         if kind is None or kind.shape in (UNRANKED, SEQUENCE):
             return tuple(f"{name}{JOINT}{axis}" for axis in range(rank))
         return kind.shape
+
+
+def _derived(
+    name: str, extent: int, extents: Mapping[str, int]
+) -> tuple[list[str], Callable[..., int]] | None:
+    """The names of other sizes that a name is an expression of, as PyTorch has them for what
+    strides leave, and that expression. None for other names, and where ``extents`` differ."""
+    others = sorted(set(_NAME.findall(name)))
+    if name in others or not others or not extents.keys() >= set(others):
+        return None
+    try:
+        function = arithmetic.function(others, name)
+        same = function(*(extents[other] for other in others)) == extent
+    except (NoArithmetic, ZeroDivisionError):
+        return None
+    return (others, function) if same else None
 
 
 def _key(arrays: Mapping[str, Array], contents: Mapping[str, Array]) -> Key:

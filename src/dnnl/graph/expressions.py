@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -20,6 +21,10 @@ Values = tuple[int, ...]
 """What expressions are in a run, each at its place."""
 
 
+_SYMBOL = re.compile(r"s[0-9]+")
+_MULTIPLE = re.compile(r"([0-9]+\*)?s[0-9]+")
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A descriptor whose numbers are expressions at some ``places``; ``like`` is one of its kind,
@@ -31,16 +36,21 @@ class Form:
 
 class OpenInputs:
     """Evaluates symbols from shapes of ``inputs``, in whose types they are the sizes s0, s1, ...;
-    ``symbols`` is their number."""
+    ``symbols`` is their number. Sizes that are expressions of symbols are checked."""
 
     def __init__(self, inputs: Mapping[str, TensorType]) -> None:
         self._names = tuple(inputs)
         self._ranks = [len(kind.shape) for kind in inputs.values()]
         numbers: dict[int, str] = {}
         rules: list[str] = []
+        derived: list[tuple[str, str]] = []
         for place, kind in enumerate(inputs.values()):
             for dim, size in enumerate(kind.shape):
-                given, symbol = f"n[{place}][{dim}]", _symbol(size)
+                given = f"n[{place}][{dim}]"
+                if isinstance(size, str) and not _MULTIPLE.fullmatch(size):
+                    derived.append((given, size))
+                    continue
+                symbol = _symbol(size)
                 if symbol >= 0:
                     rules.append(f"{given}=={symbol}")
                     continue
@@ -51,6 +61,7 @@ class OpenInputs:
                 first = numbers.setdefault(symbol, given)
                 if first != given:
                     rules.append(f"{given}=={first}")
+        rules += [f"{given}=={_of_inputs(text, numbers)}" for given, text in derived]
         found = "".join(f"{numbers[symbol]}," for symbol in sorted(numbers, reverse=True))
         self.symbols, rule = len(numbers), " and ".join(rules) or "1"
         self._found = arithmetic.trusted(f"lambda n: ({found}) if {rule} else None")
@@ -63,6 +74,13 @@ class OpenInputs:
             return None
         found: Numbers | None = self._found(given)
         return found
+
+
+def _of_inputs(expression: str, numbers: Mapping[int, str]) -> str:
+    """An expression of symbols, in the sizes of inputs that these are."""
+    names = {f"s{-1 - symbol}": given for symbol, given in numbers.items()}
+    arithmetic.check(expression, frozenset(names))
+    return f"({_SYMBOL.sub(lambda found: f'({names[found[0]]})', expression)})"
 
 
 def _symbol(size: int | str) -> int:
