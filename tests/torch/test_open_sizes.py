@@ -254,7 +254,8 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.pool(self.begin(x))
-        return self.outer(self.inner(x)) + self.beside(x)
+        result: torch.Tensor = self.outer(self.inner(x)) + self.beside(x)
+        return result
 
 
 @pytest.mark.usefixtures("with_gradients")
