@@ -8,7 +8,6 @@ these.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,11 +30,10 @@ from dnnl.framework.special import SpecialKernels, SpecialPlans, Use, Uses
 from dnnl.framework.steps import Part
 from dnnl.graph.expressions import Numbers, named_symbols
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Array, Graph, Shape, TensorType
+from dnnl.graph.input_sizes import derived_size
 from dnnl.graph.sizes import INT64
 from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.memory import Memory
-from dnnl.types import arithmetic
-from dnnl.types.arithmetic import NoArithmetic
 from dnnl.types.dtype import DataType
 from dnnl.types.runtime_dim import RuntimeDim
 from dnnl.types.size import LEAST, Size, Symbols
@@ -58,8 +56,6 @@ _MOST_BYTES = 128
 """The size of results that are remembered."""
 _MOST_NUMBERS = 64
 """Elements of contents beyond which a plan is for their numbers."""
-_NAME = re.compile(r"[a-z]+[0-9]+")
-"""A size of PyTorch's."""
 _INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 
 Key = tuple[Any, ...]
@@ -158,8 +154,7 @@ class Plans:
     def sessions(self) -> tuple[PartSession, ...]:
         """All current plans, including those of a file."""
         stored = (own.session for own in self._stored)
-        opened = (session for _, _, session in self._open)
-        return (*stored, *self._special.sessions, *opened)
+        return (*stored, *self._special.sessions, *(session for _, _, session in self._open))
 
     @property
     def special_sizes(self) -> tuple[dict[str, Shape], ...]:
@@ -393,9 +388,9 @@ class Plans:
         names: list[str],
         fixed: Collection[str],
     ) -> _Opened:
-        """Shapes and contents with a symbol for each number that has none of the names of
-        ``fixed``. A name that is an expression of others has no symbol of its own."""
-        made: dict[str, int] = {}
+        """Shapes and contents with a symbol for each name that is no expression of others, and not
+        one of ``fixed``."""
+        made = dict[str, int]()
         sizes_of = {name: self._names(name, array.ndim) for name, array in arrays.items()}
         extents = {
             size: extent
@@ -418,7 +413,7 @@ class Plans:
         def sized(name: int | str, extent: int) -> int:
             if not isinstance(name, str):
                 return extent
-            found = _derived(name, extent, extents)
+            found = derived_size(name, extent, extents)
             if found is None:
                 return symbol(name, extent)
             others, function = found
@@ -451,22 +446,6 @@ class Plans:
         if kind is None or kind.shape in (UNRANKED, SEQUENCE):
             return tuple(f"{name}{JOINT}{axis}" for axis in range(rank))
         return kind.shape
-
-
-def _derived(
-    name: str, extent: int, extents: Mapping[str, int]
-) -> tuple[list[str], Callable[..., int]] | None:
-    """The names of other sizes that a name is an expression of, as PyTorch has them for what
-    strides leave, and that expression. None for other names, and where ``extents`` differ."""
-    others = sorted(set(_NAME.findall(name)))
-    if name in others or not others or not extents.keys() >= set(others):
-        return None
-    try:
-        function = arithmetic.function(others, name)
-        same = function(*(extents[other] for other in others)) == extent
-    except (NoArithmetic, ZeroDivisionError):
-        return None
-    return (others, function) if same else None
 
 
 def _key(arrays: Mapping[str, Array], contents: Mapping[str, Array]) -> Key:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.graph.graph import UNRANKED, Shape, TensorType
 from dnnl.graph.sizes import known_int
+from dnnl.types import arithmetic
+from dnnl.types.arithmetic import NoArithmetic
 from dnnl.types.layout_input import read_sequence
 from dnnl.types.size import Size
+
+_NAME = re.compile(r"[a-z]+[0-9]+")
+"""A size of PyTorch's."""
 
 
 def ones_for_open(inputs: Mapping[str, TensorType]) -> dict[str, Shape]:
@@ -105,3 +111,19 @@ def needs_shape(kind: TensorType) -> bool:
 def is_size(value: object) -> bool:
     """Whether ``value`` is an integer or an expression of open sizes."""
     return isinstance(value, int | np.integer | Size) and not isinstance(value, bool)
+
+
+def derived_size(
+    name: str, extent: int, extents: Mapping[str, int]
+) -> tuple[list[str], Callable[..., int]] | None:
+    """The names of other sizes that a name is an expression of, as PyTorch has them for what
+    strides leave, and that expression. None for other names, and where ``extents`` differ."""
+    others = sorted(set(_NAME.findall(name)))
+    if name in others or not others or not extents.keys() >= set(others):
+        return None
+    try:
+        function = arithmetic.function(others, name)
+        same = function(*(extents[other] for other in others)) == extent
+    except (NoArithmetic, ZeroDivisionError):
+        return None
+    return (others, function) if same else None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dnnl.graph.graph import Array, Graph, ModelError, Node, Shape, TensorType
-from dnnl.types.size import is_known, larger, smaller, surely_equal
+from dnnl.types.size import bounds, is_known, larger, smaller, surely_equal
 
 INT64 = np.dtype(np.int64)
 _NUMBERS = frozenset({np.dtype(np.int32), INT64, np.dtype(np.float32), np.dtype(np.float64)})
@@ -198,6 +198,12 @@ def _whole(node: Node, data: Array) -> Array:
     return data
 
 
+def _remainder(node: Node, a: Array, b: Array) -> Any:
+    if node.attrs.get("fmod", 0) and any(bounds(n)[0] < 0 for n in a.ravel()):
+        raise _Numbers  # it has the sign of the dividend then
+    return a % b
+
+
 def _quotient(node: Node, a: Array, b: Array) -> Any:
     if any(value < 0 for value in (*a.ravel(), *b.ravel())):
         raise _Numbers  # Div rounds towards zero
@@ -235,6 +241,7 @@ _RULES: Mapping[str, Callable[..., Any]] = {
     "LessOrEqual": lambda node, a, b: a <= b,
     "Max": lambda node, *sources: reduce(np.frompyfunc(larger, 2, 1), sources),
     "Min": lambda node, *sources: reduce(np.frompyfunc(smaller, 2, 1), sources),
+    "Mod": _remainder,
     "Mul": lambda node, a, b: a * b,
     "ReduceProd": _product,
     "Reshape": _reshape,

@@ -8,13 +8,13 @@ from math import prod
 
 import numpy as np
 
-from dnnl.graph.graph import ModelError, Node, TensorType
+from dnnl.graph.graph import ModelError, Node, Shape, TensorType
 from dnnl.graph.scope import Scope, normal_axis
 from dnnl.graph.sizes import broadcast, first_of
 from dnnl.graph.writer import Writer
 from dnnl.lowering.graphs import Lowering
 from dnnl.operators.operator import Operator, moved
-from dnnl.operators.writing import ended, gathered, with_size
+from dnnl.operators.writing import counted, ended, gathered, with_size
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.runtime.storage import check_capacity
 from dnnl.types.arg import Arg
@@ -79,10 +79,11 @@ def slices_of(scope: Scope) -> list[Range]:
 
 def _taken(axis: int, extent: int, start: int, end: int, step: int) -> Range:
     """The same of numbers of which only a run knows some."""
-    if step < 0:
-        start, extent, end = int(start), int(extent), int(end)
-        taken = range(extent)[first_of(start, extent, step) : end : step]
-        return Range(axis, taken.start if taken else 0, len(taken), step)
+    if step < 0:  # from one place in front, as is where all begins
+        start, end = (place + extent if place < 0 else place for place in (start, end))
+        first, last = (extent - 1 if place >= extent else place for place in (start, end))
+        first, last = max(first, 0), max(last, -1)
+        return Range(axis, first, -(-(first - last) // -step) if last < first else 0, step)
     first, last = (_inside(place, extent) for place in (start, end))
     return Range(axis, first, -(-(last - first) // step) if first < last else 0, step)
 
@@ -132,13 +133,26 @@ def _expand_slice(writer: Writer) -> bool:
         shape = with_size(shape, part.axis, part.count)
         if part.step < 0:
             check_capacity(prod(shape) * writer.dtype.itemsize + part.count * _INDEX.itemsize)
-            places = part.first + part.step * np.arange(part.count)
-            value = gathered(writer, value, shape, part.axis, places)
+            value = _backwards(writer, value, shape, part)
         elif not whole:
             end = part.first + part.count * part.step
             named = {"starts": (part.first,), "ends": (end,), "axes": (part.axis,)}
             value = writer.add("Slice", (value,), shape, {**named, "steps": (part.step,)})
     return ended(writer, value)
+
+
+def _backwards(writer: Writer, value: str, shape: Shape, part: Range) -> str:
+    """The result, of this shape, of a Slice whose step is negative."""
+    if is_known(part.first) and is_known(part.count):
+        places = part.first + part.step * np.arange(part.count)
+        return gathered(writer, value, shape, part.axis, places)
+    several = (part.count,)
+    steps = writer.add(
+        "Mul", (counted(writer, part.count), writer.sizes([-part.step])), several, dtype=_INDEX
+    )
+    first = writer.sizes([part.first])
+    place = writer.add("Sub", (first, steps), several, dtype=_INDEX)
+    return writer.add("Gather", (value, place), shape, {"axis": part.axis})
 
 
 def _lower_concat(lowering: Lowering, node: Node) -> None:

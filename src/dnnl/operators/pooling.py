@@ -83,7 +83,7 @@ def _expand_maximum(writer: Writer) -> bool:
         return writer.add(op, inputs, dims, dtype=_INDEX)
 
     def number(value: int) -> str:
-        return writer.sizes([value], ()) if is_known(value) else writer.numbers(value, 1)
+        return writer.sizes([value], ())
 
     rest = writer.add("Cast", (taps,), shape, {"to": _INDEX}, _INDEX)
     images = shape[0] * shape[1]

@@ -10,12 +10,14 @@ from dataclasses import replace
 from dnnl.graph.graph import Array, Graph, Node, TensorType, blamed_on
 from dnnl.graph.writer import Writer
 from dnnl.operators.table import OPERATORS, row_name
+from dnnl.passes.size_numbers import with_numbers
 
 
 def expand(graph: Graph) -> Graph:
     """The graph with operators decomposed that have no primitive, recursively.
 
     A node of the same operator in its own decomposition is final: its primitive takes that form.
+    Sizes that only a run knows become numbers where a node reads them as data.
     """
     types, constants = dict(graph.types), dict(graph.constants)
     known = replace(graph, types=types, constants=constants)
@@ -25,6 +27,8 @@ def expand(graph: Graph) -> Graph:
     while pending:
         node = pending.pop()
         written = [] if node.name in final else _written(node, known, types, constants)
+        if not written:
+            written = with_numbers(node, known, constants, types)
         if not written:
             nodes.append(node)
             continue

@@ -23,22 +23,13 @@ from dnnl.graph.graph import (
 )
 from dnnl.graph.input_sizes import bound, check_shape, is_size, needs_shape, ones_for_open
 from dnnl.graph.scope import Scope
-from dnnl.graph.sizes import fixed, is_open
-from dnnl.onnx.evaluate import evaluate
+from dnnl.graph.sizes import is_open
 from dnnl.operators.conversions import with_type
 from dnnl.operators.flex_attention import inlined
 from dnnl.operators.numbers import FOLDED, SIZES, runs_between
 from dnnl.operators.table import OPERATORS, check_form, row_name
-from dnnl.passes.constants import OPEN_SOURCES, RANDOM, constant_results, types_of_sizes
-
-_COMPUTED = frozenset(
-    (
-        *("Abs", "Add", "Cast", "Concat", "Div", "Equal", "Expand", "Gather", "Greater"),
-        *("GreaterOrEqual", "GroupQueryAttention", "Less", "LessOrEqual", "Max", "Min", "Mod"),
-        *("Mul", "Neg", "Pow", "Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"),
-    )
-)
-"""Operators all of whose other sources are data: they take sizes as what a run has written."""
+from dnnl.passes.constants import RANDOM, constant_results, types_of_sizes
+from dnnl.passes.size_numbers import with_numbers
 
 
 def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) -> Graph:
@@ -75,7 +66,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 continue
             folded = constant_results(node, known)
             if folded is None:
-                instead = _with_numbers(node, known, constants, types)
+                instead = with_numbers(node, known, constants, types)
                 if instead:
                     pending += reversed(instead)
                     continue
@@ -86,57 +77,6 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 constants.update(folded)
                 types.update(types_of_sizes(node, known, folded))
     return replace(known, nodes=tuple(nodes)).pruned()
-
-
-def _with_numbers(
-    node: Node, graph: Graph, constants: dict[str, Array], types: dict[str, TensorType]
-) -> list[Node]:
-    """What stands for a node whose data are sizes that only a run knows: nodes that have these as
-    numbers, and the node that reads them. None if there are no such sizes, or if an operator has to
-    know them: then the typical numbers are taken."""
-    if node.op == "ConstantOfShape":
-        name = f"{node.output}{JOINT}number"
-        one = evaluate(node, {node.inputs[0]: np.array([1])}, graph.opset)
-        constants[name] = one[node.output].reshape(())
-        return [replace(node, op="Expand", inputs=(name, node.inputs[0]), attrs={})]
-    made, names = list[Node](), dict[str, str]()
-    for place, value in enumerate(node.inputs):
-        if place in OPEN_SOURCES.get(node.op, ()) or not is_open(graph.constants.get(value)):
-            continue
-        if node.op not in _COMPUTED:
-            constants[value] = fixed(value, graph)
-        elif value not in names:
-            names[value] = f"{value}{JOINT}written"
-            if names[value] not in graph.types:
-                made += _numbers(value, names[value], graph, constants, types)
-    inputs = tuple(names.get(value, value) for value in node.inputs)
-    return [*made, replace(node, inputs=inputs)] if names else []
-
-
-def _numbers(
-    value: str,
-    name: str,
-    graph: Graph,
-    constants: dict[str, Array],
-    types: dict[str, TensorType],
-) -> list[Node]:
-    """Nodes whose last one has the sizes of a constant as numbers: each is a Range of one."""
-    kind, nodes = graph.type_of(value), list[Node]()
-    one, shape = f"{name}{JOINT}step", f"{name}{JOINT}shape"
-    constants[one] = np.array(1, kind.dtype)
-    constants[shape] = np.array(kind.sizes, np.int64)
-    for place, size in enumerate(graph.constants[value].ravel()):
-        ends = [f"{name}{JOINT}{place}{which}" for which in ("from", "to")]
-        for end, number in zip(ends, (size, size + 1), strict=True):
-            constants[end] = np.array([number, None], object)[:1].reshape(())
-            types[end] = TensorType(kind.dtype, ())
-        result = f"{name}{JOINT}{place}"
-        nodes.append(Node("Range", result, (*ends, one), (result,)))
-    if len(nodes) > 1:
-        parts, whole = tuple(node.output for node in nodes), f"{name}{JOINT}all"
-        nodes.append(Node("Concat", whole, parts, (whole,), {"axis": 0}))
-    nodes.append(Node("Reshape", name, (nodes[-1].output, shape), (name,)))
-    return nodes
 
 
 def rebatched(graph: Graph, batch: int) -> Graph:

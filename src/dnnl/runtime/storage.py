@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.errors import OutOfMemory
+from dnnl.types.size import Size
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,9 +62,12 @@ def allocate_array(dtype: np.dtype, dims: tuple[int, ...]) -> tuple[np.ndarray, 
 
 def check_capacity(nbytes: float) -> None:
     """Raise `OutOfMemory` for more bytes than the machine has: the system would grant many of
-    them, and stop the process when they are touched.
+    them, and stop the process when they are touched. Of sizes that only an execution knows the
+    typical ones count.
     """
     memory = physical_memory()
+    if isinstance(nbytes, Size):
+        nbytes = nbytes.typical
     if nbytes > memory:
         raise OutOfMemory(
             f"cannot allocate {size_text(nbytes)}: this machine has {size_text(memory)}"

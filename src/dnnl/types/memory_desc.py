@@ -31,7 +31,7 @@ from dnnl.types.layout_input import (
     read_strides,
 )
 from dnnl.types.runtime_dim import promises_of
-from dnnl.types.size import surely_equal, typical
+from dnnl.types.size import is_known, surely_equal, typical
 from dnnl.types.tag import FormatTag
 
 _INT64_MAX = 2**63 - 1
@@ -200,9 +200,11 @@ class MemoryDesc(EncodedDesc, DescText):
     @classmethod
     def of_layout(cls, model: MemoryDesc, places: Layout) -> MemoryDesc:
         """Return the descriptor of a tensor like ``model``, whose numbers are those of ``places``,
-        which are known to be sound. No tag spells the layout if there are other dimensions."""
-        kind, tag = model.format_kind, model._tag if len(places.dims) == model.ndims else UNDEF
-        return cls._of(model.data_type, kind, places, tag, model.compensation)
+        which are known to be sound. No tag spells open sizes if there are other dimensions."""
+        tag = model._tag if len(places.dims) == model.ndims else UNDEF
+        if tag is UNDEF and all(map(is_known, (*places.dims, *places.strides))):
+            tag = None  # whoever asks looks for it
+        return cls._of(model.data_type, model.format_kind, places, tag, model.compensation)
 
     @classmethod
     def encoded(
@@ -295,10 +297,8 @@ class MemoryDesc(EncodedDesc, DescText):
         return RUNTIME_DIM if RUNTIME_DIM in sizes else prod(sizes)
 
     def is_dense(self, padded: bool = False) -> bool:
-        """Whether the elements fill their span of memory: no gap, no broadcast.
-
-        Padding is a gap unless ``padded`` is true.
-        """
+        """Whether the elements fill their span of memory: no gap, no broadcast, and no padding
+        unless ``padded`` is true."""
         if self.format_kind is not FormatKind.blocked or self._layout.has_runtime:
             return False
         return self.nelems(padded) == layouts.span(self._layout)

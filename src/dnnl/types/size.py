@@ -24,7 +24,15 @@ from functools import cached_property
 from math import gcd, inf, prod
 from typing import TYPE_CHECKING, Any
 
-from dnnl.types.size_bounds import Atom, Key, Terms, bounds_of, quotient_bounds, with_remainders
+from dnnl.types.size_bounds import (
+    Atom,
+    Key,
+    Terms,
+    bounds_of,
+    quotient_bounds,
+    with_remainders,
+    without,
+)
 
 if TYPE_CHECKING:  # for which a size is an integer: planning computes with both alike
     _Number = int
@@ -76,8 +84,7 @@ class Symbols:
 
     @property
     def settled(self) -> tuple[int, ...]:
-        """The symbols that guards allow one number, or few, by their places: those of a term that
-        equals a number."""
+        """The places of symbols whose terms equal numbers: guards allow them one, or few."""
         fixed = (guard.size for guard in self._guards.values() if guard.relation == "==")
         alone = ([key for key in size.terms if key] for size in fixed)
         terms = [keys[0] for keys in alone if len(keys) == 1]
@@ -97,8 +104,7 @@ class Symbols:
         return self._places[atom.number]
 
     def derived(self, operation: str, *operands: Size | int, least: float = -inf) -> int:
-        """The quotient, the smaller or the larger one of two numbers, which is at least
-        ``least``."""
+        """The quotient, or the smaller or larger one, of two numbers; at least ``least``."""
         key = operation, *(x.key if isinstance(x, Size) else x for x in operands)
         atom = self._derived.get(key)
         if atom is None:
@@ -450,19 +456,17 @@ def _canonical_quotient_of(value: int, divisor: int) -> int:
     if common > 1:  # what is below the common factor does not matter
         rest = (rest - rest.terms.get((), 0)) // common + rest.terms.get((), 0) // common
         divisor //= common
-    assert isinstance(rest, Size)
     return _nested_quotient(rest, divisor) + whole
 
 
 def _nested_quotient(size: Size, divisor: int) -> int:
     """size // divisor; (p // a + c) // divisor is (p + a * c) // (a * divisor)."""
-    inner = [(key, factor) for key, factor in size.terms.items() if key]
-    if len(inner) == 1 and len(inner[0][0]) == 1 and inner[0][1] == 1:
-        atom = size.symbols.atoms[inner[0][0][0]]
-        if atom.operation == "//" and isinstance(atom.operands[1], int):
-            part, by = atom.operands
-            whole: int = (part + by * size.terms.get((), 0)) // (by * divisor)
-            return whole
+    (key, factor), *others = ((key, factor) for key, factor in size.terms.items() if key)
+    part, by = size.symbols.atoms[key[0]].operands or (0, 0)
+    quotient = size.symbols.atoms[key[0]].operation == "//" and isinstance(by, int)
+    if quotient and not others and len(key) == factor == 1:
+        found: int = (part + by * size.terms.get((), 0)) // (by * divisor)
+        return found
     return size.symbols.derived("//", size, divisor)
 
 
@@ -472,7 +476,7 @@ def _quotient_of_sizes(a: Size, b: Size) -> int:
         return 1
     if len(b.terms) == 1:
         ((key, factor),) = b.terms.items()
-        cut = {_without(other, key): f for other, f in a.terms.items()}
+        cut = {without(other, key): f for other, f in a.terms.items()}
         if None not in cut and all(f % factor == 0 for f in a.terms.values()):
             return _made(a.symbols, {k: f // factor for k, f in cut.items() if k is not None})
     if a.bounds[1] <= 0:  # rounded up: equal quotients are one atom, of at least 1 for a part
@@ -483,15 +487,6 @@ def _quotient_of_sizes(a: Size, b: Size) -> int:
     return a.symbols.derived("//", a, b)
 
 
-def _without(key: Key, divisor: Key) -> Key | None:
-    rest = list(key)
-    for number in divisor:
-        if number not in rest:
-            return None
-        rest.remove(number)
-    return tuple(rest)
-
-
 def _ask(difference: int, relation: str) -> bool:
     if isinstance(difference, Size):
         return difference.symbols.ask(difference, relation)
@@ -499,8 +494,7 @@ def _ask(difference: int, relation: str) -> bool:
 
 
 def _compared(size: Size, other: Any, *, above: bool = False) -> bool:
-    """Whether a size is below a number that is no integer, or ``above`` it, which fixes the size
-    unless the number is infinite."""
+    """Whether a size is below, or ``above``, a number that is no integer: that fixes it."""
     if other in (inf, -inf):
         return bool((other < 0) if above else (other > 0))
     return bool(int(size) > other if above else int(size) < other)

@@ -98,3 +98,13 @@ def with_remainders(atoms: Sequence[Atom], terms: Terms) -> Terms | None:
 def _divides(atom: Atom, factor: int) -> bool:
     divisor = atom.operands[1] if atom.operation == "//" else 0
     return isinstance(divisor, int) and divisor > 0 and factor % divisor == 0
+
+
+def without(key: Key, divisor: Key) -> Key | None:
+    """The factors of a term without those of ``divisor``; None if it lacks any."""
+    rest = list(key)
+    for number in divisor:
+        if number not in rest:
+            return None
+        rest.remove(number)
+    return tuple(rest)

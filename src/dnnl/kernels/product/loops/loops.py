@@ -96,8 +96,7 @@ class _ProductWriter:
         )
 
     def _cut_sums(self, phase: PhaseFunction) -> None:
-        """Choose the K blocks. Take scratch memory for the partial sums of the tiles of a work item
-        between two blocks, panel by panel."""
+        """Choose the K blocks, and take memory for partial sums between two, panel by panel."""
         problem, work, self.buffer_offset = self.problem, self.work, ZERO
         self.blocks = KBlocks.of(problem, self.walk, self.sums, self.unit)
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
