@@ -143,10 +143,9 @@ def _side(
         return (small, large, out, 0) if auto == b"SAME_UPPER" else (large, small, out, 0)
     left, right = (0, 0) if auto == b"VALID" else pads
     free = size + left + right - extent
-    out = free // stride + 1
-    if not ceil_mode or free % stride == 0:
-        return left, right, out, 0
-    if out * stride >= size + left:  # the extra window would start in the right padding
-        return left, right, out, 0
-    behind = out * stride + extent - size - left
-    return left, behind, out + 1, behind - right
+    whole, out = free // stride + 1, -(-free // stride) + 1
+    if not ceil_mode or (out - 1) * stride >= size + left:  # it would start in the right padding
+        return left, right, whole, 0
+    # A primitive has one padding: sizes that leave another one have a plan of their own.
+    behind = int((out - 1) * stride + extent - size - left)
+    return left, behind, out, behind - right
