@@ -99,6 +99,14 @@ def _cases() -> dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., 
             lambda n: (_tensor(1, 16, n, n),),
             _trained(modules.Conv2d(16, 32, 3, padding=1)),
         ),
+        "`Conv2d` with strides, N x N, training": (
+            lambda n: (_tensor(1, 16, n, n),),
+            _trained(modules.Conv2d(16, 32, 3, 2, 1)),
+        ),
+        "`Conv2d`, depthwise, 32 channels, N x N, training": (
+            lambda n: (_tensor(1, 32, n, n),),
+            _trained(modules.Conv2d(32, 32, 3, padding=1, groups=32)),
+        ),
     }
 
 

@@ -246,7 +246,7 @@ class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.begin = nn.Sequential(nn.Conv2d(3, 16, 5, 2, 2), nn.BatchNorm2d(16), nn.SiLU())
-        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.pool = nn.MaxPool2d(3, 2, ceil_mode=True)
         self.inner = nn.Sequential(
             nn.Conv2d(16, 16, 3, 2, 1, groups=16), nn.BatchNorm2d(16), nn.SiLU()
         )

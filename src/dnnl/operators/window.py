@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnnl.graph.graph import Attributes, ModelError, Shape
+from dnnl.types.size import is_known
 
 _AUTO_PAD = (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID")
 
@@ -146,6 +147,7 @@ def _side(
     whole, out = free // stride + 1, -(-free // stride) + 1
     if not ceil_mode or (out - 1) * stride >= size + left:  # it would start in the right padding
         return left, right, whole, 0
-    # A primitive has one padding: sizes that leave another one have a plan of their own.
-    behind = int((out - 1) * stride + extent - size - left)
+    behind = (out - 1) * stride + extent - size - left
+    if not is_known(behind):  # a primitive has one padding, here that of the most that may be left
+        behind = right + stride - 1 if right + stride <= extent else int(behind)
     return left, behind, out, behind - right
