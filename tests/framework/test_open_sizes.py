@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -356,3 +357,42 @@ def test_a_size_that_is_an_expression_of_another() -> None:
         np.testing.assert_array_equal(result(model, {"x": x, "y": y}), x[::2] + y)
     shapes = [session.inputs["y"].shape[0] for _, _, session in plans_of(model)._open]
     assert "((s0+1)//(2))" in shapes
+
+
+@pytest.mark.parametrize("size", ["n1[0]", "min(s1)", "(s1,1)<s1", "s1//s2"])
+def test_names_that_are_no_expression_of_sizes(size: str) -> None:
+    """They are names and nothing else; a size of 0 divides nothing."""
+    inputs = {"x": ("s1", 4), "y": ("s2", 4), "z": (size, 4)}
+    nodes = [node("Concat", ["x", "y", "z"], "whole", axis=0)]
+    model = Model(graph_of(make_model(nodes, inputs, ["whole"], {})))
+    for rows, others, more in ((6, 3, 2), (8, 2, 4), (9, 4, 2), (5, 0, 3), (7, 2, 9)):
+        feeds = {"x": weights(rows, 4), "y": weights(others, 4), "z": weights(more, 4)}
+        np.testing.assert_array_equal(result(model, feeds), np.concatenate([*feeds.values()]))
+
+
+@pytest.mark.parametrize("fmod", [0, 1])
+@pytest.mark.parametrize("divisor", [3, -3])
+def test_remainders_of_sizes(fmod: int, divisor: int) -> None:
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Mod", ["shape", "divisor"], "rest", fmod=fmod),
+    ]
+    constants = {"divisor": ints(divisor)}
+    model = Model(graph_of(make_model(nodes, {"x": ("n", "m")}, ["rest"], constants)))
+    function = np.fmod if fmod else np.mod
+    for shape in ((7, 5), (8, 3), (9, 10), (2, 4)):
+        np.testing.assert_array_equal(
+            result(model, {"x": weights(*shape)}), function(shape, divisor)
+        )
+
+
+def test_slices_backwards() -> None:
+    """As Python has them, from any place to any other one."""
+    for begin, end, step in product((-1, -9, 0, 3, 40), (-(2**40), -3, 0, 2, 40), (-1, -2, -3)):
+        nodes = [node("Slice", ["x", "begin", "end", "axis", "step"], "y")]
+        constants = {"begin": ints(begin), "end": ints(end), "axis": ints(0), "step": ints(step)}
+        model = Model(graph_of(make_model(nodes, {"x": ("n", 4)}, ["y"], constants)))
+        for rows in (7, 5, 9, 1, 12, 0):
+            x = weights(rows, 4)
+            want = x[max(begin, -rows) if rows else 0 : end : step]
+            np.testing.assert_array_equal(result(model, {"x": x}), want)

@@ -90,7 +90,7 @@ TRANSPOSED = {
     "groups that cut blocks": f"--dir=FWD_B {BLOCKED} --wtag=any g2ic40oc48kh3kw3sh2sw2ph1pw1",
     "depthwise": f"--dir=FWD_B {DENSE} --attr-post-ops=relu --wtag=any g24ic24oc24kh3kw3sh2sw2pw1",
     "depthwise 1x1": f"--dir=FWD_B {DENSE} --wtag=any g32ic32oc32kh1kw1sh2sw2",
-    "groups of four": f"--dir=FWD_B {DENSE} --wtag=any g8ic32oc32kh3kw3sh2sw2ph1pw1",
+    "groups of four": f"--dir=FWD_B {DENSE} --wtag=goihw g8ic32oc32kh3kw3sh2sw2ph1pw1",
     "1x1, stride 3": f"--dir=FWD_B {PLAIN} --wtag=any ic24oc40kh1kw1sh3sw3",
     "3x3, stride 2, by data": f"--dir=BWD_D {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
     "3x3, stride 2, by weights": f"--dir=BWD_WB {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
@@ -146,7 +146,7 @@ def judge_sizes(driver: str, line: str, isa: str, most: int) -> None:
     made: Primitive | None = None
     with config.override("max_cpu_isa", isa):
         for batch, height, width in SIZES:
-            given = f"{options} --mb={batch} {shape}ih{height}iw{width}"
+            given = f"{options} mb{batch}{shape}ih{height}iw{width}"
             (trial,) = trials(f"--{driver} {given}")
             if made is None:
                 pd = PrimitiveDesc(opened(trial.desc), ENGINE, trial.pd.attr)

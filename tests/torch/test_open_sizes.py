@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from dnnl import SpecialKernels, config
 from dnnl.framework.plans import Settings
@@ -274,3 +275,32 @@ def test_training_on_images_of_any_size(plans: list[Any], loaded: list[Any]) -> 
             before = len(plans), len(loaded)
     assert 0 < before[0] == len(plans)
     assert 0 < before[1] == len(loaded)
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "upsampling": partial(functional.interpolate, scale_factor=2, mode="bilinear"),
+    "nearest": partial(functional.interpolate, scale_factor=2),
+    "roll": partial(torch.roll, shifts=(1, 2), dims=(2, 3)),
+    "flip": partial(torch.flip, dims=(2, 3)),
+    "reflection": partial(functional.pad, pad=(1, 2, 2, 1), mode="reflect"),
+    "unfolding": partial(functional.unfold, kernel_size=3, padding=1),
+    "groups": partial(functional.group_norm, num_groups=2),
+    "maxima": partial(functional.max_pool2d, kernel_size=3, stride=2, ceil_mode=True),
+}
+
+
+@pytest.mark.usefixtures("with_gradients")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_plan_for_images_of_any_size(name: str, plans: list[Any]) -> None:
+    function = compiled(lambda x: FUNCTIONS[name](x * 2), dynamic=True)
+    for n, height, width in ((2, 16, 16), (2, 20, 24), (3, 27, 18), (2, 24, 31), (4, 19, 21)):
+        x = torch.randn(n, 4, height, width)
+        ours, theirs = (x.clone().requires_grad_() for _ in range(2))
+        found, wanted = function(ours), FUNCTIONS[name](theirs * 2)
+        for own in (found, wanted):
+            own.square().sum().backward()
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4)
+        if height == 20:
+            before = len(plans)
+    assert 0 < before == len(plans)

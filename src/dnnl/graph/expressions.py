@@ -36,7 +36,7 @@ class Form:
 
 class OpenInputs:
     """Evaluates symbols from shapes of ``inputs``, in whose types they are the sizes s0, s1, ...;
-    ``symbols`` is their number. Sizes that are expressions of symbols are checked."""
+    ``symbols`` is their number. Other sizes must be what their expressions of symbols give."""
 
     def __init__(self, inputs: Mapping[str, TensorType]) -> None:
         self._names = tuple(inputs)
@@ -72,7 +72,10 @@ class OpenInputs:
         given = [shapes[name] for name in self._names]
         if list(map(len, given)) != self._ranks:
             return None
-        found: Numbers | None = self._found(given)
+        try:
+            found: Numbers | None = self._found(given)
+        except ZeroDivisionError:  # of sizes that are divided by others
+            return None
         return found
 
 

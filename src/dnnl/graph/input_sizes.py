@@ -17,6 +17,7 @@ from dnnl.types.size import Size
 
 _NAME = re.compile(r"[a-z]+[0-9]+")
 """A size of PyTorch's."""
+_ARITHMETIC = re.compile(r"[a-z0-9()+\-*/% ]*")
 
 
 def ones_for_open(inputs: Mapping[str, TensorType]) -> dict[str, Shape]:
@@ -119,11 +120,12 @@ def derived_size(
     """The names of other sizes that a name is an expression of, as PyTorch has them for what
     strides leave, and that expression. None for other names, and where ``extents`` differ."""
     others = sorted(set(_NAME.findall(name)))
-    if name in others or not others or not extents.keys() >= set(others):
+    known = others and _ARITHMETIC.fullmatch(name) and extents.keys() >= set(others)
+    if not known or name in others:
         return None
     try:
         function = arithmetic.function(others, name)
         same = function(*(extents[other] for other in others)) == extent
-    except (NoArithmetic, ZeroDivisionError):
+    except (NoArithmetic, TypeError, ZeroDivisionError):
         return None
     return (others, function) if same else None

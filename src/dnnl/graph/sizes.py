@@ -199,8 +199,8 @@ def _whole(node: Node, data: Array) -> Array:
 
 
 def _remainder(node: Node, a: Array, b: Array) -> Any:
-    if node.attrs.get("fmod", 0) and any(bounds(n)[0] < 0 for n in a.ravel()):
-        raise _Numbers  # it has the sign of the dividend then
+    if node.attrs.get("fmod", 0) and any(bounds(n)[0] < 0 for n in (*a.ravel(), *b.ravel())):
+        raise _Numbers  # it has the sign of the dividend then, not of the divisor
     return a % b
 
 

@@ -79,10 +79,11 @@ def slices_of(scope: Scope) -> list[Range]:
 
 def _taken(axis: int, extent: int, start: int, end: int, step: int) -> Range:
     """The same of numbers of which only a run knows some."""
-    if step < 0:  # from one place in front, as is where all begins
+    if step < 0:
         start, end = (place + extent if place < 0 else place for place in (start, end))
-        first, last = (extent - 1 if place >= extent else place for place in (start, end))
-        first, last = max(first, 0), max(last, -1)
+        # What begins before the first element begins there; what ends there has it, too.
+        first, last = max(start, 0), max(end, -1)
+        first, last = (extent - 1 if place >= extent else place for place in (first, last))
         return Range(axis, first, -(-(first - last) // -step) if last < first else 0, step)
     first, last = (_inside(place, extent) for place in (start, end))
     return Range(axis, first, -(-(last - first) // step) if first < last else 0, step)

@@ -24,11 +24,12 @@ def expand(graph: Graph) -> Graph:
     nodes: list[Node] = []
     pending = list(reversed(graph.nodes))
     final: set[str] = set()
+    produced = {value for node in graph.nodes for value in node.outputs}
     while pending:
         node = pending.pop()
         written = [] if node.name in final else _written(node, known, types, constants)
         if not written:
-            written = with_numbers(node, known, constants, types)
+            written = with_numbers(node, known, constants, types, produced)
         if not written:
             nodes.append(node)
             continue

@@ -22,7 +22,11 @@ _COMPUTED = frozenset(
 
 
 def with_numbers(
-    node: Node, graph: Graph, constants: dict[str, Array], types: dict[str, TensorType]
+    node: Node,
+    graph: Graph,
+    constants: dict[str, Array],
+    types: dict[str, TensorType],
+    produced: set[str],
 ) -> list[Node]:
     """What stands for a node whose data are sizes that only a run knows: nodes that have these as
     numbers, and the node that reads them. None if there are no such sizes, or if an operator has to
@@ -40,7 +44,8 @@ def with_numbers(
             constants[value] = fixed(value, graph)
         elif value not in names:
             names[value] = f"{value}{JOINT}written"
-            if names[value] not in graph.types:
+            if names[value] not in produced:
+                produced.add(names[value])
                 made += _numbers(value, names[value], graph, constants, types)
     inputs = tuple(names.get(value, value) for value in node.inputs)
     return [*made, replace(node, inputs=inputs)] if names else []

@@ -44,6 +44,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     constants: dict[str, Array] = dict(graph.constants)
     types = {name: graph.types[name] for name, array in constants.items() if is_open(array)}
     nodes: list[Node] = []
+    produced: set[str] = set()
     inputs = bound(graph.inputs, {} if input_shapes is None else input_shapes)
     known = replace(graph, inputs=inputs, constants=constants, types=types, defaults={})
     check_operators(graph)
@@ -66,7 +67,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
                 continue
             folded = constant_results(node, known)
             if folded is None:
-                instead = with_numbers(node, known, constants, types)
+                instead = with_numbers(node, known, constants, types, produced)
                 if instead:
                     pending += reversed(instead)
                     continue

@@ -71,7 +71,7 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
 
 
 def opens(_problem: ConvolutionProblem, _isa: Isa) -> bool:
-    """There is code for images whose sizes only an execution knows, if `configure` plans it."""
+    """Images may have sizes that only an execution knows; `configure` decides."""
     return True
 
 

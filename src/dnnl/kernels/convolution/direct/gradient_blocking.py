@@ -101,7 +101,7 @@ class OpenCut:
     def __str__(self) -> str:
         blocks = f"blocks of {self.steps} pixels" if self.steps else "all pixels"
         many = typical(self.parts)
-        return f"sums in {many} parts, each of {blocks}" if many > 1 else f"sums of {blocks}"
+        return f"sums in {many} parts, by {blocks} in turn" if many > 1 else f"sums by {blocks}"
 
     @property
     def parts(self) -> int:
@@ -222,7 +222,7 @@ def share_out(
     step = LINE + _F32 * width
     if step > _DELIVERED * tile.rows * tile.vectors:
         budget = min(budget, isa.caches.l1 // step)
-    return Share(channels, panels, blocks, parts, budget)
+    return Share(channels, panels, blocks, parts, max(1, budget))
 
 
 def _divisors(number: int) -> Iterable[int]:

@@ -49,10 +49,9 @@ class OpenGradient(WeightsGradient):
         block = channel_block_of(src, dot)
         tile = TileShape(self._tile_rows(isa, block, panels.vectors, dot), panels.vectors)
         share = share_out(self, isa, tile, typical(self.terms), block)
-        steps = min(share.terms, typical(self.pixels))
-        blocks = self.src.dims[0] * -(-self.pixels // steps)
+        blocks = self.src.dims[0] * -(-self.pixels // share.terms)
         parts = smaller(share.parts, blocks) if share.parts > 1 else 1
-        return OpenCut(parts, steps, share.channels, share.panels, share.channel_blocks)
+        return OpenCut(parts, share.terms, share.channels, share.panels, share.channel_blocks)
 
     def blocking(
         self,
@@ -81,8 +80,11 @@ class Lines(NamedTuple):
 
 
 def is_open(problem: WeightsGradient) -> bool:
-    """Whether only an execution knows some size of an image, or how many images there are."""
-    return not all(is_known(size) for size in (*problem.src.dims, *problem.diff_dst.dims))
+    """Whether only an execution knows some size or stride of an image, or how many there are. Sums
+    of nothing are those of known sizes."""
+    numbers = *problem.src.layout_numbers, *problem.diff_dst.layout_numbers
+    tensors = problem.src, problem.diff_dst, problem.diff_weights
+    return not (all(map(is_known, numbers)) or any(own.has_zero_dim for own in tensors))
 
 
 def in_lines(problem: WeightsGradient, isa: Isa, scratchpad: Scratchpad) -> Lines:

@@ -45,9 +45,12 @@ class KBlocks:
         if not wanted:
             return whole
         if problem.shared is not None:
+            assert not problem.copies, "the next block belongs to another item"
+            assert problem.packing is None, "the next block belongs to another item"
             per_line = -(-_steps_of(line, axes) // wanted)
             given = problem.cut, line, wanted, whole.count * per_line
             return KBlocks(*given, shared=problem.shared, per_line=per_line)
+        assert not problem.cut, "sums are cut along axes, or in steps, unless items share blocks"
         steps, count = max(1, wanted // whole.k_groups_per_step), _steps_of(line, axes)
         k_groups = (
             1 if problem.packing is None else problem.packing.least_k_groups(problem.multiply)
