@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import gcd
 
-from dnnl.codegen.ir.builder import I64, Emitter, Value, i64
+from dnnl.codegen.ir.builder import I64, Emitter, Value, Values, i64
 from dnnl.kernels.product.base.pixel_tiles import Span, Spatial
 from dnnl.types.size import bounds, larger, smaller
 
@@ -99,6 +99,21 @@ class Line:
         first = smaller(max(0, -((least + self.start) // step)), count)
         last = (self.space.src - 1 - self.start - most) // step + 1
         return first, larger(first, smaller(last, self.space.dst // outputs))
+
+    def inside_or(
+        self,
+        e: Emitter,
+        number: Value,
+        outputs: int,
+        inner: Callable[[], Values],
+        outer: Callable[[], Values],
+    ) -> Values:
+        """What ``inner`` gives for a tile that misses no pixel, ``outer`` for any other one, of
+        numbers that only an execution knows."""
+        first, last = map(e.number, self.inner(outputs))
+        behind = e.b.icmp_signed(">=", number, first)
+        before = e.b.icmp_signed("<", number, last)
+        return e.branch(e.b.and_(behind, before), inner, outer)
 
     def taps(self, e: Emitter, output: Value) -> Taps:
         """The taps of an output."""

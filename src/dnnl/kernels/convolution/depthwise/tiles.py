@@ -239,7 +239,6 @@ class _TilesWriter(DepthwiseRowsWriter):
         e, places, dst = self.e, self.conf.places, self.space[2].dst
         full, twice = dst // places, not self.tensors.finish.reads_dst
         count = smaller(1, full) * -(-dst // places) if twice else full
-        first, last = map(e.number, self.lines[2].inner(places))
 
         def tile(number: Value) -> None:
             def inner() -> Values:
@@ -251,9 +250,7 @@ class _TilesWriter(DepthwiseRowsWriter):
                 self._bordered(row, begin, places)
                 return ()
 
-            behind = e.b.icmp_signed(">=", number, first)
-            before = e.b.icmp_signed("<", number, last)
-            e.branch(e.b.and_(behind, before), inner, outer)
+            self.lines[2].inside_or(e, number, places, inner, outer)
 
         e.loop(i64(0), e.number(count), tile, unroll=False, name="tile")
         done = smaller(1, full) * dst if twice else full * places

@@ -351,17 +351,16 @@ class _Writer:
         """The sums after all tiles of a row whose width only an execution knows, and after the
         pixels behind them, one by one."""
         e, places, line, width = self.e, self.shape.places, self.lines[2], self.space[2]
-        first, last = map(e.number, line.inner(places))
 
         def bordered(begin: Value, count: int, carried: Values) -> Values:
             meets = line.meets(count, everywhere)
             return tile(_Some(begin, count, meets, line.found(e, begin, count)), carried)
 
         def one(number: Value, *carried: Value) -> Values:
-            behind = e.b.icmp_signed(">=", number, first)
-            before = e.b.icmp_signed("<", number, last)
-            return e.branch(
-                e.b.and_(behind, before),
+            return line.inside_or(
+                e,
+                number,
+                places,
                 lambda: inner(number, *carried),
                 lambda: bordered(e.mul(number, places), places, carried),
             )

@@ -64,6 +64,11 @@ class Cut:
         return f"sums in {self.parts} parts, each of {part}"
 
     @property
+    def steps(self) -> int:
+        """The pixels of a block, 0 where blocks are of images and rows."""
+        return 0
+
+    @property
     def parts(self) -> int:
         """The number of parts."""
         return self.image_parts * self.row_parts

@@ -240,7 +240,7 @@ class WeightsGradient(Contraction):
         """Blocks of the channels of a work item."""
         cut, block = self.cut(isa, dot, src, panels), channel_block_of(src, dot)
         tile = TileShape(self._tile_rows(isa, block, panels.vectors, dot), panels.vectors)
-        return Blocking(tile, cut.panels, block or cut.channels)
+        return Blocking(tile, cut.panels, block or cut.channels, cut.steps)
 
 
 def channel_block_of(src: MemoryDesc, dot: Multiply) -> int:

@@ -18,10 +18,8 @@ from dnnl.kernels.convolution.direct.gradient_blocking import OpenCut, share_out
 from dnnl.kernels.convolution.direct.gradient_problem import WeightsGradient, channel_block_of
 from dnnl.kernels.convolution.direct.lines import in_line, with_pixels
 from dnnl.kernels.convolution.direct.pieces import channel_block
-from dnnl.kernels.product.base.blocking import Blocking
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS, Panels
-from dnnl.kernels.product.pack.on_the_fly import PanelPacking
 from dnnl.kernels.product.pack.unfolded import Unfolded
 from dnnl.kernels.product.plan.dot_kind import chosen_dot
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
@@ -52,21 +50,6 @@ class OpenGradient(WeightsGradient):
         blocks = self.src.dims[0] * -(-self.pixels // share.terms)
         parts = smaller(share.parts, blocks) if share.parts > 1 else 1
         return OpenCut(parts, share.terms, share.channels, share.panels, share.channel_blocks)
-
-    def blocking(
-        self,
-        isa: Isa,
-        dot: Multiply,
-        src: MemoryDesc,
-        panels: Panels,
-        *,
-        ones: bool,
-        packing: PanelPacking | None,
-    ) -> Blocking:
-        """Blocks of the channels of a work item, and of pixels."""
-        cut, block = self.cut(isa, dot, src, panels), channel_block_of(src, dot)
-        tile = TileShape(self._tile_rows(isa, block, panels.vectors, dot), panels.vectors)
-        return Blocking(tile, cut.panels, block or cut.channels, cut.steps)
 
 
 class Lines(NamedTuple):
