@@ -109,7 +109,8 @@ def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
 def opens(problem: WeightsGradient, isa: Isa) -> bool:
     """Whether there may be code for images that only an execution knows, which `configure` decides:
     not channel by channel, which leaves tiles empty."""
-    return problem.groups == 1 or 1 not in (problem.channels, problem.outputs)
+    dense = problem.groups == 1 or 1 not in (problem.channels, problem.outputs)
+    return problem.knows_channels and dense
 
 
 def configure(problem: WeightsGradient, isa: Isa) -> WeightsGradientConf | Refusal:

@@ -93,7 +93,8 @@ def refuse(problem: WeightsGradient) -> Refusal | None:
 
 def opens(problem: WeightsGradient, isa: Isa) -> bool:
     """Whether there may be code for images that only an execution knows: tiles of channels."""
-    return refuse(problem) is None and shape_of(problem, isa) is not None
+    known = problem.knows_channels and refuse(problem) is None
+    return known and shape_of(problem, isa) is not None
 
 
 def configure(problem: WeightsGradient, isa: Isa) -> DepthwiseGradientConf | Refusal:

@@ -21,7 +21,7 @@ from dnnl.kernels.product.plan.contraction import Contraction
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import larger
+from dnnl.types.size import is_known, larger
 from dnnl.types.tag import FormatTag
 
 _USES = 42
@@ -79,6 +79,12 @@ class WeightsGradient(Contraction):
     def channels(self) -> int:
         """The channels of src in a group."""
         return self.diff_weights.dims[2 if self.grouped else 1]
+
+    @property
+    def knows_channels(self) -> bool:
+        """Whether channels and taps are known, whatever the images are."""
+        gradients = *self.diff_weights.layout_numbers, *self.diff_bias.layout_numbers
+        return all(map(is_known, (*gradients, self.src.dims[1], self.diff_dst.dims[1])))
 
     @property
     def pointwise(self) -> bool:
