@@ -29,8 +29,8 @@ def with_numbers(
     produced: set[str],
 ) -> list[Node]:
     """What stands for a node whose data are sizes that only a run knows: nodes that have these as
-    numbers, and the node that reads them. None if there are no such sizes, or if an operator has to
-    know them: then the typical numbers are taken."""
+    numbers, and the node that reads them. Empty if there are no such sizes, or if an operator has
+    to know them: then a guard makes the typical numbers the only ones."""
     if node.op == "ConstantOfShape":
         name = f"{node.output}{JOINT}number"
         one = evaluate(node, {node.inputs[0]: np.array([1])}, graph.opset)
