@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from dnnl.types.cell_functions import CellFunctions as CellFunctions
     from dnnl.types.compensation import Compensation as Compensation
     from dnnl.types.dtype import DataType as DataType
+    from dnnl.types.interpolation import Interpolation as Interpolation
     from dnnl.types.kinds import RUNTIME_DIM as RUNTIME_DIM
     from dnnl.types.kinds import Alg as Alg
     from dnnl.types.kinds import Direction as Direction
@@ -148,6 +149,7 @@ _HOMES = {
     "CellFunctions": "types.cell_functions",
     "Compensation": "types.compensation",
     "DataType": "types.dtype",
+    "Interpolation": "types.interpolation",
     "RUNTIME_DIM": "types.kinds",
     "Alg": "types.kinds",
     "Direction": "types.kinds",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dnnl.types.interpolation import keys
 from dnnl.types.taps import Taps
 
 Float = npt.NDArray[np.float64]
@@ -202,20 +203,12 @@ def _around(rule: Rule, axis: InterpolatedAxis) -> tuple[Places, Float]:
     distance = np.abs(places - x) / stretch
     parts = np.maximum(0.0, 1.0 - distance)
     if rule.mode == "cubic":
-        parts = _cubic(distance, rule.cubic)
+        parts = keys(distance, rule.cubic)
     if rule.exclude_outside:
         parts = np.where((places < 0) | (places >= axis.old), 0.0, parts)
     total = parts.sum(0)
     parts[0, total == 0] = 1.0  # far outside
     return places.astype(np.intp), parts / np.where(total == 0, 1.0, total)
-
-
-def _cubic(distance: Float, a: float) -> Float:
-    """The weight of an element so far away, by Keys' convolution with coefficient ``a``."""
-    d = distance
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
 def is_resampling(rule: Rule, axis: InterpolatedAxis) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import partial
-from math import inf, trunc
+from math import floor, inf, trunc
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from dnnl.primitives.parameters import Algorithm, Domain
 from dnnl.reference.resampling import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.interpolation import Interpolation
 from dnnl.types.kinds import RUNTIME_DIM, Alg, PropKind
 from dnnl.types.layout_input import read_float, read_sequence
 from dnnl.types.memory_desc import MemoryDesc
@@ -45,11 +48,11 @@ class ResamplingDesc(Desc):
     clamped at the ends.
 
     ``taps``, one for each spatial dimension, say which elements are summed up instead, and by which
-    weights, such as those of cubic interpolation; with ``resampling_nearest`` they are one for each
-    element.
+    weights: a `dnnl.Interpolation` by a rule, such as that of cubic interpolation, and `dnnl.Taps`
+    by tables; with ``resampling_nearest`` they are one for each element.
 
     Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. dst and the gradients may be ``any``. Dims,
-    strides and offsets may be RUNTIME_DIM.
+    strides and offsets may be RUNTIME_DIM; tables fix the sizes that they are of.
     """
 
     prop_kind: PropKind
@@ -58,7 +61,7 @@ class ResamplingDesc(Desc):
     dst_desc: MemoryDesc
     diff_src_desc: MemoryDesc
     diff_dst_desc: MemoryDesc
-    taps: tuple[Taps, ...] = ()
+    taps: tuple[Taps | Interpolation, ...] = ()
 
     @classmethod
     def forward(
@@ -68,7 +71,7 @@ class ResamplingDesc(Desc):
         src_desc: MemoryDesc,
         dst_desc: MemoryDesc | None = None,
         factors: Sequence[float] | float | None = None,
-        taps: Sequence[Taps] = (),
+        taps: Sequence[Taps | Interpolation] = (),
     ) -> ResamplingDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken.
 
@@ -94,7 +97,7 @@ class ResamplingDesc(Desc):
         diff_src_desc: MemoryDesc,
         diff_dst_desc: MemoryDesc,
         factors: Sequence[float] | float | None = None,
-        taps: Sequence[Taps] = (),
+        taps: Sequence[Taps | Interpolation] = (),
     ) -> ResamplingDesc:
         """Describe the gradient of src from that of dst; raises InvalidArguments where the rules
         are broken. ``factors``, if given, must be those between the dims, and ``taps`` those of the
@@ -144,8 +147,9 @@ class ResamplingDesc(Desc):
             raise InvalidArguments("taps", self.taps, rule)
         for number, (taps, from_, to) in enumerate(zip(self.taps, old, new, strict=True)):
             name, rule = f"taps[{number}]", f"expected those of {to} elements, out of {from_}"
-            if to not in (taps.elements, RUNTIME_DIM) or (
-                from_ != RUNTIME_DIM and taps.beyond > from_
+            if isinstance(taps, Taps) and (
+                to not in (taps.elements, RUNTIME_DIM)
+                or (from_ != RUNTIME_DIM and taps.beyond > from_)
             ):
                 raise InvalidArguments(name, taps, rule)
             if self.alg_kind is Alg.resampling_nearest and taps.count > 1:
@@ -157,11 +161,22 @@ class ResamplingDesc(Desc):
         src, dst = (next(a for a in ends if a in dims) for ends in _ENDS)
         (_, old), (_, new) = self._ends
         for dim in range(2, old.ndims):
-            taps = self.taps[dim - 2] if self.taps else None
-            if old.dims[dim] == RUNTIME_DIM and taps is not None:
+            taps = self.rules[dim - 2]
+            if old.dims[dim] == RUNTIME_DIM and isinstance(taps, Taps):
                 dims[src][dim] = max(dims[src][dim], taps.beyond)
             if new.dims[dim] == RUNTIME_DIM:
-                dims[dst][dim] = 2 * dims[src][dim] if taps is None else taps.elements
+                dims[dst][dim] = _made_of(dims[src][dim], taps)
+
+    @property
+    def rules(self) -> tuple[Taps | Interpolation, ...]:
+        """What is summed up along each spatial dimension: ``taps``, or the usual ones."""
+        linear = self.alg_kind is Alg.resampling_linear
+        usual = Interpolation("linear" if linear else "nearest")
+        return self.taps or (usual,) * (self._ends[0][1].ndims - 2)
+
+    def size_name(self, argument: int, dim: int, letter: str) -> str:
+        """Sizes of dst are others than those of src."""
+        return f"o{letter}" if dim > 1 and argument in _ENDS[1] else letter
 
     @property
     def problem(self) -> str:
@@ -172,6 +187,13 @@ class ResamplingDesc(Desc):
         columns = zip(letters, src.dims[2:], dst.dims[2:], strict=True)
         sizes = (f"_i{d}{spelled_size(old)}o{d}{spelled_size(new)}" for d, old, new in columns)
         return f"mb{batch}ic{channels}{''.join(sizes)}"
+
+
+def _made_of(size: int, taps: Taps | Interpolation) -> int:
+    """The typical size that an axis gets: that of its table, or by its scale, or twice the size."""
+    if isinstance(taps, Taps):
+        return taps.elements
+    return max(1, floor(size * (taps.scale or 2)))
 
 
 def _resized(
@@ -194,34 +216,58 @@ def _resized(
 
 
 @dataclass(frozen=True)
-class _EachTaps(Domain[tuple[Taps, ...]]):
+class _EachTaps(Domain[tuple[Taps | Interpolation, ...]]):
     """Taps for each spatial dimension, or none."""
 
-    def read(self, name: str, value: object, ndims: int) -> tuple[Taps, ...]:
-        rule = "expected a dnnl.Taps for each spatial dimension"
+    def read(self, name: str, value: object, ndims: int) -> tuple[Taps | Interpolation, ...]:
+        rule = "expected a dnnl.Taps or a dnnl.Interpolation for each spatial dimension"
         given = read_sequence(name, value, rule)
-        read = tuple(each for each in given if isinstance(each, Taps))
+        read = tuple(each for each in given if isinstance(each, Taps | Interpolation))
         if len(read) != len(given):
             raise InvalidArguments(name, value, rule)
         return read
 
-    def spell(self, value: tuple[Taps, ...]) -> str:
-        """How many there are along each dimension."""
-        return "x".join(str(each.count) for each in value)
+    def spell(self, value: tuple[Taps | Interpolation, ...]) -> str:
+        """How many there are along each dimension, or the rules."""
+        counts = all(isinstance(each, Taps) for each in value)
+        return ("x" if counts else "+").join(map(_spelled, value))
 
 
-def _rule(desc: ResamplingDesc) -> tuple[bool, tuple[Taps, ...]]:
-    return desc.alg_kind is Alg.resampling_linear, desc.taps
+def _spelled(taps: Taps | Interpolation) -> str:
+    """A number of taps, or the fields of a rule without those at the end that are as usual."""
+    if isinstance(taps, Taps):
+        return str(taps.count)
+    usual = Interpolation(taps.function)
+    named = {field.name: getattr(taps, field.name) for field in fields(taps)}
+    parts = ["" if n is None else str(n) for n in named.values()]
+    while named and (last := named.popitem())[1] == getattr(usual, last[0]) and len(parts) > 1:
+        parts.pop()
+    return ":".join(parts)
+
+
+def _rule(text: str) -> Interpolation:
+    """``function:coordinates:rounding:scale:cubic``; what is left out is as usual."""
+    names = [field.name for field in fields(Interpolation)]
+    given = dict(zip(names, text.split(":"), strict=False))
+    if text.count(":") >= len(names):
+        raise ValueError(f"expected {':'.join(names)}")
+    values: dict[str, Any] = {name: value for name, value in given.items() if value}
+    read = {"scale": Fraction, "cubic": float}
+    values.update({name: read[name](values[name]) for name in read.keys() & values.keys()})
+    try:
+        return Interpolation(**values)
+    except InvalidArguments as error:
+        raise ValueError(str(error)) from error
 
 
 def _forward(desc: ResamplingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(kernel.configure, *_rule(desc), False, desc.src_desc, desc.dst_desc)
+    configure = partial(kernel.configure, desc.rules, False, desc.src_desc, desc.dst_desc)
     return plan_forward(desc, attr, isa, configure, kernel.build)
 
 
 def _backward(desc: ResamplingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     ends = desc.diff_dst_desc, desc.diff_src_desc
-    configure = partial(kernel.configure, *_rule(desc), True, *ends, Attributes())
+    configure = partial(kernel.configure, desc.rules, True, *ends, Attributes())
     return plan_nest(desc, attr, isa, configure, kernel.build)
 
 
@@ -233,28 +279,36 @@ def _dst(case: CaseValues) -> MemoryDesc:
     return tensor(case.sizes.window_dims, case["ddt"], case.tag(1))
 
 
-def _counts(text: str) -> Parts:
-    """How many taps there are along each spatial dimension, as ``4x4``; none for the usual ones."""
-    counts: Parts = several(integer, (1, 2, 3), "x")(text) if text else Parts((), "x")
-    if any(count < 1 for count in counts.items):
-        raise ValueError("expected positive numbers with an x between them")
-    return counts
+def _each(text: str) -> Parts:
+    """How many taps there are along each spatial dimension, as ``4x4``, or the rules, as
+    ``cubic+linear``, one of them for all; none for the usual ones."""
+    if not text or text[0].isdigit():
+        counts: Parts = several(integer, (1, 2, 3), "x")(text) if text else Parts((), "x")
+        if any(count < 1 for count in counts.items):
+            raise ValueError("expected positive numbers with an x between them")
+        return counts
+    return Parts(tuple(map(_rule, text.split("+"))), "+")
 
 
 def _invalid(case: CaseValues) -> str | None:
-    counts, ndims = case["taps"].items, len(case.sizes.src_dims) - 2
-    if len(counts) not in (0, ndims):
-        return f"{len(counts)} numbers of taps for {ndims} spatial dimensions"
+    given, ndims = case["taps"].items, len(case.sizes.src_dims) - 2
+    rules = bool(given) and isinstance(given[0], Interpolation)
+    if len(given) not in ((1, ndims) if rules else (0, ndims)):
+        return f"{len(given)} {'rules' if rules else 'numbers of taps'} for {ndims} dimensions"
+    counts = [each.count if rules else each for each in given]
     if str(case["alg"]) == "nearest" and any(count > 1 for count in counts):
         return "the nearest element is one"
     return None
 
 
-def _taps(case: CaseValues) -> tuple[Taps, ...]:
-    """As many taps for each element as the case says, around its position in src."""
+def _taps(case: CaseValues) -> tuple[Taps | Interpolation, ...]:
+    """The rules of the case, or as many taps for each element as it says, around its position in
+    src."""
     ends = case.sizes.src_dims[2:], case.sizes.window_dims[2:]
-    counts = case["taps"].items
-    pairs = zip(*ends, counts, strict=True) if counts else ()
+    given = case["taps"].items
+    if given and isinstance(given[0], Interpolation):
+        return tuple(given * (len(ends[0]) if len(given) == 1 else 1))
+    pairs = zip(*ends, given, strict=True) if given else ()
     return tuple(_around(*sizes) for sizes in pairs)
 
 
@@ -276,7 +330,7 @@ ResamplingDesc.operation = Operation(
         (
             DIR, SDT, DDT, TAG,
             algorithm("nearest", {"nearest": "resampling_nearest", "linear": "resampling_linear"}),
-            MB, auxiliary("taps", "", _counts), *ATTRIBUTES,
+            MB, auxiliary("taps", "", _each), *ATTRIBUTES,
         ),
         Grammar(("mb", "ic"), (*IMAGE, *OUTPUT), lowest=3),
     ),
@@ -312,6 +366,11 @@ ResamplingDesc.operation = Operation(
         # Given taps, by rows and else, along dimensions that they leave as they are as well.
         "--alg=linear --taps=4x4,5x1 --tag=abx,axb,aBx8b ic18ih7oh13_iw9ow20 ic5ih20oh9_iw40ow21",
         "--alg=nearest,linear --taps=1x1 --tag=abx,axb --ddt=f32,bf16 ic18ih7oh13_iw9ow20",
+        # Rules.
+        "--alg=linear --taps=cubic:asymmetric --tag=abx,axb ic18ih7oh13_iw9ow20 ic5ih20oh9",
+        "--alg=linear --taps=linear:align_corners --tag=abx,axb ic18ih7oh13_iw9ow20",
+        "--alg=linear --taps=linear:half_pixel::5/2+nearest --tag=abx,axb ic18ih7oh13_iw9ow20",
+        "--taps=nearest:asymmetric:floor,nearest:align_corners:half_down --tag=abx,axb ic18ih7oh13",
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),

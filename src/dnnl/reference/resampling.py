@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import ceil, floor, prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +16,13 @@ from dnnl.reference.rule import Rule, core_eps
 from dnnl.reference.specification import Description, Specification, Values, zero_limit
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
+from dnnl.types.interpolation import Interpolation
 from dnnl.types.kinds import Alg
 from dnnl.types.taps import Taps
 
 Places = NDArray[np.int64]
+Along = Callable[[Array, int, Places, Array, int], Array]
+EachTaps = Sequence[Taps | Interpolation]
 
 TOLERANCE = {
     "resampling_nearest": EXACT,
@@ -29,7 +33,10 @@ BACKWARD_TOLERANCE = Tolerance(ulps=8, growth=2, floor=None)
 
 
 def resampling(
-    src: ArrayLike, alg: Alg | str, spatial: Sequence[int], taps: Sequence[Taps] = ()
+    src: ArrayLike,
+    alg: Alg | str,
+    spatial: Sequence[int],
+    taps: EachTaps = (),
 ) -> Array:
     """``src`` [N, C, spatial...] -> [N, C, ``spatial``...].
 
@@ -40,23 +47,27 @@ def resampling(
     """
     data = f64(src)
     for axis, new in enumerate(spatial, 2):
-        data = _gathered(data, axis, *_taps(data.shape[axis], new, alg, taps[axis - 2 : axis - 1]))
+        old = data.shape[axis]
+        data = _gathered(data, axis, *_taps(old, new, alg, taps[axis - 2 : axis - 1]), old)
     return data
 
 
 def resampling_backward(
-    diff_dst: ArrayLike, alg: Alg | str, spatial: Sequence[int], taps: Sequence[Taps] = ()
+    diff_dst: ArrayLike,
+    alg: Alg | str,
+    spatial: Sequence[int],
+    taps: EachTaps = (),
 ) -> Array:
     """``diff_dst`` [N, C, output...] -> diff_src [N, C, ``spatial``...]: each element of dst gives
     its gradient to those that it was made of, by their weights."""
     data = f64(diff_dst)
     for axis, old in enumerate(spatial, 2):
         own = _taps(old, data.shape[axis], alg, taps[axis - 2 : axis - 1])
-        data = _scattered(data, axis, old, *own)
+        data = _scattered(data, axis, *own, old)
     return data
 
 
-def _gathered(data: Array, axis: int, places: Places, weights: Array) -> Array:
+def _gathered(data: Array, axis: int, places: Places, weights: Array, _: int) -> Array:
     """Weighted sums along one axis; what has no weight is no part of them, infinite or not."""
     total = np.zeros((*data.shape[:axis], places.shape[1], *data.shape[axis + 1 :]))
     for place, weight in zip(places, weights, strict=True):
@@ -65,7 +76,7 @@ def _gathered(data: Array, axis: int, places: Places, weights: Array) -> Array:
     return total
 
 
-def _scattered(data: Array, axis: int, old: int, places: Places, weights: Array) -> Array:
+def _scattered(data: Array, axis: int, places: Places, weights: Array, old: int) -> Array:
     """What each of ``old`` elements along one axis is given back."""
     total = np.zeros((*data.shape[:axis], old, *data.shape[axis + 1 :]))
     lines, given = np.moveaxis(total, axis, 0), np.moveaxis(data, axis, 0)
@@ -75,10 +86,10 @@ def _scattered(data: Array, axis: int, old: int, places: Places, weights: Array)
     return total
 
 
-def _taps(old: int, new: int, alg: Alg | str, given: Sequence[Taps] = ()) -> tuple[Places, Array]:
+def _taps(old: int, new: int, alg: Alg | str, given: EachTaps = ()) -> tuple[Places, Array]:
     """The elements of ``old`` that each of ``new`` is made of, and their weights: [taps, new]."""
     for own in given:
-        return own.places, own.weights
+        return (own.places, own.weights) if isinstance(own, Taps) else _interpolated(old, new, own)
     number, unit = np.arange(new), 2 * max(1, new)
     # Twice as many units as elements of ``new`` make an element of ``old``: all is exact but the
     # last division.
@@ -94,6 +105,52 @@ def _taps(old: int, new: int, alg: Alg | str, given: Sequence[Taps] = ()) -> tup
             return np.stack([first, last]), np.stack([1.0 - second, second])
         case name:
             raise InvalidArguments("alg", name, "expected a resampling")
+
+
+def _interpolated(old: int, new: int, rule: Interpolation) -> tuple[Places, Array]:
+    """The elements that a rule takes, and their weights."""
+    positions = [_position(at, old, new, rule) for at in range(new)]
+    if rule.function == "nearest":
+        places = np.array([[_rounded(x, rule.rounding) for x in positions]])
+        return np.clip(places, 0, old - 1), np.ones((1, new))
+    before = np.array([floor(x) for x in positions])
+    part = np.array([float(x - floor(x)) for x in positions])
+    if rule.function == "linear":
+        places, weights = np.stack([before, before + 1]), np.stack([1 - part, part])
+    else:
+        places = before + np.arange(-1, 3)[:, np.newaxis]
+        d, a = np.abs(np.arange(-1, 3)[:, np.newaxis] - part), rule.cubic
+        near = (1 - d) * (1 + d - (a + 2) * d**2)
+        far = a * (d - 1) * (d - 2) ** 2
+        weights = np.where(d <= 1, near, far)
+        weights[:, part == 0] = [[0.0], [1.0], [0.0], [0.0]]
+    return np.clip(places, 0, old - 1), weights
+
+
+def _position(at: int, old: int, new: int, rule: Interpolation) -> Fraction:
+    """Where an element is among ``old`` ones."""
+    scale, half = rule.scale or Fraction(new, old), Fraction(1, 2)
+    match rule.coordinates:
+        case "half_pixel":
+            return (at + half) / scale - half
+        case "asymmetric":
+            return at / scale
+        case "half_pixel_for_nearest":
+            return (at + half) / scale
+        case _:
+            return Fraction(at * (old - 1), max(1, new - 1))
+
+
+def _rounded(x: Fraction, rounding: str) -> int:
+    match rounding:
+        case "floor":
+            return floor(x)
+        case "ceil":
+            return ceil(x)
+        case "half_up":
+            return floor(x + Fraction(1, 2))
+        case _:
+            return ceil(x - Fraction(1, 2))
 
 
 _LIMIT = 64
@@ -124,14 +181,31 @@ class _Resampling(Specification):
         self, desc: Description, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Equality of nearest elements; otherwise a few epsilons, and one rounding."""
-        kind = desc.desc_of(argument).data_type
+        kind, size = desc.desc_of(argument).data_type, None
+        if any(isinstance(each, Interpolation) and each.function == "cubic" for each in desc.taps):
+            size = self._terms(desc, values)  # with negative weights, which cancel others
         if desc.propagation.is_forward:
             exact = desc.alg_kind is Alg.resampling_nearest
             terms = max(8, prod(each.count for each in desc.taps))
             threshold = kind.eps if exact else kind.eps + 2 * terms * core_eps(kind)
-            return Rule(threshold, zero_limit(kind))
+            return Rule(threshold, zero_limit(kind), size=size)
         # Where dst is smaller, most elements of src are no part of it.
-        return Rule(kind.eps + 64 * core_eps(kind), zeros=100)
+        return Rule(kind.eps + 64 * core_eps(kind), zeros=100, size=size)
+
+    def _terms(self, desc: Description, values: Values) -> Array:
+        """The sums of the absolute values of all terms."""
+        if desc.propagation.is_forward:
+            data, spatial = values[Arg.SRC], desc.dst_desc.dims[2:]
+        else:
+            data, spatial = values[Arg.DIFF_DST], desc.diff_src_desc.dims[2:]
+        along: Along = _gathered if desc.propagation.is_forward else _scattered
+        data = np.abs(f64(data))
+        for axis, size in enumerate(spatial, 2):
+            ends = (data.shape[axis], size)
+            old, new = ends if desc.propagation.is_forward else ends[::-1]
+            places, weights = _taps(old, new, desc.alg_kind, desc.taps[axis - 2 : axis - 1])
+            data = along(data, axis, places, np.abs(weights), old)
+        return data
 
 
 SPECIFICATION = _Resampling()

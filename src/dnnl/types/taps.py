@@ -66,6 +66,11 @@ class Taps:
         """The least number of elements that has all of these places."""
         return int(self.places.max()) + 1
 
+    def table(self, old: int, new: int) -> tuple[Places, Weights]:
+        """The places among ``old`` elements and the weights of ``new`` ones, which these are of."""
+        assert (self.beyond <= old, new) == (True, self.elements), "checked with the description"
+        return self.places, self.weights
+
     def __repr__(self) -> str:
         # What is built is stored under its repr, which has to tell one from another.
         digest = blake2b(self._places + self._weights, digest_size=16).hexdigest()

@@ -16,11 +16,11 @@ from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.shared.types import WIDE_FLOATS, core_of, refuse_types
+from dnnl.kernels.windows.interpolation import cubic_weights, linear_weights
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import typical
 
-_CUBIC = -0.75
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
@@ -126,7 +126,9 @@ class _Sampler:
         else:
             x = dimension.bounded(x)
             first = arithmetic.round_down(e, x)
-            weights = list(_weights(e, self.conf.function, e.b.fsub(x, first)))
+            part = e.b.fsub(x, first)
+            linear = self.conf.function == "linear"
+            weights = list(linear_weights(e, part) if linear else cubic_weights(e, part))
             begin = -(len(weights) // 2 - 1)
         taps = []
         for number, weight in enumerate(weights, begin):
@@ -234,23 +236,3 @@ def _whole(e: Emitter, x: Value, *, alone: bool) -> Value:
     if alone:
         return e.b.sext(e.b.fptosi(vector.lane(e, x, 0), I32), I64)
     return e.b.sext(e.b.fptosi(x, vector.vector_type(I32, count)), vector.vector_type(I64, count))
-
-
-def _weights(e: Emitter, function: str, x: Value) -> tuple[Value, ...]:
-    """The weights of neighbours of a place that is ``x`` behind one of them: two, or the four of
-    Keys' cubic convolution."""
-    one = arithmetic.constant(x, 1.0)
-    rest = e.b.fsub(one, x)
-    if function == "linear":
-        return rest, x
-    return _outer(e, x), _inner(e, x), _inner(e, rest), _outer(e, rest)
-
-
-def _inner(e: Emitter, x: Value) -> Value:
-    """((a + 2) x - (a + 3)) x^2 + 1."""
-    return arithmetic.polynomial(e, x, (1.0, 0.0, -(_CUBIC + 3), _CUBIC + 2))
-
-
-def _outer(e: Emitter, x: Value) -> Value:
-    """a (x^3 - 5 x^2 + 8 x - 4) at x + 1: a (x^3 - 2 x^2 + x)."""
-    return arithmetic.polynomial(e, x, (0.0, _CUBIC, -2 * _CUBIC, _CUBIC))

@@ -17,6 +17,7 @@ from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.kernels.shared.types import (
     WIDE_FLOATS,
     computed_in,
@@ -24,12 +25,14 @@ from dnnl.kernels.shared.types import (
     refuse_forward,
     refuse_types,
 )
-from dnnl.kernels.windows.resampling_rows import Row, row_of
-from dnnl.kernels.windows.resampling_taps import Side, Table, usual
+from dnnl.kernels.windows.resampling_open import OpenTable, inverts
+from dnnl.kernels.windows.resampling_rows import Row, row_lanes
+from dnnl.kernels.windows.resampling_taps import Side, Table
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.interpolation import Interpolation
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import is_known, typical
+from dnnl.types.size import is_known
 from dnnl.types.taps import Taps
 
 # Registers that share the table lookups of a pixel.
@@ -43,13 +46,11 @@ _CHANNELS = 3  # mask of batch and channels
 
 @dataclass(frozen=True)
 class ResamplingConf:
-    """dst = the weighted sums of elements of src with ``attributes``: those given by ``taps``, or
-    without taps the nearest one, or with ``linear`` interpolation the adjacent ones. In a
-    ``gradient`` src and dst are diff_dst and diff_src, and the sums go over the elements to which
-    one contributes."""
+    """dst = the weighted sums of elements of src with ``attributes``, along each spatial dimension
+    those of its ``taps``. In a ``gradient`` src and dst are diff_dst and diff_src, and the sums go
+    over the elements to which one contributes."""
 
-    linear: bool
-    taps: tuple[Taps, ...]
+    taps: tuple[Taps | Interpolation, ...]
     gradient: bool
     src: MemoryDesc
     dst: MemoryDesc
@@ -61,31 +62,48 @@ class ResamplingConf:
         return (Arg.DIFF_DST, Arg.DIFF_SRC) if self.gradient else (Arg.SRC, Arg.DST)
 
     @cached_property
-    def dims(self) -> tuple[Table, ...]:
-        """The taps along each spatial dimension."""
-        # Tables in the code fix the sizes that they were made for.
-        old, new = tuple(map(int, self.src.dims[2:])), tuple(map(int, self.dst.dims[2:]))
-        if self.gradient:
-            old, new = new, old
-        found = [(each.places, each.weights) for each in self.taps]
-        found = found or [usual(*pair, self.linear) for pair in zip(old, new, strict=True)]
-        if self.gradient:
-            return tuple(Table.backward(*each, n) for each, n in zip(found, old, strict=True))
-        return tuple(Table.forward(*each) for each in found)
+    def _tables(self) -> tuple[tuple[Table | OpenTable, ...], int]:
+        """The taps along each spatial dimension, and the bytes of scratchpad that they take."""
+        scratchpad = Scratchpad()
+        sizes = list(zip(self.src.dims[2:], self.dst.dims[2:], strict=True))
+        tables = [
+            self._table(taps, pair, scratchpad, row=place == len(sizes))
+            for place, (taps, pair) in enumerate(zip(self.taps, sizes, strict=True), 1)
+        ]
+        return tuple(tables), scratchpad.size
 
-    @cached_property
-    def times(self) -> tuple[int, ...]:
-        """How often the elements of each spatial dimension are repeated, where that is all that
-        happens and only an execution knows how many there are: no table is needed."""
-        pairs = list(zip(self.src.dims[2:], self.dst.dims[2:], strict=True))
-        known = all(is_known(old) and is_known(new) for old, new in pairs)
-        if known or self.linear or self.taps or self.gradient:
-            return ()
-        found = [divmod(typical(new), max(1, typical(old))) for old, new in pairs]
-        whole = all(not rest for _, rest in found)
-        times = tuple(factor for factor, _ in found)
-        same = whole and all(old * n == new for n, (old, new) in zip(times, pairs, strict=True))
-        return times if same else ()
+    def _table(
+        self,
+        taps: Taps | Interpolation,
+        sizes: tuple[int, int],
+        scratchpad: Scratchpad,
+        *,
+        row: bool,
+    ) -> Table | OpenTable:
+        """The taps between the ``sizes`` of src and dst along one dimension, its last one if it is
+        the ``row``."""
+        if (
+            isinstance(taps, Interpolation)
+            and not all(map(is_known, sizes))
+            and (not self.gradient or inverts(taps, *reversed(sizes)))
+        ):
+            kind = computed_in(self.src, self.dst)
+            return OpenTable.of(taps, sizes, kind, scratchpad, gradient=self.gradient, row=row)
+        # Tables in the code fix the sizes that they were made for.
+        source, element = map(int, sizes)
+        if self.gradient:
+            return Table.backward(*taps.table(element, source), element)
+        return Table.forward(*taps.table(source, element))
+
+    @property
+    def dims(self) -> tuple[Table | OpenTable, ...]:
+        """The taps along each spatial dimension."""
+        return self._tables[0]
+
+    @property
+    def scratchpad(self) -> int:
+        """The bytes of temporary memory."""
+        return self._tables[1]
 
     @property
     def copies(self) -> bool:
@@ -95,21 +113,20 @@ class ResamplingConf:
 
 
 def configure(
-    linear: bool,
-    taps: tuple[Taps, ...],
+    taps: tuple[Taps | Interpolation, ...],
     gradient: bool,
     src: MemoryDesc,
     dst: MemoryDesc,
     attributes: Attributes,
 ) -> ResamplingConf | Refusal:
     """Accept any two layouts of supported types; those of gradients are floats."""
-    conf = ResamplingConf(linear, taps, gradient, src, dst, attributes)
-    repeats = bool(conf.times)
-    longest = 0 if repeats else max(map(int, (*src.dims[2:], *dst.dims[2:])))
+    conf = ResamplingConf(taps, gradient, src, dst, attributes)
+    longest = max(n for n in (*src.dims[2:], *dst.dims[2:], 0) if is_known(n))
     if longest > _LONGEST:
         rule = f"at most {_LONGEST}, as the positions of all elements are part of the code"
         return Refusal(Reason.SHAPE, f"{longest} elements along an axis; {rule}")
-    most = max((each.count * each.elements for each in taps), default=0)
+    given = [each for each in taps if isinstance(each, Taps)]
+    most = max((each.count * each.elements for each in given), default=0)
     if most > _MOST_TAPS:
         rule = f"at most {_MOST_TAPS}, as they are part of the code"
         return Refusal(Reason.SHAPE, f"{most} taps of all elements along an axis; {rule}")
@@ -131,69 +148,51 @@ def _refuse_masks(attributes: Attributes) -> Refusal | None:
 
 
 def build(conf: ResamplingConf, isa: Isa) -> Kernel:
-    """One nest that sums the taps of each element: along rows by registers of consecutive elements
-    if possible, else element by element."""
-    if conf.times:
-        return _repeated(conf, isa)
-    core, axes = _core(conf), letters(conf.dst.dims)
-    nest, ids = _nest(conf, core, axes, None)
+    """A phase for each table of open sizes, and one nest that sums the taps of each element: along
+    rows by registers of consecutive elements if possible, else element by element."""
+    core, arguments = _core(conf), Arguments()
+    axes = letters(conf.dst.dims)
+    nest = _nest(conf, core, axes, arguments, None)
     # Elements that are copied are extended to 32 bits, the unit of permutations.
     elements = I32 if conf.copies and vector.bits(core) < vector.bits(I32) else core
-    row = row_of(isa, conf.dims[-1], axes[-1], conf.src, conf.dst, vector.bits(elements))
+    row = _row(conf, isa, axes[-1], arguments, vector.bits(elements))
     if row is not None:
-        by_rows, its_ids = _nest(conf, elements, axes, row)
-        if row.fits(by_rows, isa):
-            nest, ids = by_rows, its_ids
+        by_rows = _nest(conf, elements, axes, arguments, row)
+        nest, row = (by_rows, row) if row.fits(by_rows, isa) else (nest, None)
     module = Module("resampling", isa)
     entry = symbol("resampling", [conf.src, conf.dst], isa)
-    return Kernel(module, (emit_nest(module, entry, nest),), ids)
-
-
-def _repeated(conf: ResamplingConf, isa: Isa) -> Kernel:
-    """Each element of src, as often as it is repeated along each dimension."""
-    arguments, outer = Arguments(), letters(conf.src.dims)
-    inner = [Axis(times, f"k{number}") for number, times in enumerate(conf.times)]
-    index = [Affine.of(axis) for axis in outer]
-    places = [
-        form * axis.extent + Affine.of(axis) for form, axis in zip(index[2:], inner, strict=True)
+    filled = [
+        table.emit(module, f"{entry}_taps{place}", arguments.slot(Arg.SCRATCHPAD), own)
+        for place, table in enumerate(conf.dims)
+        if isinstance(table, OpenTable)
+        for own in (row if place == len(conf.dims) - 1 else None,)
     ]
-    src = Operand(arguments.slot(Arg.SRC), conf.src, tuple(index))
-    dst = Operand(arguments.slot(Arg.DST), conf.dst, (*index[:2], *places))
-    given = Sources(conf.attributes, {Arg.SRC: src}, arguments)
-    result = Result(conf.attributes, dst, arguments)
-    copies = conf.src.data_type is conf.dst.data_type and conf.attributes.plain
+    return Kernel(module, (*filled, emit_nest(module, entry, nest)), arguments.ids)
 
-    def body(point: Point) -> None:
-        if copies:
-            point.store_stored(dst, point.load_stored(src))
-        else:
-            result.store(point, given.load(point, Arg.SRC))
 
-    bare = bare_core(conf.src.data_type, conf.dst.data_type)
-    nest = Nest(
-        (*outer, *inner),
-        (),
-        (*given.operands, *result.inputs),
-        result.outputs,
-        body,
-        reads_dst=result.reads_dst,
-        core=bare if copies else core_of(conf.src, conf.dst),
-    )
-    module = Module("resampling", isa)
-    entry = symbol("resampling", [conf.src, conf.dst], isa)
-    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+def _row(conf: ResamplingConf, isa: Isa, axis: Axis, arguments: Arguments, bits: int) -> Row | None:
+    """The row along the last axis, if it can be computed by registers."""
+    lanes, table = row_lanes(isa, axis, conf.src, conf.dst, bits), conf.dims[-1]
+    if not lanes:
+        return None
+    if isinstance(table, OpenTable):
+        return table.row(axis, arguments.slot(Arg.SCRATCHPAD), lanes)
+    return Row.of(table, axis, int(conf.src.dims[-1]), lanes)
 
 
 def _nest(
-    conf: ResamplingConf, core: Type, axes: tuple[Axis, ...], row: Row | None
-) -> tuple[Nest, tuple[int, ...]]:
-    """The nest over ``axes``, those of dst, and its arguments. The last axis is that of ``row``, if
-    given."""
-    (read, written), arguments = conf.ends, Arguments()
+    conf: ResamplingConf,
+    core: Type,
+    axes: tuple[Axis, ...],
+    arguments: Arguments,
+    row: Row | None,
+) -> Nest:
+    """The nest over ``axes``, those of dst. The last axis is that of ``row``, if given."""
+    read, written = conf.ends
     index = tuple(map(Affine.of, axes))
     spatial = list(zip(conf.dims, axes[2:], conf.src.dims[2:], strict=True))
     looked_up = spatial if row is None else spatial[:-1]
-    sides = [Side(*side, computed_in(conf.src, conf.dst)) for side in looked_up]
+    sides = [_side(conf, *side, arguments) for side in looked_up]
     found = tuple(side.found for side in sides) + (() if row is None else (row.found,))
     src = Operand(arguments.slot(read), conf.src, (*index[:2], *map(Affine.of, found)))
     dst = Operand(arguments.slot(written), conf.dst, index)
@@ -233,7 +232,7 @@ def _nest(
         result.store(point, given.dequantized(point, read, value))
 
     tables = [table for side in (*sides, *(() if row is None else (row,))) for table in side.tables]
-    nest = Nest(
+    return Nest(
         axes,
         tuple(tap for side in sides for tap in side.taps),
         (*given.operands, *tables, *result.inputs),
@@ -244,7 +243,15 @@ def _nest(
         registers=1 if conf.copies or row is not None else _SIDE_BY_SIDE,
         indirect=found,
     )
-    return nest, arguments.ids
+
+
+def _side(
+    conf: ResamplingConf, table: Table | OpenTable, axis: Axis, extent: int, arguments: Arguments
+) -> Side:
+    """One spatial dimension, in which src has ``extent`` elements."""
+    if isinstance(table, OpenTable):
+        return table.side(axis, arguments.slot(Arg.SCRATCHPAD))
+    return Side.of(table, axis, extent, computed_in(conf.src, conf.dst))
 
 
 def _core(conf: ResamplingConf) -> Type:

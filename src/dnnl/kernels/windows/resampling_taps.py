@@ -16,24 +16,6 @@ from dnnl.types.taps import Places, Weights
 _TABLE = -1  # the slot of a table, which is no argument
 
 
-def usual(old: int, new: int, linear: bool) -> tuple[Places, Weights]:
-    """The elements of ``old`` that contribute to each element of ``new`` without given taps, and
-    their weights: both [taps, new].
-
-    The position of element ``at`` is ``x = (at + 1/2) * old / new - 1/2``, computed in integers as
-    multiples of 1 / (2 * new). If both taps are the same element, each has weight 1/2: a weight of
-    0 would turn an infinity into NaN.
-    """
-    unit, odd = 2 * new, 2 * np.arange(new, dtype=np.int64) + 1
-    if not linear:
-        return (odd * old // unit)[np.newaxis], np.ones((1, new))
-    place = odd * old - new
-    first = np.maximum(place // unit, 0)
-    last = np.minimum(-(-place // unit), old - 1)
-    weight = np.where(first == last, 0.5, np.abs(place - first * unit) / unit)
-    return np.stack([first, last]), np.stack([1.0 - weight, weight])
-
-
 @dataclass(frozen=True, eq=False)
 class Table:
     """The ``places`` and ``weights`` of the taps of each element: [taps, elements]. ``gaps`` says
@@ -80,22 +62,40 @@ class Table:
         return bool((self.weights != 1.0).any())
 
 
+@dataclass(frozen=True, eq=False)
 class Side:
-    """One spatial dimension: the axis of positions, that of taps if there are several, and the
-    tables of both as operands. The weights have elements of ``kind``."""
+    """One spatial dimension: the axis of positions that are ``found``, that of ``taps`` if there
+    are several, and the operands with the ``places`` and the ``weights`` of taps, which are None
+    where all are 1. ``gaps`` says that weights may be 0."""
 
-    def __init__(self, table: Table, axis: Axis, extent: int, kind: DataType) -> None:
-        self.found = Axis(extent, f"{axis.name}_found")
-        self.taps = (Axis(table.taps, f"{axis.name}_tap"),) if table.taps > 1 else ()
-        self.gaps = table.gaps
-        axes = (*self.taps, axis)
-        self.places = table_of(axes, DataType.s32, table.places)
-        self.weights = table_of(axes, kind, table.weights) if table.weighted else None
+    found: Axis
+    taps: tuple[Axis, ...]
+    gaps: bool
+    places: Operand
+    weights: Operand | None
+
+    @staticmethod
+    def of(table: Table, axis: Axis, extent: int, kind: DataType) -> Side:
+        """That of a table in the code, with weights of ``kind``, of ``extent`` elements."""
+        taps = tap_axes(axis, table.taps)
+        places = table_of((*taps, axis), DataType.s32, table.places)
+        weights = table_of((*taps, axis), kind, table.weights) if table.weighted else None
+        return Side(found_axis(axis, extent), taps, table.gaps, places, weights)
 
     @property
     def tables(self) -> tuple[Operand, ...]:
         """The operands besides src."""
         return (self.places,) if self.weights is None else (self.places, self.weights)
+
+
+def found_axis(axis: Axis, extent: int) -> Axis:
+    """The axis of the positions among ``extent`` elements that are found for ``axis``."""
+    return Axis(extent, f"{axis.name}_found")
+
+
+def tap_axes(axis: Axis, count: int) -> tuple[Axis, ...]:
+    """The axis of ``count`` taps of each element of ``axis``; none for a single one."""
+    return (Axis(count, f"{axis.name}_tap"),) if count > 1 else ()
 
 
 def table_of(axes: Sequence[Axis], kind: DataType, contents: Places | Weights) -> Operand:

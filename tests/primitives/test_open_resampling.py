@@ -1,0 +1,152 @@
+"""Resampling by rules between sizes that only the execution knows, and the rules themselves."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dnnl import (
+    RUNTIME_DIM,
+    Arg,
+    Interpolation,
+    InvalidArguments,
+    MemoryDesc,
+    ResamplingDesc,
+    config,
+)
+from dnnl.reference import resampling as reference
+from tests.check import check, logical, memory_of, poisoned_memory
+from tests.primitives.harness import ENGINE, ISAS, describe, every_isa, execute, source, tensor
+from tests.primitives.test_open_windows import kernels_for
+
+R = RUNTIME_DIM
+LINEAR = "resampling_linear"
+PAIRS = " ".join(
+    f"mb{n}ic{c}_ih{h}oh{oh}_iw{w}ow{ow}"
+    for n, c, h, oh, w, ow in [
+        (2, 19, 9, 13, 5, 10), (3, 3, 33, 7, 40, 80), (2, 5, 17, 33, 2, 129), (2, 5, 64, 3, 70, 9),
+        (1, 32, 4, 4, 37, 37), (2, 3, 1, 5, 9, 1), (2, 5, 6, 6, 3, 4),
+    ]
+)  # fmt: skip
+RULES = [
+    ("FWD_I", "linear", "linear", "abx"),
+    ("FWD_I", "linear", "linear:align_corners", "axb"),
+    ("FWD_I", "linear", "cubic", "abx"),
+    ("FWD_I", "linear", "cubic:asymmetric+linear:half_pixel::5/2", "aBx8b"),
+    ("FWD_I", "linear", "nearest:align_corners+cubic:::1/2:-0.5", "abx"),
+    ("FWD_I", "nearest", "nearest:asymmetric:floor", "abx"),
+    ("FWD_I", "nearest", "nearest:half_pixel:half_down", "axb"),
+    ("FWD_I", "nearest", "nearest:half_pixel_for_nearest:floor", "aBx16b"),
+    ("FWD_I", "nearest", "nearest:asymmetric:ceil:3/4", "abx"),
+    ("BWD_D", "linear", "linear", "abx"),
+    ("BWD_D", "linear", "linear:align_corners", "axb"),
+    ("BWD_D", "linear", "linear:asymmetric+cubic", "abx"),
+    ("BWD_D", "nearest", "nearest:asymmetric:floor", "aBx8b"),
+    ("BWD_D", "nearest", "nearest:align_corners:half_down", "abx"),
+    ("BWD_D", "nearest", "nearest:half_pixel:ceil", "abx"),
+]
+
+
+def opened(alg: str, rules: list[Interpolation]) -> ResamplingDesc:
+    """Images of any size out of such."""
+    image = MemoryDesc((R, R, R, R), "f32", "nchw")
+    return ResamplingDesc.forward("forward_inference", alg, image, image, taps=rules)
+
+
+@pytest.mark.parametrize(("direction", "alg", "taps", "tag"), RULES)
+@pytest.mark.covers
+def test_rules(direction: str, alg: str, taps: str, tag: str) -> None:
+    with config.override("max_cpu_isa", ISAS[len(taps) % len(ISAS)]):
+        line = f"--resampling --dir={direction} --alg={alg} --taps={taps} --tag={tag} {PAIRS}"
+        assert kernels_for(line) <= 8
+
+
+@pytest.mark.parametrize("kinds", ["bf16 f32", "u8 s8", "f64 f64", "s32 f32", "f16 f16", "s32 s32"])
+@pytest.mark.parametrize("alg", ["nearest", "linear"])
+def test_types(kinds: str, alg: str) -> None:
+    sdt, ddt = kinds.split()
+    line = f"--resampling --dir=FWD_I --alg={alg} --sdt={sdt} --ddt={ddt} --tag=abx {PAIRS}"
+    kernels_for(line)
+
+
+@every_isa
+@pytest.mark.parametrize("direction", ["FWD_I", "BWD_D"])
+@pytest.mark.parametrize("tag", ["abx", "axb"])
+def test_images_of_many_sizes_share_kernels(tag: str, direction: str, isa: str) -> None:
+    """All get about twice as large, as a decoder has them."""
+    sizes = [(40, 79, 48, 96), (33, 66, 64, 127), (50, 100, 37, 73), (21, 41, 90, 180)]
+    problems = " ".join(f"mb2ic3_ih{h}oh{oh}_iw{w}ow{ow}" for h, oh, w, ow in sizes)
+    with config.override("max_cpu_isa", isa):
+        line = f"--resampling --dir={direction} --alg=linear --tag={tag} {problems}"
+        assert kernels_for(line) <= 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule"),
+    [
+        ({"mode": "bilinear", "align_corners": True}, Interpolation("linear", "align_corners")),
+        ({"mode": "bicubic", "align_corners": False}, Interpolation("cubic")),
+        ({"mode": "nearest"}, Interpolation("nearest", "asymmetric", "floor")),
+        ({"mode": "nearest-exact"}, Interpolation("nearest")),
+    ],
+)
+@pytest.mark.parametrize("size", [(20, 40), (5, 7), (9, 31)])
+def test_rules_of_pytorch(mode: dict[str, Any], rule: Interpolation, size: tuple[int, int]) -> None:
+    src, dst = source((2, 19, 9, 18), "nchw"), describe((2, 19, *size), "nchw")
+    alg = "resampling_nearest" if rule.count == 1 else LINEAR
+    desc = ResamplingDesc.forward("forward_inference", alg, src.desc, dst, taps=[rule] * 2)
+    want = torch.nn.functional.interpolate(tensor(src), size, **mode).numpy()
+    bound = reference.TOLERANCE["resampling_linear"]("f32", 64)
+    check(execute(desc, {Arg.SRC: src}), want, bound)
+    memory = poisoned_memory(dst, ENGINE)
+    check(execute(opened(alg, [rule] * 2), {Arg.SRC: src}, dst=memory), want, bound)
+
+
+@pytest.mark.parametrize("function", ["linear", "cubic"])
+def test_infinities_reach_no_element_but_their_own(function: str) -> None:
+    """Where a position is that of an element, its neighbours have the weight 0."""
+    values = logical(source((2, 3, 9, 40), "nchw")).astype(np.float32)
+    values[0, 1, 4, 8], values[1, 2, 0, 30:] = np.inf, np.nan
+    src = memory_of(values, describe(values.shape, "nchw"), ENGINE)
+    rules, size = [Interpolation(function, "align_corners")] * 2, (17, 79)
+    desc = opened(LINEAR, rules)
+    dst = poisoned_memory(describe((2, 3, *size), "nchw"), ENGINE)
+    result = logical(execute(desc, {Arg.SRC: src}, dst=dst))
+    own = ~np.isfinite(reference.resampling(values, LINEAR, size, rules))
+    assert own.sum() < own.size / 20
+    np.testing.assert_array_equal(~np.isfinite(result), own)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"function": "lanczos"}, "expected one of nearest, linear, cubic"),
+        ({"function": "linear", "coordinates": "corners"}, "expected one of half_pixel"),
+        ({"function": "nearest", "rounding": "up"}, "expected one of half_up"),
+        ({"function": "linear", "scale": 2}, "expected a fractions.Fraction"),
+        ({"function": "linear", "scale": Fraction(-1)}, "expected a fractions.Fraction"),
+        ({"function": "linear", "coordinates": "align_corners", "scale": Fraction(2)}, "alone"),
+        ({"function": "cubic", "cubic": float("inf")}, "expected a finite number"),
+    ],
+)
+def test_rules_that_are_none(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidArguments, match=reason):
+        Interpolation(**given)
+
+
+def test_the_nearest_element_is_one() -> None:
+    desc = describe((2, 3, 4, 5), "nchw")
+    rules = [Interpolation("linear")] * 2
+    with pytest.raises(InvalidArguments, match="weighted sums are resampling_linear"):
+        ResamplingDesc.forward("forward_inference", "resampling_nearest", desc, desc, taps=rules)
+
+
+def test_verbose_lines_have_the_rules() -> None:
+    desc = describe((2, 3, 4, 5), "nchw")
+    rules = [Interpolation("cubic", "asymmetric", cubic=-0.5), Interpolation("nearest")]
+    made = ResamplingDesc.forward("forward_inference", "resampling_linear", desc, desc, taps=rules)
+    assert made.auxiliary == "alg:resampling_linear taps:cubic:asymmetric:half_up::-0.5+nearest"
