@@ -56,6 +56,10 @@ GIVEN: dict[str, Arguments] = {
     "RuntimeDim": {"min": "2", "max": "64", "multiple": "4"},
     "FormatTag": {"name": "'nChw16c'"},
     "FormatTag.of": {"order": "(0, 1)", "inner_blocks": "((1, 16),)"},
+    "Interpolation": {
+        "function": "'cubic'", "coordinates": "'asymmetric'", "rounding": "'floor'",
+        "scale": "None", "cubic": "-0.5",
+    },
     "Taps": {"places": "((0, 0, 1), (0, 1, 1))", "weights": "((1, 0.5, 1), (0, 0.5, 0))"},
     "CellFunctions": {"functions": "()", "clip": "3.0", "coupled": "False"},
     "CellFunctions.of": {"*": "(abs,)", "clip": "3.0", "coupled": "False"},

@@ -60,7 +60,7 @@ class Interpolation:
         for name, known in (
             ("function", tuple(_TAPS)), ("coordinates", _COORDINATES), ("rounding", _ROUNDINGS),
         ):  # fmt: skip
-            if (given := getattr(self, name)) not in known:
+            if not isinstance(given := getattr(self, name), str) or given not in known:
                 raise InvalidArguments(name, given, f"expected one of {', '.join(known)}")
         if self.scale is not None:
             self._check_scale()
