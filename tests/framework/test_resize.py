@@ -16,7 +16,7 @@ from dnnl.graph.graph import ModelError
 from dnnl.lowering.graphs import LAYOUTS
 from dnnl.operators.interpolation import COORDINATES, ROUNDINGS, ratio
 from dnnl.runtime.engine import Engine
-from tests.framework.models import assert_same, make_model, model_of, node, run_peer
+from tests.framework.models import assert_same, make_model, model_of, node, plans_of, run_peer
 from tests.framework.test_operators import agree, random
 from tests.pairs import every_pair
 
@@ -382,3 +382,45 @@ def test_one_infinity_in_a_corner_of_a_smaller_image() -> None:
     peer = run_peer(proto, {"x": x})["y"]
     got = session.run({"x": x})["y"]
     assert np.count_nonzero(~np.isfinite(got)) <= np.count_nonzero(~np.isfinite(peer)) <= 9
+
+
+OPEN: dict[str, dict[str, Any]] = {
+    "half_pixel": {"mode": "linear"},
+    "pytorch": {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"},
+    "corners": {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+    "cubic": {"mode": "cubic", "cubic_coeff_a": -0.5},
+    "nearest": {"nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"},
+    "rounded": {"nearest_mode": "round_prefer_floor"},
+    "doubled": {"mode": "linear", "scales": (1, 1, 2, 2)},
+    "broken": {"mode": "linear", "scales": (1, 1, 1.5, 0.75)},
+    "in_f32": {"mode": "linear", "scales": (1, 1, 0.7, 1.3)},
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_images_of_any_size_get_that_of_others(name: str) -> None:
+    """One plan for all, as of a decoder; scales that f32 rounds have one for each size."""
+    attrs = dict(OPEN[name])
+    constants: dict[str, Any] = {"w": random(8, 3, 3, 3)}
+    nodes = [node("Conv", ["x", "w"], "c", strides=[2, 2], pads=[1, 1, 1, 1])]
+    if (scales := attrs.pop("scales", None)) is not None:
+        constants["s"] = np.array(scales, np.float32)
+        nodes.append(node("Resize", ["c", "", "s"], "y", **attrs))
+    else:
+        constants |= {"two": np.array([2]), "four": np.array([4]), "zero": np.array([0])}
+        nodes += [
+            node("Shape", ["x"], "xs"),
+            node("Slice", ["xs", "two", "four"], "space"),
+            node("Shape", ["c"], "cs"),
+            node("Slice", ["cs", "zero", "two"], "ahead"),
+            node("Concat", ["ahead", "space"], "size", axis=0),
+            node("Resize", ["c", "", "", "size"], "y", **attrs),
+        ]
+    proto = make_model(nodes, {"x": ("n", 3, "h", "w")}, ["y"], constants)
+    model = model_of(proto)
+    for n, height, width in ((2, 16, 24), (2, 33, 20), (3, 47, 18), (2, 21, 40), (4, 64, 31)):
+        x = random(n, 3, height, width)
+        assert_same({"y": model(x)}, run_peer(proto, {"x": x}), 1e-3)
+    plans = plans_of(model)
+    one = (len(plans._special.sessions), len(plans._open)) == (1, 1)
+    assert one == (name != "in_f32")

@@ -18,6 +18,7 @@ from dnnl import (
     ResamplingDesc,
     config,
 )
+from dnnl.primitives import primitive
 from dnnl.reference import resampling as reference
 from tests.check import check, logical, memory_of, poisoned_memory
 from tests.primitives.harness import ENGINE, ISAS, describe, every_isa, execute, source, tensor
@@ -51,6 +52,12 @@ RULES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _no_kernels_of_others() -> None:
+    """Equal descriptions share those that were made for other sizes."""
+    primitive._cache.clear()
+
+
 def opened(alg: str, rules: list[Interpolation]) -> ResamplingDesc:
     """Images of any size out of such."""
     image = MemoryDesc((R, R, R, R), "f32", "nchw")
@@ -62,7 +69,8 @@ def opened(alg: str, rules: list[Interpolation]) -> ResamplingDesc:
 def test_rules(direction: str, alg: str, taps: str, tag: str) -> None:
     with config.override("max_cpu_isa", ISAS[len(taps) % len(ISAS)]):
         line = f"--resampling --dir={direction} --alg={alg} --taps={taps} --tag={tag} {PAIRS}"
-        assert kernels_for(line) <= 8
+        # Of seven problems; what is reached by gradients has classes of factors.
+        assert kernels_for(line) <= (7 if direction == "FWD_I" else 8)
 
 
 @pytest.mark.parametrize("kinds", ["bf16 f32", "u8 s8", "f64 f64", "s32 f32", "f16 f16", "s32 s32"])
@@ -76,13 +84,17 @@ def test_types(kinds: str, alg: str) -> None:
 @every_isa
 @pytest.mark.parametrize("direction", ["FWD_I", "BWD_D"])
 @pytest.mark.parametrize("tag", ["abx", "axb"])
-def test_images_of_many_sizes_share_kernels(tag: str, direction: str, isa: str) -> None:
+@pytest.mark.parametrize("taps", ["", "linear:align_corners"])
+def test_images_of_many_sizes_share_kernels(taps: str, tag: str, direction: str, isa: str) -> None:
     """All get about twice as large, as a decoder has them."""
-    sizes = [(40, 79, 48, 96), (33, 66, 64, 127), (50, 100, 37, 73), (21, 41, 90, 180)]
+    sizes = [
+        (40, 79, 48, 96), (33, 66, 64, 127), (50, 100, 37, 73), (21, 41, 90, 180),
+        (28, 55, 62, 124), (45, 90, 39, 77), (60, 119, 36, 72), (37, 74, 52, 103),
+    ]  # fmt: skip
     problems = " ".join(f"mb2ic3_ih{h}oh{oh}_iw{w}ow{ow}" for h, oh, w, ow in sizes)
     with config.override("max_cpu_isa", isa):
-        line = f"--resampling --dir={direction} --alg=linear --tag={tag} {problems}"
-        assert kernels_for(line) <= 2
+        line = f"--resampling --dir={direction} --alg=linear --taps={taps} --tag={tag} {problems}"
+        assert kernels_for(line) <= (3 if direction == "FWD_I" else 6)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dnnl.types.interpolation import keys
+from dnnl.types.interpolation import Interpolation, keys
 from dnnl.types.taps import Taps
 
 Float = npt.NDArray[np.float64]
@@ -154,6 +154,31 @@ def _mirrored(line: Line) -> Line:
 def coordinates(rule: Rule, axis: InterpolatedAxis) -> Line:
     """The positions of the new elements among the old ones."""
     return COORDINATES[rule.coordinates](axis)
+
+
+_COORDINATES_OF_ANY = {
+    **{name: name for name in ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")},
+    "tf_half_pixel_for_nn": "half_pixel_for_nearest",
+}
+_ROUNDINGS_OF_ANY = {
+    "ceil": "ceil",
+    "floor": "floor",
+    "round_prefer_ceil": "half_up",
+    "round_prefer_floor": "half_down",
+}
+
+
+def of_any_size(rule: Rule, scale: Fraction | None) -> Interpolation | None:
+    """The rule for axes of any sizes, which the primitive takes; None where it has none. Without a
+    ``scale`` that of the sizes applies."""
+    coordinates = _COORDINATES_OF_ANY.get(rule.coordinates)
+    rounding = _ROUNDINGS_OF_ANY.get(rule.rounding)
+    if coordinates is None or rounding is None or rule.antialias or rule.exclude_outside:
+        return None
+    if coordinates == "align_corners":
+        scale = None
+    usual = "half_up" if rule.mode != "nearest" else rounding
+    return Interpolation(rule.mode, coordinates, usual, scale, rule.cubic)
 
 
 def is_identity(rule: Rule, axis: InterpolatedAxis) -> bool:

@@ -5,6 +5,7 @@ are gathered.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor, isfinite, prod
 
@@ -24,6 +25,7 @@ from dnnl.operators.interpolation import (
     is_identity,
     is_resampling,
     nearest,
+    of_any_size,
     outside,
     ratio,
     taps,
@@ -33,14 +35,15 @@ from dnnl.operators.writing import gathered
 from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.runtime.storage import check_capacity
 from dnnl.types.arg import Arg
-from dnnl.types.size import is_known, surely_equal, typical
+from dnnl.types.interpolation import Interpolation
+from dnnl.types.size import is_known, surely_equal
 from dnnl.types.taps import Taps
 
 _MODES = ("nearest", "linear", "cubic")
 _POLICIES = ("stretch", "not_larger", "not_smaller")
-_WITHOUT_SIZES = frozenset({"asymmetric", "half_pixel", "pytorch_half_pixel"})
-"""The coordinates for which a factor decides how far elements are apart."""
 _MOST = 2**31
+_EXACT = 2**8
+"""Scales of smaller integers are exact in f32, and so are their products with sizes."""
 _FIRST = 10
 """The last operator set with scales alone, which divide the coordinates."""
 
@@ -48,40 +51,59 @@ _FIRST = 10
 def _infer_resize(scope: Scope) -> list[TensorType]:
     """The source's type with the new sizes."""
     _rule_of(scope)
-    factors = _whole_factors(scope)
-    if factors is not None:
-        return scope.result([n * times for n, times in zip(scope.shape(), factors, strict=True)])
-    return scope.result([axis.new for axis in _axes_of(scope)])
+    axes = _open_axes(scope) or _axes_of(scope)
+    return scope.result([axis.new for axis in axes])
 
 
-def _whole_factors(scope: Scope) -> tuple[int, ...] | None:
-    """How many times each axis gets as long, where this alone decides what becomes of the axes of
-    which only a run knows the size; None where numbers are needed, or where all are known."""
-    shape = scope.shape()
+@dataclass(frozen=True, slots=True)
+class _OpenAxis:
+    """An axis that gets ``new`` elements by a ``rule``; None where each element is itself."""
+
+    new: int
+    rule: Interpolation | None
+
+
+def _open_axes(scope: Scope) -> tuple[_OpenAxis, ...] | None:
+    """What becomes of each axis, where that is a rule for any sizes, and only a run knows some of
+    them; None where numbers are needed, or where all are known."""
+    shape, rule = scope.shape(), _rule_of(scope)
     resized = [normal_axis(axis, len(shape)) for axis in scope.attr("axes", range(len(shape)))]
-    if all(map(is_known, shape)):
-        return None
-    scales = _scales(scope, len(resized)) or _multiples(scope, [shape[d] for d in resized])
-    rule = _rule_of(scope)
-    if scales is None or rule.coordinates not in _WITHOUT_SIZES or rule.antialias:
-        return None
-    if not all(scale.is_integer() for scale in scales):
-        return None
-    factors = dict(zip(resized, map(int, scales), strict=True))
-    return tuple(factors.get(d, 1) for d in range(len(shape)))
-
-
-def _multiples(scope: Scope, old: Sequence[int]) -> list[float] | None:
-    """The scales that sizes mean, where these are multiples of the source's, whatever it has."""
     given = None if _is_old(scope) else scope.constant(3)
-    stretched = _name(scope, "keep_aspect_ratio_policy", "stretch", _POLICIES) == "stretch"
-    if given is None or given.size != len(old) or not stretched:
+    sizes = list(given) if given is not None and given.size == len(resized) else None
+    if all(map(is_known, (*shape, *(sizes or ())))) or len(set(resized)) < len(resized):
         return None
-    factors = [typical(new) // typical(own) for new, own in zip(given, old, strict=True)]
-    products = (factor * own for factor, own in zip(factors, old, strict=True))
-    if not all(map(surely_equal, products, given)):
+    if sizes is not None:
+        stretched = _name(scope, "keep_aspect_ratio_policy", "stretch", _POLICIES) == "stretch"
+        made = [_open_axis(rule, shape[d], n) for d, n in zip(resized, sizes, strict=True)]
+    else:
+        stretched, scales = True, _scales(scope, len(resized)) or [0.0] * len(resized)
+        made = [_scaled_axis(rule, shape[d], n) for d, n in zip(resized, scales, strict=True)]
+    if not stretched or None in made:
         return None
-    return [float(factor) for factor in factors]
+    found = dict(zip(resized, made, strict=True))
+    return tuple(found.get(d) or _OpenAxis(n, None) for d, n in enumerate(shape))
+
+
+def _open_axis(rule: Rule, old: int, new: int, scale: Fraction | None = None) -> _OpenAxis | None:
+    """An axis that gets ``new`` elements; None where there is no rule for any sizes."""
+    made = of_any_size(rule, scale)
+    alike = made is not None and made.coordinates != "half_pixel_for_nearest"
+    if surely_equal(old, new) and alike and scale in (None, 1):
+        return _OpenAxis(old, None)
+    return _OpenAxis(new, made) if made and new >= 1 else None
+
+
+def _scaled_axis(rule: Rule, old: int, scale: float) -> _OpenAxis | None:
+    """An axis that is scaled by a number that f32 and products with sizes have exactly; None for
+    others, whose sizes depend on how f32 rounds."""
+    exact = Fraction(scale)
+    above, below = exact.as_integer_ratio()
+    whole = below == 1 or rule.coordinates != "align_corners"
+    if not 0 < above < _EXACT > below or not whole:
+        return None
+    if rule.rounding == "simple":
+        rule = replace(rule, rounding="floor" if exact >= 1 else "ceil")
+    return _open_axis(rule, old, old * above // below, exact)
 
 
 def _rule_of(scope: Scope) -> Rule:
@@ -223,7 +245,7 @@ def _expand_resize(writer: Writer) -> bool:
     if "taps" in writer.node.attrs:  # what this has written for an Upsample
         return False
     rule = _rule_of(scope)
-    if _enlarged(writer, rule):
+    if _ruled(writer, rule):
         return True
     axes = _axes_of(scope)
     source, dst = writer.node.inputs[0], tuple(axis.new for axis in axes)
@@ -246,22 +268,21 @@ def _expand_resize(writer: Writer) -> bool:
     return True
 
 
-def _enlarged(writer: Writer, rule: Rule) -> bool:
-    """One resampling by whole factors along axes of which only a run knows the sizes."""
+def _ruled(writer: Writer, rule: Rule) -> bool:
+    """One resampling by rules along axes of which only a run knows the sizes."""
     scope = Scope(writer.node, writer.graph)
-    factors, shape = _whole_factors(scope), scope.shape()
-    if factors is None or is_whole(writer.dtype) or len(shape) > 2 + _MOST_SPATIAL:
+    axes, shape = _open_axes(scope), scope.shape()
+    if axes is None or is_whole(writer.dtype) or not 3 <= len(shape) <= 2 + _MOST_SPATIAL:
         return False
-    usual = [typical(n) for n in shape]
-    axes = [
-        InterpolatedAxis(n, n * times, Fraction(times), Fraction(n * times))
-        for n, times in zip(usual, factors, strict=True)
-    ]
-    if not all(is_resampling(rule, axis) for axis in axes) or set(factors[:2]) != {1}:
+    if any(axis.rule for axis in axes[:2]):
         return False
-    mode = "nearest" if rule.mode == "nearest" else "linear"
+    mode, source = "nearest" if rule.mode == "nearest" else "linear", writer.node.inputs[0]
     dst = writer.graph.shape_of(writer.node.output)
-    writer.add("Resize", (writer.node.inputs[0],), dst, {"mode": mode, "taps": ()})
+    each = tuple(axis.rule or Interpolation("nearest") for axis in axes[2:])
+    if any(axis.rule for axis in axes):
+        writer.add("Resize", (source,), dst, {"mode": mode, "taps": each})
+    else:
+        writer.add("Identity", (source,), dst)
     return True
 
 

@@ -146,11 +146,12 @@ class ResamplingDesc(Desc):
             rule = f"expected one for each of {len(old)} spatial dimensions"
             raise InvalidArguments("taps", self.taps, rule)
         for number, (taps, from_, to) in enumerate(zip(self.taps, old, new, strict=True)):
-            name, rule = f"taps[{number}]", f"expected those of {to} elements, out of {from_}"
+            name = f"taps[{number}]"
             if isinstance(taps, Taps) and (
                 to not in (taps.elements, RUNTIME_DIM)
                 or (from_ != RUNTIME_DIM and taps.beyond > from_)
             ):
+                rule = f"expected those of {to} elements, out of {from_}"
                 raise InvalidArguments(name, taps, rule)
             if self.alg_kind is Alg.resampling_nearest and taps.count > 1:
                 rule = "expected one tap for each element, which is the nearest"

@@ -131,7 +131,9 @@ def _position(at: int, old: int, new: int, rule: Interpolation) -> Fraction:
     """Where an element is among ``old`` ones."""
     scale, half = rule.scale or Fraction(new, old), Fraction(1, 2)
     match rule.coordinates:
-        case "half_pixel":
+        case "pytorch_half_pixel" if new == 1:
+            return Fraction(0)
+        case "half_pixel" | "pytorch_half_pixel":
             return (at + half) / scale - half
         case "asymmetric":
             return at / scale

@@ -14,7 +14,9 @@ from dnnl.types.layout_input import read_float
 from dnnl.types.taps import Places, Taps, Weights
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
-_COORDINATES = ("half_pixel", "asymmetric", "align_corners", "half_pixel_for_nearest")
+_COORDINATES = (
+    "half_pixel", "asymmetric", "align_corners", "half_pixel_for_nearest", "pytorch_half_pixel",
+)  # fmt: skip
 _ROUNDINGS = ("half_up", "half_down", "floor", "ceil")
 _MOST = 2**16
 _KEYS = -0.75
@@ -38,6 +40,7 @@ class Interpolation:
     - ``asymmetric``: x = i / s
     - ``align_corners``: x = i * (O - 1) / (N - 1), or 0 where N is 1; it has no scale
     - ``half_pixel_for_nearest``: x = (i + 1/2) / s
+    - ``pytorch_half_pixel``: as ``half_pixel``, but 0 where N is 1
 
     ``function`` is ``nearest``, the element at x rounded as ``rounding`` says: ``floor``, ``ceil``,
     or to the nearest one with halves up or down; ``linear`` between the two next to x; or
@@ -86,7 +89,9 @@ class Interpolation:
         """The positions of ``new`` elements among ``old``."""
         above, below = (new, old) if self.scale is None else self.scale.as_integer_ratio()
         match self.coordinates:
-            case "half_pixel":
+            case "pytorch_half_pixel" if new == 1:
+                return Line(0, 0, 1)
+            case "half_pixel" | "pytorch_half_pixel":
                 return Line(below - above, 2 * below, 2 * above)
             case "asymmetric":
                 return Line(0, below, above)

@@ -33,6 +33,7 @@ _CLAMPS_NOTHING = {
     ("nearest", "half_pixel_for_nearest"): ("floor",),
     ("nearest", "align_corners"): ("half_up", "half_down", "floor", "ceil"),
     ("linear", "half_pixel"): ("half_up",),
+    ("linear", "pytorch_half_pixel"): ("half_up",),
     ("linear", "asymmetric"): ("half_up",),
     ("linear", "align_corners"): ("half_up",),
 }
