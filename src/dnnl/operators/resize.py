@@ -72,11 +72,14 @@ def _open_axes(scope: Scope) -> tuple[_OpenAxis, ...] | None:
     sizes = list(given) if given is not None and given.size == len(resized) else None
     if all(map(is_known, (*shape, *(sizes or ())))) or len(set(resized)) < len(resized):
         return None
+    scales = _scales(scope, len(resized))
+    if sizes is not None and scales is not None:
+        return None
     if sizes is not None:
         stretched = _name(scope, "keep_aspect_ratio_policy", "stretch", _POLICIES) == "stretch"
         made = [_open_axis(rule, shape[d], n) for d, n in zip(resized, sizes, strict=True)]
     else:
-        stretched, scales = True, _scales(scope, len(resized)) or [0.0] * len(resized)
+        stretched, scales = True, scales or [0.0] * len(resized)
         made = [_scaled_axis(rule, shape[d], n) for d, n in zip(resized, scales, strict=True)]
     if not stretched or None in made:
         return None
