@@ -39,7 +39,7 @@ RULES = [
     ("FWD_I", "linear", "cubic:asymmetric+linear:half_pixel::5/2", "aBx8b"),
     ("FWD_I", "linear", "nearest:align_corners+cubic:::1/2:-0.5", "abx"),
     ("FWD_I", "nearest", "nearest:asymmetric:floor", "abx"),
-    ("FWD_I", "nearest", "nearest:half_pixel:half_down", "axb"),
+    ("FWD_I", "nearest", "nearest:asymmetric:half_down", "axb"),
     ("FWD_I", "nearest", "nearest:half_pixel_for_nearest:floor", "aBx16b"),
     ("FWD_I", "nearest", "nearest:asymmetric:ceil:3/4", "abx"),
     ("BWD_D", "linear", "linear", "abx"),
