@@ -21,7 +21,7 @@ from dnnl.types.kinds import Alg
 from dnnl.types.taps import Taps
 
 Places = NDArray[np.int64]
-Along = Callable[[Array, int, Places, Array, int], Array]
+Weigh = Callable[[Array], Array]
 EachTaps = Sequence[Taps | Interpolation]
 
 TOLERANCE = {
@@ -45,11 +45,7 @@ def resampling(
     next to it, which are the same behind the ends. Where ``taps`` are given, one for each of the
     spatial dimensions, they say which elements are summed up, and by which weights.
     """
-    data = f64(src)
-    for axis, new in enumerate(spatial, 2):
-        old = data.shape[axis]
-        data = _gathered(data, axis, *_taps(old, new, alg, taps[axis - 2 : axis - 1]), old)
-    return data
+    return _forward(f64(src), alg, spatial, taps)
 
 
 def resampling_backward(
@@ -60,14 +56,30 @@ def resampling_backward(
 ) -> Array:
     """``diff_dst`` [N, C, output...] -> diff_src [N, C, ``spatial``...]: each element of dst gives
     its gradient to those that it was made of, by their weights."""
-    data = f64(diff_dst)
-    for axis, old in enumerate(spatial, 2):
-        own = _taps(old, data.shape[axis], alg, taps[axis - 2 : axis - 1])
-        data = _scattered(data, axis, *own, old)
+    return _backward(f64(diff_dst), alg, spatial, taps)
+
+
+def _forward(
+    data: Array, alg: Alg | str, spatial: Sequence[int], taps: EachTaps, weigh: Weigh = np.positive
+) -> Array:
+    """Sums along all axes, of weights as ``weigh`` makes them."""
+    for axis, new in enumerate(spatial, 2):
+        places, weights = _taps(data.shape[axis], new, alg, taps[axis - 2 : axis - 1])
+        data = _gathered(data, axis, places, weigh(weights))
     return data
 
 
-def _gathered(data: Array, axis: int, places: Places, weights: Array, _: int) -> Array:
+def _backward(
+    data: Array, alg: Alg | str, spatial: Sequence[int], taps: EachTaps, weigh: Weigh = np.positive
+) -> Array:
+    """What is given back along all axes, by weights as ``weigh`` makes them."""
+    for axis, old in enumerate(spatial, 2):
+        places, weights = _taps(old, data.shape[axis], alg, taps[axis - 2 : axis - 1])
+        data = _scattered(data, axis, old, places, weigh(weights))
+    return data
+
+
+def _gathered(data: Array, axis: int, places: Places, weights: Array) -> Array:
     """Weighted sums along one axis; what has no weight is no part of them, infinite or not."""
     total = np.zeros((*data.shape[:axis], places.shape[1], *data.shape[axis + 1 :]))
     for place, weight in zip(places, weights, strict=True):
@@ -76,7 +88,7 @@ def _gathered(data: Array, axis: int, places: Places, weights: Array, _: int) ->
     return total
 
 
-def _scattered(data: Array, axis: int, places: Places, weights: Array, old: int) -> Array:
+def _scattered(data: Array, axis: int, old: int, places: Places, weights: Array) -> Array:
     """What each of ``old`` elements along one axis is given back."""
     total = np.zeros((*data.shape[:axis], old, *data.shape[axis + 1 :]))
     lines, given = np.moveaxis(total, axis, 0), np.moveaxis(data, axis, 0)
@@ -198,16 +210,9 @@ class _Resampling(Specification):
         """The sums of the absolute values of all terms."""
         if desc.propagation.is_forward:
             data, spatial = values[Arg.SRC], desc.dst_desc.dims[2:]
-        else:
-            data, spatial = values[Arg.DIFF_DST], desc.diff_src_desc.dims[2:]
-        along: Along = _gathered if desc.propagation.is_forward else _scattered
-        data = np.abs(f64(data))
-        for axis, size in enumerate(spatial, 2):
-            ends = (data.shape[axis], size)
-            old, new = ends if desc.propagation.is_forward else ends[::-1]
-            places, weights = _taps(old, new, desc.alg_kind, desc.taps[axis - 2 : axis - 1])
-            data = along(data, axis, places, np.abs(weights), old)
-        return data
+            return _forward(np.abs(f64(data)), desc.alg_kind, spatial, desc.taps, np.abs)
+        data, spatial = values[Arg.DIFF_DST], desc.diff_src_desc.dims[2:]
+        return _backward(np.abs(f64(data)), desc.alg_kind, spatial, desc.taps, np.abs)
 
 
 SPECIFICATION = _Resampling()

@@ -164,7 +164,10 @@ class Place:
         access = self._accesses[operand]
         element = storage(operand.data_type, self.kind.element).element
         place = self.e.add(self._base(access), i64(further))
-        mask = vector.known_lanes([lane < count for lane in range(self._lanes)])
+        if is_known(count):
+            mask = vector.known_lanes([lane < count for lane in range(self._lanes)])
+        else:
+            mask = vector.first_lanes(self.e, self.e.number(count), self._lanes)
         bounds = (*self._exists, *self._domain)
         uniform = [bound for bound in bounds if not (self._lane and bound.form.stride(self._lane))]
         mask = vector.both(self.e, mask, self.conditions(uniform))

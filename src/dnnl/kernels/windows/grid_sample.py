@@ -21,6 +21,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import typical
 
+_CUBIC = -0.75
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
@@ -128,7 +129,7 @@ class _Sampler:
             first = arithmetic.round_down(e, x)
             part = e.b.fsub(x, first)
             linear = self.conf.function == "linear"
-            weights = list(linear_weights(e, part) if linear else cubic_weights(e, part))
+            weights = list(linear_weights(e, part) if linear else cubic_weights(e, part, _CUBIC))
             begin = -(len(weights) // 2 - 1)
         taps = []
         for number, weight in enumerate(weights, begin):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dnnl.codegen.ir.builder import Emitter, Value
 from dnnl.codegen.math import arithmetic
 
-_KEYS = -0.75
-
 
 def linear_weights(e: Emitter, part: Value) -> tuple[Value, ...]:
     """Those of the elements before and behind a position ``part`` behind the former, 0 to 1."""
     return e.b.fsub(arithmetic.constant(part, 1.0), part), part
 
 
-def cubic_weights(e: Emitter, part: Value, a: float = _KEYS) -> tuple[Value, ...]:
+def cubic_weights(e: Emitter, part: Value, a: float) -> tuple[Value, ...]:
     """Those of the four elements around a position ``part`` behind the second, by Keys' convolution
     with coefficient ``a``."""
     rest = e.b.fsub(arithmetic.constant(part, 1.0), part)

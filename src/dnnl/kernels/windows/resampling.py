@@ -161,11 +161,11 @@ def build(conf: ResamplingConf, isa: Isa) -> Kernel:
         nest, row = (by_rows, row) if row.fits(by_rows, isa) else (nest, None)
     module = Module("resampling", isa)
     entry = symbol("resampling", [conf.src, conf.dst], isa)
+    rows = [*[None] * (len(conf.dims) - 1), row]
     filled = [
         table.emit(module, f"{entry}_taps{place}", arguments.slot(Arg.SCRATCHPAD), own)
-        for place, table in enumerate(conf.dims)
+        for place, (table, own) in enumerate(zip(conf.dims, rows, strict=True))
         if isinstance(table, OpenTable)
-        for own in (row if place == len(conf.dims) - 1 else None,)
     ]
     return Kernel(module, (*filled, emit_nest(module, entry, nest)), arguments.ids)
 

@@ -22,30 +22,30 @@ from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.interpolation import Interpolation
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import surely_at_most, typical
+from dnnl.types.size import larger, surely_at_most, typical
 
 Tap = tuple[Value, Value]
 """The place and the weight of a tap."""
 
-_CLAMPS_NOTHING = {
-    ("nearest", "half_pixel"): ("half_up",),
-    ("nearest", "asymmetric"): ("floor",),
-    ("nearest", "half_pixel_for_nearest"): ("floor",),
-    ("nearest", "align_corners"): ("half_up", "half_down", "floor", "ceil"),
-    ("linear", "half_pixel"): ("half_up",),
-    ("linear", "pytorch_half_pixel"): ("half_up",),
-    ("linear", "asymmetric"): ("half_up",),
-    ("linear", "align_corners"): ("half_up",),
+_INSIDE = {
+    "half_pixel": ("half_up",),
+    "asymmetric": ("floor",),
+    "half_pixel_for_nearest": ("floor",),
+    "align_corners": ("half_up", "half_down", "floor", "ceil"),
 }
-"""The roundings with which no position is so far beyond an end that more elements than elsewhere
-have a tap of the last one."""
+"""The roundings, by coordinates, with which the nearest element is always one of the axis."""
+_BETWEEN = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+"""The coordinates that are less than an element beyond the ends of the axis."""
 
 
 def inverts(rule: Interpolation, old: int, new: int) -> bool:
-    """Whether there are tables of open sizes for the gradient of a rule."""
-    roundings = _CLAMPS_NOTHING.get((rule.function, rule.coordinates), ())
-    step = rule.line(old, new).step
-    return rule.scale is None and rule.rounding in roundings and surely_at_most(1, step)
+    """Whether there are tables of open sizes for the gradient of a rule: no end of the axis is part
+    of more elements than others are, and positions differ."""
+    if rule.function == "nearest":
+        fits = rule.rounding in _INSIDE.get(rule.coordinates, ())
+    else:
+        fits = rule.function == "linear" and rule.coordinates in _BETWEEN
+    return fits and rule.scale is None and surely_at_most(1, rule.line(old, new).step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +134,9 @@ class OpenTable:
                 break
         else:
             return None
+        present = (lanes,) * parts
         if self.sources < parts * lanes:
-            return None
+            present = tuple(self.sources - part * lanes for part in range(parts))
         first = Operand(slot, self.firsts, (Affine.of(axis),))
         each = [(Affine({}, number), Affine.of(axis)) for number in range(self.count)]
         picks = tuple(Operand(slot, self.places, index) for index in each)
@@ -143,7 +144,7 @@ class OpenTable:
         return Row(
             found_axis(axis, self.sources),
             lanes,
-            (lanes,) * parts,
+            present,
             first,
             picks,
             weights if self.weighted else (),
@@ -217,7 +218,7 @@ class _Filler:
         vector = arithmetic.round_down(p.e, p.e.b.fmul(here, p.constant(1 / lanes)))
         start = p.e.b.fmul(vector, p.constant(lanes))
         first, _ = next(self.taps(start))
-        last = p.real(self.table.sources - row.lanes * row.parts)
+        last = p.real(larger(0, self.table.sources - row.lanes * row.parts))
         return self._smaller(first, last)
 
     def _taps(self, here: Value, old: int, new: int) -> Iterator[Tap]:
