@@ -78,7 +78,8 @@ class Operand:
     of a dimension reads the zeros of the padding, or nothing if the dimension is in ``bare``.
     ``codes`` is the 4-bit type of the values where the elements are bytes that hold its codes.
     Outside the bounds ``inside`` an iteration has no element: it reads zero, and folds skip it.
-    With ``contents`` the operand is a row-major table in the code, not an argument.
+    With ``contents`` the operand is a row-major table in the code, not an argument. What is
+    ``settled`` shares no memory with an output of the phase, so that loads may leave loops.
     """
 
     slot: int
@@ -89,6 +90,7 @@ class Operand:
     codes: DataType | None = None
     inside: tuple[Bound, ...] = ()
     contents: npt.NDArray[Any] | None = None
+    settled: bool = False
 
     @property
     def data_type(self) -> DataType:

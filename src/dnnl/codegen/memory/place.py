@@ -427,6 +427,8 @@ class Place:
             offset = self.e.b.select(some, offset, first)
         where = self.e.element(pointer, offset, element)
         one = self.e.b.load(where, typ=element, align=vector.bits(element) // 8)
+        if access.operand.settled:
+            one.set_metadata("invariant.load", self.e.module.ir.add_metadata([]))
         return vector.splat(self.e, one, self._lanes)
 
     def _pick(

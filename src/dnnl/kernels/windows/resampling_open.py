@@ -121,8 +121,8 @@ class OpenTable:
         index = (*map(Affine.of, taps), Affine.of(axis))
         if not taps:
             index = (Affine({}, 0), *index)
-        places = Operand(slot, self.places, index)
-        weights = Operand(slot, self.weights, index) if self.weighted else None
+        places = Operand(slot, self.places, index, settled=True)
+        weights = Operand(slot, self.weights, index, settled=True) if self.weighted else None
         return Side(found_axis(axis, self.sources), taps, self.gaps, places, weights)
 
     def row(self, axis: Axis, slot: int, lanes: int) -> Row | None:
