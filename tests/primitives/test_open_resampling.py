@@ -18,9 +18,11 @@ from dnnl import (
     ResamplingDesc,
     config,
 )
+from dnnl.language.errors import BadValue
 from dnnl.reference import resampling as reference
 from tests.check import check, logical, memory_of, poisoned_memory
 from tests.primitives.harness import ENGINE, ISAS, describe, every_isa, execute, source, tensor
+from tests.primitives.runtime_sizes import trials
 from tests.primitives.test_open_windows import kernels_for
 
 R = RUNTIME_DIM
@@ -165,3 +167,27 @@ def test_verbose_lines_have_the_rules() -> None:
     rules = [Interpolation("cubic", "asymmetric", cubic=-0.5), Interpolation("nearest")]
     made = ResamplingDesc.forward("forward_inference", "resampling_linear", desc, desc, taps=rules)
     assert made.auxiliary == "alg:resampling_linear taps:cubic:asymmetric:half_up::-0.5+nearest"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Interpolation("cubic"),
+        Interpolation("linear", scale=Fraction(5, 2)),
+        Interpolation("nearest", "align_corners", "ceil"),
+        Interpolation("cubic", cubic=-0.3),
+    ],
+)
+def test_cases_have_the_rules(rule: Interpolation) -> None:
+    desc = describe((2, 3, 4, 5), "nchw")
+    made = ResamplingDesc.forward("forward_inference", LINEAR, desc, desc, taps=[rule] * 2)
+    text = made.auxiliary.rpartition("taps:")[2]
+    (case,) = trials(f"--resampling --dir=FWD_I --alg=linear --taps={text} ic3ih4oh4_iw5ow5")
+    assert isinstance(case.desc, ResamplingDesc)
+    assert case.desc.taps == (rule, rule)
+
+
+@pytest.mark.parametrize("text", ["::", "cubic:::1/0", "cubic:::::3", "cubic::::nan", "lanczos"])
+def test_no_rules(text: str) -> None:
+    with pytest.raises(BadValue):
+        list(trials(f"--resampling --taps={text} ic3ih4oh4_iw5ow5"))

@@ -238,26 +238,29 @@ def _spelled(taps: Taps | Interpolation) -> str:
     """A number of taps, or the fields of a rule without those at the end that are as usual."""
     if isinstance(taps, Taps):
         return str(taps.count)
-    usual = Interpolation(taps.function)
-    named = {field.name: getattr(taps, field.name) for field in fields(taps)}
-    parts = ["" if n is None else str(n) for n in named.values()]
-    while named and (last := named.popitem())[1] == getattr(usual, last[0]) and len(parts) > 1:
+    parts, usual = _fields(taps), _fields(Interpolation(taps.function))
+    while len(parts) > 1 and parts[-1] == usual[len(parts) - 1]:
         parts.pop()
     return ":".join(parts)
 
 
+def _fields(rule: Interpolation) -> list[str]:
+    values = (getattr(rule, field.name) for field in fields(rule))
+    return ["" if value is None else str(value) for value in values]
+
+
 def _rule(text: str) -> Interpolation:
     """``function:coordinates:rounding:scale:cubic``; what is left out is as usual."""
-    names = [field.name for field in fields(Interpolation)]
-    given = dict(zip(names, text.split(":"), strict=False))
-    if text.count(":") >= len(names):
+    names, parts = [field.name for field in fields(Interpolation)], text.split(":")
+    if len(parts) > len(names):
         raise ValueError(f"expected {':'.join(names)}")
-    values: dict[str, Any] = {name: value for name, value in given.items() if value}
-    read = {"scale": Fraction, "cubic": float}
-    values.update({name: read[name](values[name]) for name in read.keys() & values.keys()})
+    given: dict[str, Any] = {n: part for n, part in zip(names, parts, strict=False) if part}
     try:
-        return Interpolation(**values)
-    except InvalidArguments as error:
+        for name, read in (("scale", Fraction), ("cubic", float)):
+            if name in given:
+                given[name] = read(given[name])
+        return Interpolation(**{"function": "", **given})
+    except (InvalidArguments, ZeroDivisionError) as error:
         raise ValueError(str(error)) from error
 
 
