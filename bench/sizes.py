@@ -25,12 +25,19 @@ GOAL = 0.85
 _PRODUCTS = ("1x768:768x3072", "37x768:768x768", "128x768:768x3072", "512x3072:3072x768")
 _IMAGES = ("8x64x56x56", "4x60x33x35", "16x3x112x112")
 _NHWC = ("--dir=FWD_I", "--stag=axb", "--dtag=axb", "--mb=1")
+_QUANTIZED = ("--dt=u8:s8:u8", "--attr-zero-points=src:common:3")
 SUBJECTS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "ResNet-50, batch, height, width": (
         "conv", (*_NHWC, "--batch=shapes_resnet_50"), "batch+spatial",
     ),
     "MobileNetV2, batch, height, width": (
         "conv", (*_NHWC, "--batch=shapes_mobilenet_v2"), "batch+spatial",
+    ),
+    "ResNet-50 u8 s8 with zero points, batch, height, width": (
+        "conv", (*_NHWC, *_QUANTIZED, "--batch=shapes_resnet_50"), "batch+spatial",
+    ),
+    "MobileNetV2 u8 s8, batch, height, width": (
+        "conv", (*_NHWC, "--dt=u8:s8:u8", "--batch=shapes_mobilenet_v2"), "batch+spatial",
     ),
     "matmul f32, rows": ("matmul", ("--wtag=any", *_PRODUCTS), "batch"),
     "matmul bf16, rows": ("matmul", ("--dt=bf16", "--wtag=any", *_PRODUCTS), "batch"),

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto
 
 import dnnl
+from dnnl import config
 from dnnl.framework.model import Model
 from dnnl.framework.planning import PrimitiveKernels
 from dnnl.framework.plans import Plans
@@ -396,3 +397,16 @@ def test_slices_backwards() -> None:
             x = weights(rows, 4)
             want = x[max(begin, -rows) if rows else 0 : end : step]
             np.testing.assert_array_equal(result(model, {"x": x}), want)
+
+
+def test_the_log_says_why_there_is_no_plan_for_open_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise dnnl.Unimplemented("no kernel for symbols", [])
+
+    monkeypatch.setattr(Plans, "_with_symbols", fails)
+    model = Model(graph_of(make_model([node("Relu", ["x"], "y")], {"x": ("n", 3)}, ["y"])))
+    lines: list[str] = []
+    with config.override("verbose", "warn"), config.override("verbose_sink", lines.append):
+        for rows in (2, 3):
+            assert result(model, {"x": weights(rows, 3)}).shape == (rows, 3)
+    assert any("no plan for open sizes: no kernel for symbols" in line for line in lines)

@@ -43,6 +43,41 @@ LAYERS = {
         f"{DENSE} --wtag=hwio --dt=s8:s8:f32 --attr-zero-points=src:common:3 ic32oc40kh1kw1",
         3,
     ),
+    "bytes, zero points": (
+        (
+            f"{DENSE} --wtag=hwio --dt=u8:s8:s32 --attr-zero-points=src:common:7+wei:common:3 "
+            "ic32oc40kh3kw3ph1pw1"
+        ),
+        4,
+    ),
+    "signed bytes, stride 2": (
+        (
+            f"{DENSE} --wtag=any --dt=s8:s8:u8 --attr-zero-points=src:common:300+dst:common:3 "
+            "--attr-scales=src:common:0.25+wei:per_oc ic30oc40kh5kw3sh2sw2ph2pw1"
+        ),
+        3,
+    ),
+    "bytes, added": (
+        (
+            f"{DENSE} --wtag=any --dt=u8:s8:f32 --attr-zero-points=src:common:9 "
+            "--attr-post-ops=sum+relu g4ic32oc64kh3kw3ph1pw1"
+        ),
+        3,
+    ),
+    "depthwise bytes": (
+        (
+            f"{DENSE} --wtag=any --dt=u8:s8:u8 --attr-zero-points=src:common:9+dst:common:3 "
+            "g40ic40oc40kh3kw3sh2sw2ph1pw1"
+        ),
+        2,
+    ),
+    "depthwise signed bytes": (
+        (
+            f"{DENSE} --wtag=hwigo --dt=s8:s8:f32 --attr-scales=wei:per_oc "
+            "--attr-post-ops=sum+relu g100ic100oc100kh5kw3ph4pw1dh1"
+        ),
+        2,
+    ),
     "groups": (f"{DENSE} --wtag=goihw g8ic32oc32kh3kw3ph1pw1", 2),
 }
 PLAIN = "--stag=abx --dtag=abx"

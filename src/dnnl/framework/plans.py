@@ -19,7 +19,7 @@ from weakref import ref
 
 import numpy as np
 
-from dnnl import forks, lazy
+from dnnl import forks, lazy, log
 from dnnl.errors import Error, Unimplemented
 from dnnl.framework.part_plan import HUGE, PartPlan, Pattern, as_shape
 from dnnl.framework.plan import Compiled
@@ -167,7 +167,7 @@ class Plans:
         return self.use(values).session
 
     def use(self, values: Mapping[str, Any]) -> Use[PartSession]:
-        """The plan for these arrays, as `prepare`, whose user counts the time of its runs."""
+        """The plan for these arrays, as `prepare`; its user counts the time of runs."""
         arrays, contents = self._given(values)
         return self._use(_key(arrays, contents), arrays, contents)
 
@@ -254,13 +254,8 @@ class Plans:
                 return None
             if plans._source is None:
                 prepared = tuple(session.compiled.constants.values())
-                plans._source = background.Source(
-                    plans.part.graph(),
-                    settings.engine,
-                    settings.layout,
-                    settings.kind.name,
-                    prepared,
-                )
+                how = settings.engine, settings.layout, settings.kind.name
+                plans._source = background.Source(plans.part.graph(), *how, prepared)
             return plans._source
 
         def take(made: Compiled) -> None:
@@ -324,17 +319,20 @@ class Plans:
     ) -> tuple[_Opened, PartSession]:
         opens = bool(self._special.sessions) or self._settings.opens
         kinds = tuple((a.dtype, a.ndim) for a in (*arrays.values(), *contents.values()))
-        tries = opens and not always and self._failed[kinds] < _TRIES
-        if tries:
+        failure = ""
+        if opens and not always and self._failed[kinds] < _TRIES:
             try:
                 return self._with_symbols(arrays, contents)
-            except Error:  # of these sizes, with numbers in the message, or only of symbols
-                pass
+            except Error as error:
+                failure = str(error)
         inputs = {name: TensorType(a.dtype, a.shape) for name, a in arrays.items()}
         graph = specialize.specialize(self._graph(inputs, contents))
         patterns = {name: Pattern.of(array) for name, array in contents.items()}
         made = self._session(graph, patterns, {})
-        self._failed[kinds] += tries  # these sizes are right: it is symbols that fail
+        if failure:  # not by these sizes: it is symbols that fail
+            self._failed[kinds] += 1
+            if log.enabled("warn"):
+                log.line("common", "warn", f"no plan for open sizes: {failure}")
         return _Opened(), made
 
     def _session(

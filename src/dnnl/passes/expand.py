@@ -27,7 +27,7 @@ def expand(graph: Graph) -> Graph:
     produced = {value for node in graph.nodes for value in node.outputs}
     while pending:
         node = pending.pop()
-        written = [] if node.name in final else _written(node, known, types, constants)
+        written = [] if node.name in final else written_out(node, known, types, constants)
         if not written:
             written = with_numbers(node, known, constants, types, produced)
         if not written:
@@ -38,7 +38,7 @@ def expand(graph: Graph) -> Graph:
     return replace(known, nodes=tuple(nodes)).pruned()
 
 
-def _written(
+def written_out(
     node: Node, graph: Graph, types: dict[str, TensorType], constants: dict[str, Array]
 ) -> list[Node]:
     """The nodes that replace a node, empty if it stays. Adds their types and constants to ``types``

@@ -8,7 +8,6 @@ what zero points of src add to a sum is the same in each, and part of the bias.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -31,6 +30,8 @@ from dnnl.operators.quantization import (
     Parameters,
     parameters,
 )
+from dnnl.passes.expand import written_out
+from dnnl.types.size import typical
 
 _SOFTMAX = frozenset({"LogSoftmax", "Softmax"})
 _PRODUCTS = {"Conv": CONV, "ConvTranspose": CONV_TRANSPOSE, "Gemm": MATMUL, "MatMul": MATMUL}
@@ -219,39 +220,21 @@ class _Fuser:
         ends = tuple(zip(window.padding_l, window.padding_r, strict=True))
         attrs = {name: value for name, value in node.attrs.items() if name != "auto_pad"}
         bare = replace(node, attrs={**attrs, "pads": (0,) * 2 * len(ends)})
-        read, written = (prod(self.graph.shape_of(v)) for v in (src.value, node.output))
-        if not any(map(any, ends)) or written < _BORDERED * read:
+        kind = self.graph.type_of(src.value)
+        read, written = prod(kind.sizes), prod(self.graph.shape_of(node.output))
+        if not any(map(any, ends)) or typical(written) < _BORDERED * typical(read):
             return node, src
         if self._shift(bare, src, weights) is None:
             return node, src
-        value, shape = src.value, list(self.graph.shape_of(src.value))
-        dtype, zero = self._dtype(value), src.zero_point.item()
-        for axis, counts in enumerate(ends, 2):
-            if any(counts):
-                borders = [self._border(node, shape, axis, n, dtype, zero) for n in counts]
-                shape[axis] += sum(counts)
-                inner, value = value, f"{src.value}{JOINT}{node.name}{axis}"
-                self.types[value] = TensorType(dtype, tuple(shape))
-                parts = (*borders[0], inner, *borders[1])
-                self.nodes.append(Node("Concat", value, parts, (value,), {"axis": axis}))
-        return bare, replace(src, value=value)
-
-    def _border(
-        self,
-        node: Node,
-        shape: Sequence[int],
-        axis: int,
-        count: int,
-        dtype: np.dtype,
-        zero: float,
-    ) -> tuple[str, ...]:
-        """A constant of ``count`` slices of zeros to concatenate to a tensor, or nothing."""
-        if not count:
-            return ()
-        name = f"{node.name}{JOINT}border{axis}_{count}"
-        sizes = (*shape[:axis], count, *shape[axis + 1 :])
-        self.constants[name] = np.full(sizes, zero, dtype)
-        return (name,)
+        name = f"{node.name}{JOINT}padded"
+        padded = [size + sum(counts) for size, counts in zip(kind.sizes[2:], ends, strict=True)]
+        self.types[name] = TensorType(kind.dtype, (*kind.sizes[:2], *padded))
+        (before, behind), filler = zip(*ends, strict=True), src.zero_point.item()
+        attrs = {"pads": (0, 0, *before, 0, 0, *behind), "value": filler}
+        pad = Node("Pad", name, (src.value,), (name,), attrs)
+        graph = replace(self.graph, types=self.types, constants=self.constants)
+        self.nodes += written_out(pad, graph, self.types, self.constants)
+        return bare, replace(src, value=name)
 
     def _shift(self, node: Node, src: _Factor, weights: _Factor) -> Float64 | None:
         """What the zero point of src adds to the sums; None where it changes from one to the next,

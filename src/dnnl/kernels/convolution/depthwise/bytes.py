@@ -196,31 +196,31 @@ class _BytesWriter(DepthwiseRowsWriter):
         miss some."""
         e, (depth, height, width) = self.e, self.places
         src = self.conf.problem.src
-        offset = e.add(i64(src.offset0), e.mul(env[self.walk.batch], src.strides[0]))
+        offset = e.add(e.number(src.offset0), e.mul(env[self.walk.batch], src.strides[0]))
         offset = e.add(offset, e.mul(env[self.columns.panel], self.columns.width))
         inside = []
         for axis, space, step in zip((depth, height), self.space, self.steps, strict=False):
             first = e.add(e.mul(env[axis], space.stride), i64(-space.padding))
             offset = e.add(offset, e.mul(first, step))
             inside.append([self._within(first, space, tap) for tap in range(space.kernel)])
-        offset = e.add(offset, i64(-self.space[2].padding * self.steps[2]))
+        offset = e.add(offset, e.number(-self.space[2].padding * self.steps[2]))
         begin = e.element(self.pointers[self.tensors.src], offset, I8)
         row = _Row(panel, env, begin, (inside[0], inside[1]), self._weights(panel, env))
-        low, high = self.space[2].inner
-        start, stop = i64(low), i64(high)
+        start, stop = map(e.number, self.space[2].inner)
+        end = e.number(width.extent)
         flags = [flag for side in inside for flag in side if flag is not None]
         for flag in flags:
-            start = e.b.select(flag, start, i64(width.extent))
-            stop = e.b.select(flag, stop, i64(width.extent))
+            start = e.b.select(flag, start, end)
+            stop = e.b.select(flag, stop, end)
         sums = self._initial(row, None)
         e.loop(start, stop, lambda x: self._whole(row, x, sums), unroll=False, name="inside")
-        if not flags and (low, high) == (0, width.extent):
+        if not flags and not self.space[2].padded:
             return
 
         def side(number: Value) -> None:
             left = e.b.icmp_signed("==", number, i64(0))
             first = e.b.select(left, i64(0), stop)
-            last = e.b.select(left, start, i64(width.extent))
+            last = e.b.select(left, start, end)
             e.loop(first, last, lambda x: self._partial(row, x), unroll=False, name="border")
 
         e.loop(i64(0), i64(2), side, unroll=False, name="side")
@@ -230,19 +230,19 @@ class _BytesWriter(DepthwiseRowsWriter):
         if not space.padded:
             return None
         at = self.e.add(first, i64(tap * space.dilation))
-        return self.e.b.icmp_unsigned("<", at, i64(space.src))
+        return self.e.b.icmp_unsigned("<", at, self.e.number(space.src))
 
     def _weights(self, panel: _Panel, env: Env) -> list[list[Value]]:
         """The weights of a panel, four taps at a time."""
         e, desc = self.e, self.conf.weights[1]
         strides = three(desc.strides[3:])
         begin = e.mul(env[self.columns.panel], self.columns.width)
-        begin = e.add(begin, i64(desc.offset0))
+        begin = e.add(begin, e.number(desc.offset0))
         pointer = self.pointers[self.tensors.weights]
         rows = []
         for tap in self.taps:
             there = sum(k * step for k, step in zip(tap, strides, strict=True))
-            where = e.element(pointer, e.add(begin, i64(there)), I8)
+            where = e.element(pointer, e.add(begin, e.number(there)), I8)
             rows.append(vector.load(e, where, panel.kind, panel.mask))
         return [self._interleaved(panel, rows, first) for first in self._firsts]
 
@@ -285,10 +285,9 @@ class _BytesWriter(DepthwiseRowsWriter):
     def _whole(self, row: _Row, x: Value, sums: Values) -> None:
         """An output whose taps are all inside."""
         e = self.e
-        begin = self._column(row, x)
         loaded = [
-            vector.load(e, e.element(begin, i64(there), I8), row.panel.kind, row.panel.mask)
-            for there in self._distances
+            vector.load(e, place, row.panel.kind, row.panel.mask)
+            for place in self._addresses(row, x)
         ]
         self._store(row, x, self._sum(row, loaded, sums))
 
@@ -298,17 +297,15 @@ class _BytesWriter(DepthwiseRowsWriter):
         first = e.add(e.mul(x, width.stride), i64(-width.padding))
         across = [self._within(first, width, tap) for tap in range(width.kernel)]
         always = e.b.icmp_signed("==", i64(0), i64(0))
-        begin = self._column(row, x)
         inside: list[Value] = []
         loaded: list[Value] = []
         signed = self.conf.problem.src.data_type is DataType.s8
         nothing = vector.splat_constant(row.panel.kind, -_SIGN if signed else 0)
-        for (d, h, w), there in zip(self.taps, self._distances, strict=True):
+        for (d, h, w), place in zip(self.taps, self._addresses(row, x), strict=True):
             flag: Value = always
             for one in (row.inside[0][d], row.inside[1][h], across[w]):
                 flag = flag if one is None else e.b.and_(flag, one)
             inside.append(flag)
-            place = e.element(begin, i64(there), I8)
 
             def load(place: Value = place) -> Values:
                 return (vector.load(e, place, row.panel.kind, row.panel.mask),)
@@ -316,16 +313,17 @@ class _BytesWriter(DepthwiseRowsWriter):
             loaded.extend(e.branch(flag, load, lambda: (nothing,)))
         self._store(row, x, self._sum(row, loaded, self._initial(row, inside)))
 
-    @property
-    def _distances(self) -> list[int]:
-        """The offsets of the taps from the first one, in elements of src."""
-        steps = [s.dilation * step for s, step in zip(self.space, self.steps, strict=True)]
-        return [sum(k * step for k, step in zip(tap, steps, strict=True)) for tap in self.taps]
-
-    def _column(self, row: _Row, x: Value) -> Value:
-        """The address that the first tap of an output reads."""
-        step = self.steps[2] * self.space[2].stride
-        return self.e.element(row.begin, self.e.mul(x, step), I8)
+    def _addresses(self, row: _Row, x: Value) -> list[Value]:
+        """The address that each tap of an output reads."""
+        e, (deep, high, wide) = self.e, self.steps
+        depth, height, width = self.space
+        begin = e.element(row.begin, e.mul(x, wide * width.stride), I8)
+        found = []
+        for d, h, w in self.taps:
+            line = e.number(d * depth.dilation * deep + h * height.dilation * high)
+            step = e.number(w * width.dilation * wide)
+            found.append(e.element(e.element(begin, line, I8), step, I8))
+        return found
 
     def _sum(self, row: _Row, loaded: list[Value], sums: Values) -> Values:
         e = self.e

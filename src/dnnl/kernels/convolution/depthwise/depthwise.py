@@ -91,8 +91,7 @@ def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
     problem = resolve(problem, isa)
     if problem.transposed and tile_plan.plan(problem, isa) is None:
         return False
-    in_planes = planes.in_rows(problem.src) and planes.in_rows(problem.dst)
-    return not in_planes and convolution_depthwise_bytes.plan(problem, isa) is None
+    return not (planes.in_rows(problem.src) and planes.in_rows(problem.dst))
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseConf | DepthwiseRowsConf | Refusal:

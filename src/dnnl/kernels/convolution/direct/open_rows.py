@@ -41,12 +41,8 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
     vectors = problem.panels(isa, problem.as_read(dot), problem.weights, dot).vectors
     twice = not any(isinstance(entry, PostOpSum) for entry in problem.post_ops)
     if twice and w.is_open and EdgeTiles(w, most_rows(isa, dot, vectors)).serves:
-        conf = plan(problem, isa)
-        sums = conf.compensation
-        if not (sums.rows or sums.columns or sums.places):
-            return conf
-    compensated = problem.arguments[0] in dict(problem.quantization.zero_points)
-    if not (compensated or to_dequantize(problem)) and fits_line(problem):
+        return plan(problem, isa)
+    if not to_dequantize(problem) and fits_line(problem):
         with suppress(InvalidArguments):  # rows of some tensor have gaps
             return in_one_line(problem, isa, problem.pieces[0], Scratchpad())
     return OPEN
@@ -55,8 +51,10 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
 @dataclass(frozen=True, kw_only=True)
 class _Line(ConvolutionProblem):
     """A convolution of an unfolded src, whose panels are ``vectors`` wide as those of src are. Its
-    ``taps`` are some of those of the weights, below each other and along a row."""
+    ``taps`` are some of those of the weights, below each other and along a row. ``given`` is the
+    convolution before."""
 
+    given: ConvolutionProblem
     vectors: int
     taps: tuple[Steps, Steps]
 
@@ -65,6 +63,11 @@ class _Line(ConvolutionProblem):
         """One, with these taps."""
         down, along = (Residues(taps=steps) for steps in self.taps)
         return (Piece(self.space, (down, along, Residues())),)
+
+    @property
+    def image(self) -> ConvolutionProblem:
+        """The convolution before."""
+        return self.given
 
     def as_read(self, dot: Multiply) -> MemoryDesc:
         """The unfolded src."""
@@ -117,7 +120,7 @@ def in_one_line(
             Spatial(pixels, pixels, 1, 1, 0, 1),
         ),
     }
-    line = _Line(**of_lines, vectors=vectors, taps=taps)
+    line = _Line(**of_lines, given=problem, vectors=vectors, taps=taps)
     copy = unfolded.copy[0], lines
     made = plan(line, isa, src=copy, scratchpad=scratchpad, whole=False)
     return replace(made, unfolded=unfolded)

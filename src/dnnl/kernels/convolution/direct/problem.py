@@ -83,6 +83,11 @@ class ConvolutionProblem(Contraction):
         return any(s.padded for s in self.space)
 
     @property
+    def image(self) -> ConvolutionProblem:
+        """The convolution whose borders limit which taps a sum has."""
+        return self
+
+    @property
     def terms(self) -> int:
         """Channels and taps."""
         return self.channels * prod(own.kernel for own in self.space)
@@ -248,7 +253,7 @@ class ConvolutionProblem(Contraction):
         of_rows = needs_row_sums(dot, zero_points, self.arguments[1])
         of_columns = self.arguments[0] in zero_points
         return PixelSums.take(
-            self, src, weights, scratchpad, of_rows=of_rows, of_columns=of_columns
+            self, self.image, src, weights, scratchpad, of_rows=of_rows, of_columns=of_columns
         )
 
     def blocking(

@@ -37,10 +37,12 @@ class PixelSums(Compensation):
     """Row sums and sums for each place of dst of ``problem``, from ``channels`` and ``taps``: the
     channel sums of ``src`` and the tap sums of ``weights`` as the product reads them.
 
-    Sums for places are the same for all pixels unless the problem has borders.
+    Sums for places are the same for all pixels unless ``image`` has borders: the problem, or that
+    with the borders which an unfolded src has lost.
     """
 
     problem: Geometry
+    image: Geometry
     src: Argument
     weights: Argument
     channels: Argument | None
@@ -49,6 +51,7 @@ class PixelSums(Compensation):
     @staticmethod
     def take(
         problem: Geometry,
+        image: Geometry,
         src: Argument,
         weights: Argument,
         scratchpad: Scratchpad,
@@ -56,7 +59,8 @@ class PixelSums(Compensation):
         of_rows: bool,
         of_columns: bool,
     ) -> PixelSums:
-        """The sums of rows and of columns that are needed, in the scratchpad."""
+        """The sums of rows and of columns that are needed, in the scratchpad. Those for places have
+        the pixels of ``problem``."""
         space, channels, rows, taps, places = problem.space, None, None, None, None
         if of_rows:
             head = src[1].dims[0], problem.groups
@@ -64,14 +68,15 @@ class PixelSums(Compensation):
             channels = scratchpad.take(MemoryDesc(before, "s32", "abcde"))
             rows = RowSums(scratchpad.take(MemoryDesc(after, "s32", "abcde")), None, 0)
         if of_columns:
-            outputs, borders = problem.groups * problem.outputs, problem.borders
+            outputs, borders = problem.groups * problem.outputs, image.borders
             pixels = (s.dst if borders else 1 for s in space)
             taps = scratchpad.take(MemoryDesc((*(s.kernel for s in space), outputs), "s32"))
-            places = scratchpad.take(MemoryDesc((*pixels, outputs), "s32"))
+            places = scratchpad.take(MemoryDesc((*pixels, outputs), "s32", "abcd"))
         return PixelSums(
             rows=rows,
             places=places,
             problem=problem,
+            image=image,
             src=src,
             weights=weights,
             channels=channels,
@@ -93,7 +98,8 @@ class PixelSums(Compensation):
                 yield self._row_sums(module, name, piece, arguments)
         if self.taps is not None and self.places is not None:
             yield self._tap_sums(module, symbol("tap_sums", self.weights), arguments)
-            for number, piece in enumerate(pieces if self.problem.borders else pieces[:1]):
+            pieces = self.image.pieces
+            for number, piece in enumerate(pieces if self.image.borders else pieces[:1]):
                 name = symbol("column_sums", self.places, number)
                 yield self._column_sums(module, name, piece, arguments)
 
@@ -159,21 +165,33 @@ class PixelSums(Compensation):
     def _column_sums(
         self, module: Module, symbol: str, piece: Piece, arguments: Arguments
     ) -> Phase:
-        problem = self.problem
-        here, o = walk(piece), Axis(problem.groups * problem.outputs, "oc")
+        image = self.image
+        here, o = walk(piece), Axis(image.groups * image.outputs, "oc")
         output = Affine.of(o)
-        places = (*here.residues, *here.places) if problem.borders else ()
-        at = here.at if problem.borders else [ZERO] * 3
+        places = (*here.residues, *here.places) if image.borders else ()
+        at = here.at if image.borders else [ZERO] * 3
         inside = tuple(
             Bound(form, s.src)
             for form, s in zip(here.src_pixel, piece.space, strict=True)
-            if problem.borders and s.padded
+            if image.borders and s.padded
         )
-        sums = _operand(self.taps, (*here.offsets, output), arguments)
-        sums = replace(sums, inside=inside)
-        total = _operand(self.places, (*at, output), arguments)
+        pixels = (s.dst if image.borders else 1 for s in image.space)
+        taps, total = (
+            _operand(_of_dims(part, (*sizes, o.extent)), (*index, output), arguments)
+            for part, sizes, index in (
+                (self.taps, (s.kernel for s in image.space), here.offsets),
+                (self.places, pixels, at),
+            )
+        )
+        sums = replace(taps, inside=inside)
         axes = (*places, o), here.taps
         return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
+
+
+def _of_dims(part: Argument | None, dims: tuple[int, ...]) -> Argument:
+    """The same dense s32 elements in other dimensions."""
+    assert part is not None
+    return part[0], MemoryDesc(dims, "s32", "abcd", offset0=part[1].offset0)
 
 
 def _operand(part: Argument | None, index: tuple[Affine, ...], arguments: Arguments) -> Operand:

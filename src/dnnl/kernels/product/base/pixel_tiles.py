@@ -24,7 +24,7 @@ from math import prod
 from typing import TypeVar
 
 from dnnl.codegen.product.brgemm import ACCUMULATOR_CHAINS, TileShape
-from dnnl.types.size import is_known, surely_below, surely_equal
+from dnnl.types.size import is_known, larger, smaller, surely_below, surely_equal
 
 Span = tuple[int, int]
 Key = TypeVar("Key")
@@ -80,9 +80,9 @@ class Spatial:
     def inner(self) -> Span:
         """The outputs whose taps are all inside the image, as a half-open range."""
         reach = (self.kernel - 1) * self.dilation - self.padding
-        low = min(max(0, -(-self.padding // self.stride)), self.dst)
+        low = smaller(max(0, -(-self.padding // self.stride)), self.dst)
         high = (self.src - 1 - reach) // self.stride + 1
-        return low, min(max(high, low), self.dst)
+        return low, smaller(larger(high, low), self.dst)
 
 
 Space = tuple[Spatial, Spatial, Spatial]

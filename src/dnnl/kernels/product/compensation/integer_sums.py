@@ -39,7 +39,14 @@ def emit_sums(
     def body(point: Point) -> None:
         point.store(total, *point.fold((0,), add, merge))
 
-    nest = Nest(tuple(axes[0]), tuple(axes[1]), tuple(inputs), (total,), body, core=core)
+    outer, summed = (tuple(own) for own in axes)
+    # Products read the sums at once, so they should stay in the cache.
+    nest = Nest(
+        *(outer, summed, tuple(inputs), (total,), body),
+        core=core,
+        reads_dst=True,
+        any_length=True,
+    )
     return emit_nest(module, symbol, nest)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import ZERO, Affine
+from dnnl.codegen.memory.address import Affine, broadcast
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.compensation.integer_sums import emit_row_sums, emit_segment_sums
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
@@ -16,7 +16,6 @@ from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.scales import ScaleSpec
-from dnnl.types.size import surely_equal
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,7 @@ class RowSums:
     def operand(self, arguments: Arguments, index: tuple[Affine, ...]) -> Operand:
         """The sums at an index; dimensions of size 1 are broadcast."""
         argument, desc = self.sums
-        own = zip(desc.dims, index, strict=True)
-        index = tuple(ZERO if surely_equal(extent, 1) else form for extent, form in own)
-        return Operand(arguments.slot(argument), desc, index)
+        return Operand(arguments.slot(argument), desc, broadcast(desc, index, desc.dims))
 
     def emit(self, module: Module, arguments: Arguments) -> list[Phase]:
         """Write the phase that computes the sums, if there is anything to compute."""

@@ -69,7 +69,8 @@ def finish(
     if sums.places is not None:
         quantization = quantization.without_zero_points(conf.factors[0])
         slot, desc = sums.places
-        column_sums = Operand(arguments.slot(slot), desc, broadcast(desc, at.column_sums))
+        index = broadcast(desc, at.column_sums, desc.dims)
+        column_sums = Operand(arguments.slot(slot), desc, index)
     if sums.rows is not None and whole:
         row_sums = sums.rows.operand(arguments, at.row_sums)
     if sums.columns is not None:
