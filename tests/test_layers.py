@@ -125,7 +125,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "passes.functions": (*REWRITE, "passes"),
     "passes.quantized": (*REWRITE, "passes", "passes.functions"),
     "framework": (*STEPS, "lowering", "onnx", "operators", "passes.*"),
-    "torch.aten": (*VALUES, "graph", "torch.dtypes", "torch.private"),
+    "torch.aten": (*VALUES, "graph", "torch.dtypes", "torch.private", "torch.resizing"),
     "torch.functions": (*VALUES, "runtime", "primitives"),
     "torch.derivatives": (*VALUES, "ops", "torch.functions", "torch.tensors"),
     "torch": (*STEPS, "operators", "passes.*", "framework", "torch.aten", "torch.functions"),

@@ -30,7 +30,7 @@ LINEAR = "resampling_linear"
 PAIRS = " ".join(
     f"mb{n}ic{c}_ih{h}oh{oh}_iw{w}ow{ow}"
     for n, c, h, oh, w, ow in [
-        (2, 19, 9, 13, 5, 10), (3, 3, 33, 7, 40, 80), (2, 5, 17, 33, 2, 129), (2, 5, 64, 3, 70, 9),
+        (2, 19, 9, 13, 5, 10), (3, 3, 33, 7, 40, 80), (2, 5, 4, 41, 6, 123), (2, 5, 64, 3, 70, 9),
         (1, 32, 4, 4, 37, 37), (2, 3, 1, 5, 9, 1), (2, 5, 6, 6, 3, 4),
     ]
 )  # fmt: skip
@@ -44,11 +44,13 @@ RULES = [
     ("FWD_I", "nearest", "nearest:asymmetric:half_down", "axb"),
     ("FWD_I", "nearest", "nearest:half_pixel_for_nearest:floor", "aBx16b"),
     ("FWD_I", "nearest", "nearest:asymmetric:ceil:3/4", "abx"),
+    ("FWD_I", "nearest", "nearest:asymmetric:floor_f32", "axb"),
     ("BWD_D", "linear", "linear", "abx"),
     ("BWD_D", "linear", "linear:align_corners", "aBx8b"),
     ("BWD_D", "linear", "linear:asymmetric+cubic", "abx"),
     ("BWD_D", "nearest", "nearest:asymmetric:floor", "aBx8b"),
     ("BWD_D", "nearest", "nearest:align_corners:half_down", "abx"),
+    ("BWD_D", "nearest", "nearest:half_pixel_for_nearest:floor_f32", "abx"),
     ("BWD_D", "nearest", "nearest:half_pixel:ceil", "abx"),
 ]
 
@@ -64,6 +66,18 @@ def opened(alg: str, rules: list[Interpolation]) -> ResamplingDesc:
 def test_rules(direction: str, alg: str, taps: str, tag: str) -> None:
     with config.override("max_cpu_isa", ISAS[len(taps) % len(ISAS)]):
         kernels_for(f"--resampling --dir={direction} --alg={alg} --taps={taps} --tag={tag} {PAIRS}")
+
+
+@pytest.mark.parametrize("direction", ["FWD_I", "BWD_D"])
+def test_positions_that_f32_rounds_up(direction: str) -> None:
+    """To those of the next element."""
+    for coordinates, pairs in (
+        ("asymmetric", (6545, 8389)),
+        ("half_pixel_for_nearest", (3941, 7710)),
+    ):
+        taps = f"--taps=nearest:{coordinates}:floor_f32"
+        size = "mb1ic1_ih1oh1_iw{}ow{}".format(*pairs)
+        kernels_for(f"--resampling --dir={direction} --alg=nearest {taps} --tag=abx {size}")
 
 
 @pytest.mark.parametrize("kinds", ["bf16 f32", "u8 s8", "f64 f64", "s32 f32", "f16 f16", "s32 s32"])
@@ -107,16 +121,21 @@ def test_images_of_many_sizes_share_kernels(
     [
         ({"mode": "bilinear", "align_corners": True}, Interpolation("linear", "align_corners")),
         ({"mode": "bicubic", "align_corners": False}, Interpolation("cubic")),
-        ({"mode": "nearest"}, Interpolation("nearest", "asymmetric", "floor")),
-        ({"mode": "nearest-exact"}, Interpolation("nearest")),
+        ({"mode": "nearest"}, Interpolation("nearest", "asymmetric", "floor_f32")),
+        (
+            {"mode": "nearest-exact"},
+            Interpolation("nearest", "half_pixel_for_nearest", "floor_f32"),
+        ),
     ],
 )
-@pytest.mark.parametrize("size", [(20, 40), (5, 7), (9, 31)])
+@pytest.mark.parametrize("size", [(20, 40), (5, 7), (9, 31), (111, 111)])
 def test_rules_of_pytorch(mode: dict[str, Any], rule: Interpolation, size: tuple[int, int]) -> None:
     src, dst = source((2, 19, 9, 18), "nchw"), describe((2, 19, *size), "nchw")
     alg = "resampling_nearest" if rule.count == 1 else LINEAR
     desc = ResamplingDesc.forward("forward_inference", alg, src.desc, dst, taps=[rule] * 2)
-    want = torch.nn.functional.interpolate(tensor(src), size, **mode).numpy()
+    # Positions of f32 are rounded in f32.
+    given = tensor(src).float() if rule.count == 1 else tensor(src)
+    want = torch.nn.functional.interpolate(given, size, **mode).numpy()
     bound = reference.TOLERANCE["resampling_linear"]("f32", 64)
     check(execute(desc, {Arg.SRC: src}), want, bound)
     memory = poisoned_memory(dst, ENGINE)
@@ -144,6 +163,7 @@ def test_infinities_reach_no_element_but_their_own(function: str) -> None:
         ({"function": "lanczos"}, "expected one of nearest, linear, cubic"),
         ({"function": "linear", "coordinates": "corners"}, "expected one of half_pixel"),
         ({"function": "nearest", "rounding": "up"}, "expected one of half_up"),
+        ({"function": "nearest", "rounding": "floor_f32"}, "has positions of asymmetric"),
         ({"function": "linear", "scale": 2}, "expected a fractions.Fraction"),
         ({"function": "linear", "scale": Fraction(-1)}, "expected a fractions.Fraction"),
         ({"function": "linear", "coordinates": "align_corners", "scale": Fraction(2)}, "alone"),

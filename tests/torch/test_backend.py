@@ -176,7 +176,7 @@ def test_resampling(mode: str, plans: list[Any]) -> None:
     net = nn.Upsample((7, 12), mode=mode)
     check(net, torch.randn(2, 3, 5, 6))
     (graph,) = plans
-    assert [node.op for node in graph.nodes] == ["Resize"]
+    assert [node.op for node in graph.nodes] == ["ResizeByRule"]
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])

@@ -1,4 +1,4 @@
-"""The names of operators that only graphs of training have."""
+"""The names of operators that only graphs of PyTorch have, most of them for training."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ CONV_WEIGHTS = "ConvWeightsGradient"
 MAX_POOL = "MaxPoolGradient"
 AVERAGE_POOL = "AveragePoolGradient"
 """Of the gradient of the result and the source: that of the source."""
+RESIZE = "ResizeByRule"
+"""Of a source [N, C, ...] and its new shape: the result, by a rule whose fields are attributes
+(``function``, ``coordinates``, ``rounding``, ``cubic``), and ``scales``, one for each spatial axis
+or none."""
+RESIZE_DATA = "ResizeGradient"
+"""Of the gradient of that result and the shape of the source, with the same attributes: that of the
+source."""
 SOFTMAX = "SoftmaxGradient"
 """Of the gradient of the result and the result: that of the source."""
 

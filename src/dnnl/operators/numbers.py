@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dnnl.graph.graph import Node
+from dnnl.graph.training import DOMAIN, RESIZE, RESIZE_DATA
 from dnnl.operators.microsoft import MICROSOFT
 
 _REDUCED = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
@@ -45,6 +46,8 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
     "Upsample": (1,),
     **dict.fromkeys(REDUCTIONS, (1,)),
     f"{MICROSOFT}.GroupQueryAttention": (6,),
+    f"{DOMAIN}.{RESIZE}": (1,),
+    f"{DOMAIN}.{RESIZE_DATA}": (1,),
 }
 """By operator, the indices of the inputs that must be numbers for a plan: sizes, indices, axes."""
 

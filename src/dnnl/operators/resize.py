@@ -267,7 +267,10 @@ def _expand_resize(writer: Writer) -> bool:
     elif _is_gathered(writer, rule, axes):
         _gathered(writer, rule, axes, changed)
     else:
-        _resampled(writer, rule, axes, changed)
+        own = {d: taps(rule, axes[d]) for d in changed}
+        usual = {d for d in changed if is_resampling(rule, axes[d])}
+        sizes = tuple(axis.old for axis in axes), dst
+        _extrapolated(writer, in_passes(writer, rule.mode, sizes, own, usual), rule, axes)
     return True
 
 
@@ -308,32 +311,35 @@ def _gathered(
     _extrapolated(writer, value, rule, axes)
 
 
-def _resampled(
-    writer: Writer, rule: Rule, axes: Sequence[InterpolatedAxis], changed: Sequence[int]
-) -> None:
-    """Weighted sums along all axes at once, or one after the other where these are fewer terms."""
-    value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
-    own = {d: taps(rule, axes[d]) for d in changed}
-    for part in _parts(axes, own):
-        sizes = tuple(axes[d].new if d in part else n for d, n in enumerate(shape))
-        usual = all(is_resampling(rule, axes[d]) for d in part)
-        given = {} if usual else {d: own[d] for d in part}
-        mode = "nearest" if rule.mode == "nearest" else "linear"
-        value = _pass(writer, value, mode, sorted(part), (shape, sizes), given)
-        shape = sizes
-    _extrapolated(writer, value, rule, axes)
+def in_passes(
+    writer: Writer,
+    mode: str,
+    sizes: tuple[Shape, Shape],
+    own: Mapping[int, Taps],
+    usual: Collection[int] = (),
+) -> str:
+    """Weighted sums by taps of axes between two shapes, along all at once, or one after the other
+    where these are fewer terms. Those of ``usual`` axes are what the primitive has by itself."""
+    (shape, dst), value = sizes, writer.node.inputs[0]
+    for part in _parts(*sizes, own):
+        wider = tuple(dst[d] if d in part else n for d, n in enumerate(shape))
+        given = {} if usual and part <= {*usual} else {d: own[d] for d in part}
+        name = "nearest" if mode == "nearest" else "linear"
+        value = _pass(writer, value, name, sorted(part), (shape, wider), given)
+        shape = wider
+    return value
 
 
-def _parts(axes: Sequence[InterpolatedAxis], own: dict[int, Taps]) -> list[list[int]]:
+def _parts(old: Shape, new: Shape, own: Mapping[int, Taps]) -> list[set[int]]:
     """The axes that are resized."""
-    left, total, apart = prod(axis.old for axis in axes), prod(axis.new for axis in axes), 0.0
+    left, total, apart = prod(old), prod(new), 0.0
     for d, each in own.items():
-        left = left * axes[d].new // axes[d].old
+        left = left * new[d] // old[d]
         apart += left * (each.count + _PASS)
     at_once = total * (prod(each.count for each in own.values()) + _PASS)
     if len(own) <= _MOST_SPATIAL and at_once <= apart:
-        return [list(own)]
-    return [[d] for d in own]
+        return [{*own}]
+    return [{d} for d in own]
 
 
 def _pass(

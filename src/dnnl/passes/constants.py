@@ -12,6 +12,7 @@ import numpy as np
 from dnnl.graph.graph import JOINT, Array, Graph, ModelError, Node, TensorType, blamed_on, is_whole
 from dnnl.graph.scope import Scope
 from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
+from dnnl.graph.training import RESIZE, RESIZE_DATA
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
 from dnnl.operators.numbers import HAS_ELEMENT, SIZES, is_folded
@@ -44,6 +45,7 @@ OPEN_SOURCES: Mapping[str, tuple[int, ...]] = {
     "Tile": (1,),
     "Trilu": (1,),
     "Unsqueeze": (1,),
+    **dict.fromkeys((RESIZE, RESIZE_DATA), (1,)),
 }
 """The sources that may be sizes which only a run knows, where others are data."""
 

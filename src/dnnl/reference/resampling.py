@@ -123,6 +123,8 @@ def _interpolated(old: int, new: int, rule: Interpolation) -> tuple[Places, Arra
     """The elements that a rule takes, and their weights."""
     positions = [_position(at, old, new, rule) for at in range(new)]
     if rule.function == "nearest":
+        if rule.rounding == "floor_f32":
+            positions = [_in_f32(x, rule.scale or Fraction(new, old)) for x in positions]
         places = np.array([[_rounded(x, rule.rounding) for x in positions]])
         return np.clip(places, 0, old - 1), np.ones((1, new))
     before = np.array([floor(x) for x in positions])
@@ -155,9 +157,15 @@ def _position(at: int, old: int, new: int, rule: Interpolation) -> Fraction:
             return Fraction(at * (old - 1), max(1, new - 1))
 
 
+def _in_f32(x: Fraction, scale: Fraction) -> Fraction:
+    """A position where f32 rounds the distance of two, and then its product."""
+    step = Fraction(float(np.float32(1 / scale)))
+    return Fraction(float(np.float32(float(x * scale * step))))
+
+
 def _rounded(x: Fraction, rounding: str) -> int:
     match rounding:
-        case "floor":
+        case "floor" | "floor_f32":
             return floor(x)
         case "ceil":
             return ceil(x)

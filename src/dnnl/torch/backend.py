@@ -13,6 +13,7 @@ from dnnl.torch.differentiated import Divided, Trained
 from dnnl.torch.partition import Report, partitioned
 from dnnl.torch.randomness import draw_apart
 from dnnl.torch.regions import Region, Whole
+from dnnl.torch.resizing import WRITTEN
 
 
 def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -57,7 +58,7 @@ def compiled(
             own.differentiate(found)
         return found
 
-    wrapped = private.traced(module, inputs, inference, forward, backward, TRANSLATIONS)
+    wrapped = private.traced(module, inputs, inference, forward, backward, TRANSLATIONS, WRITTEN)
     if not less:
         return wrapped
     less[0].wrapped = wrapped

@@ -27,6 +27,7 @@ from torch._functorch._aot_autograd.runtime_wrappers import (
 )
 from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
 from torch._guards import TracingContext
+from torch._prims_common import suggest_memory_format
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -37,6 +38,9 @@ Compiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 Sizes = tuple[int, ...]
 empty_strided: Callable[[Sizes, Sizes, torch.dtype], torch.Tensor] = _empty_strided_cpu
 """A new tensor of these sizes, strides and elements, in half the time of `torch.empty_strided`."""
+
+format_of_results: Callable[[torch.Tensor], torch.memory_format] = suggest_memory_format
+"""The order of axes that PyTorch gives the result of an operation on images."""
 
 
 def quantized_operators() -> Any:
@@ -71,12 +75,14 @@ def traced(
     forward: Compiler,
     backward: Compiler,
     known: Collection[Any],
+    written: Mapping[Any, Callable[..., Any]],
 ) -> Callable[..., Any]:
     """A graph of torch.compile as operators of ATen without side effects, compiled.
 
     ``inference`` compiles graphs that nothing asks gradients of, ``forward`` and ``backward`` the
-    graphs of others, divided so that little is saved between them. Mutations and aliases of
-    arguments are PyTorch's.
+    graphs of others, divided so that little is saved between them. Operators are core ATen's, but
+    those ``known`` stay as they are, and others are ``written`` by functions. Mutations and aliases
+    of arguments are PyTorch's.
     """
 
     def boxed(compiler: Compiler) -> Compiler:
@@ -89,30 +95,26 @@ def traced(
         partition_fn=min_cut_rematerialization_partition,
         decompositions=decompositions(known),
     )
-    # Resamplings have no type for open sizes but that of what they are written as.
-    is_open = any(isinstance(own, torch.SymInt) for own in inputs)
-    with _not_decomposed([own for own in known if "upsample" in own.name() and not is_open]):
+    with _written_as(written):
         compiled: Callable[..., Any] = backend(module, inputs)
     return compiled
 
 
 @contextmanager
-def _not_decomposed(operators: Sequence[Any]) -> Iterator[None]:
-    """While a graph is traced, operators are not written as others by what PyTorch has registered
-    for that in Python, which no table of decompositions switches off."""
+def _written_as(written: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """While a graph is traced, operators are written by these functions, and not by what PyTorch
+    has registered for that in Python, which no table of decompositions switches off."""
     keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
-    taken = [
-        (own, key, own.py_kernels.pop(key))
-        for own in operators
-        for key in keys
-        if key in own.py_kernels
+    before = [
+        (own, key, own.py_kernels[key]) for own in written for key in keys if key in own.py_kernels
     ]
-    for own in operators:
+    for own, key, _ in before:
+        own.py_kernels[key] = written[own]
         own._dispatch_cache.clear()
     try:
         yield
     finally:
-        for own, key, kernel in taken:
+        for own, key, kernel in before:
             own.py_kernels[key] = kernel
             own._dispatch_cache.clear()
 

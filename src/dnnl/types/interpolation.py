@@ -17,7 +17,9 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _COORDINATES = (
     "half_pixel", "asymmetric", "align_corners", "half_pixel_for_nearest", "pytorch_half_pixel",
 )  # fmt: skip
-_ROUNDINGS = ("half_up", "half_down", "floor", "ceil")
+_ROUNDINGS = ("half_up", "half_down", "floor", "ceil", "floor_f32")
+_IN_F32 = {"asymmetric": 0.0, "half_pixel_for_nearest": 0.5}
+"""What "floor_f32" adds to the number of an element, by coordinates."""
 _MOST = 2**16
 _KEYS = -0.75
 
@@ -45,7 +47,9 @@ class Interpolation:
     ``function`` is ``nearest``, the element at x rounded as ``rounding`` says: ``floor``, ``ceil``,
     or to the nearest one with halves up or down; ``linear`` between the two next to x; or
     ``cubic``, Keys' convolution of four elements with the coefficient ``cubic``. Beyond an end of
-    the axis is the last element.
+    the axis is the last element. With the rounding ``floor_f32``, x is the product of 1 / s and i,
+    or i + 1/2, both in f32, and is rounded down, as in PyTorch (``asymmetric`` and
+    ``half_pixel_for_nearest`` alone).
 
     >>> Interpolation("linear", "align_corners").table(3, 5)[0]
     array([[0, 0, 1, 1, 2],
@@ -65,6 +69,9 @@ class Interpolation:
         ):  # fmt: skip
             if not isinstance(given := getattr(self, name), str) or given not in known:
                 raise InvalidArguments(name, given, f"expected one of {', '.join(known)}")
+        if self.rounding == "floor_f32" and self.coordinates not in _IN_F32:
+            rule = f"has positions of {', '.join(_IN_F32)}"
+            raise InvalidArguments("rounding", self.rounding, rule, f"not of {self.coordinates}")
         if self.scale is not None:
             self._check_scale()
         if not abs(read_float("cubic", self.cubic)) < inf:
@@ -100,11 +107,17 @@ class Interpolation:
             case _:
                 return Line(below, 2 * below, 2 * above)
 
+    @property
+    def in_f32(self) -> float | None:
+        """What is added to the number of an element before f32 rounds its position; None where
+        positions are exact."""
+        return _IN_F32[self.coordinates] if self.rounding == "floor_f32" else None
+
     def whole(self, unit: int) -> tuple[int, int]:
         """How a position is rounded to the nearest element: that of ``x / unit`` is
         ``floor((times * x + shift) / (times * unit))`` with these ``times`` and ``shift``."""
-        times = {"half_up": (2, unit), "half_down": (2, unit - 1), "floor": (1, 0)}
-        return times.get(self.rounding, (1, unit - 1))
+        times = {"half_up": (2, unit), "half_down": (2, unit - 1), "ceil": (1, unit - 1)}
+        return times.get(self.rounding, (1, 0))
 
     def table(self, old: int, new: int) -> tuple[Places, Weights]:
         """Which of ``old`` elements make each of ``new`` ones, and their weights: both [taps, new].
@@ -114,6 +127,11 @@ class Interpolation:
         """
         start, step, unit = self.line(old, new)
         x = start + np.arange(new, dtype=np.int64) * step
+        if self.function == "nearest" and self.in_f32 is not None:
+            above, below = (new, old) if self.scale is None else self.scale.as_integer_ratio()
+            middles = np.arange(new, dtype=np.float32) + np.float32(self.in_f32)
+            places = (middles * np.float32(below / above)).astype(np.int64)
+            return np.clip(places, 0, old - 1)[np.newaxis], np.ones((1, new))
         if self.function == "nearest":
             times, shift = self.whole(unit)
             places = (times * x + shift) // (times * unit)

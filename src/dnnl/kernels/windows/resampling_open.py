@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dnnl.codegen.ir.builder import F64, Module, Value
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import F32, F64, Module, Value
 from dnnl.codegen.math import arithmetic
 from dnnl.codegen.memory.access import Number, Operand
 from dnnl.codegen.memory.address import Affine, Axis
@@ -22,15 +23,18 @@ from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.interpolation import Interpolation
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import larger, surely_at_most, typical
+from dnnl.types.size import larger, surely_at_most, surely_equal, typical
+
+_POWERS = 5
+"""The powers of two among the factors whose positions are known to be exact."""
 
 Tap = tuple[Value, Value]
 """The place and the weight of a tap."""
 
 _INSIDE = {
     "half_pixel": ("half_up",),
-    "asymmetric": ("floor",),
-    "half_pixel_for_nearest": ("floor",),
+    "asymmetric": ("floor", "floor_f32"),
+    "half_pixel_for_nearest": ("floor", "floor_f32"),
     "align_corners": ("half_up", "half_down", "floor", "ceil"),
 }
 """The roundings, by coordinates, with which the nearest element is always one of the axis."""
@@ -40,12 +44,15 @@ _BETWEEN = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
 
 def inverts(rule: Interpolation, old: int, new: int) -> bool:
     """Whether there are tables of open sizes for the gradient of a rule: no end of the axis is part
-    of more elements than others are, and positions differ."""
+    of more elements than others are, as no position is beyond it, and positions differ."""
     if rule.function == "nearest":
         fits = rule.rounding in _INSIDE.get(rule.coordinates, ())
     else:
         fits = rule.function == "linear" and rule.coordinates in _BETWEEN
-    return fits and rule.scale is None and surely_at_most(1, rule.line(old, new).step)
+    start, step, unit = rule.line(old, new)
+    if not (fits and surely_at_most(1, step)):
+        return False
+    return rule.scale is None or start + (new - 1) * step < old * unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +192,12 @@ def _reached(rule: Interpolation, new: int, old: int) -> int:
     most = -(-reach * typical(unit) // typical(step))
     exact = (most - 1) * step < reach * unit <= most * step
     assert exact, "of the typical sizes, whose guards these are"
-    return most
+    return most + (rule.in_f32 is not None and not _is_exact(old, new))
+
+
+def _is_exact(old: int, new: int) -> bool:
+    """Whether f32 holds all positions: the elements are so many times as many for all sizes."""
+    return any(surely_equal(new, old * 2**power) for power in range(_POWERS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +239,9 @@ class _Filler:
         b, one = p.e.b, p.constant(1.0)
         start, step, unit = rule.line(old, new)
         x = b.fadd(b.fmul(here, p.real(step)), p.real(start))
+        if rule.function == "nearest" and rule.in_f32 is not None:
+            yield self._clamped(self._in_f32(here, rule.in_f32, old, new), old), one
+            return
         if rule.function == "nearest":
             times, shift = rule.whole(unit)
             above = b.fadd(b.fmul(x, p.constant(float(times))), p.real(shift))
@@ -246,20 +261,46 @@ class _Filler:
             exact = p.constant(float(number == 0))
             yield self._clamped(place, old), b.select(self._is_zero(part), exact, weight)
 
+    def _in_f32(self, here: Value, shift: float, old: int, new: int) -> Value:
+        """The place of one of ``new`` elements among ``old``: an f64 holds the product of two f32,
+        which is rounded once."""
+        p, scale = self.point, self.table.rule.scale
+        above, below = (new, old) if scale is None else scale.as_integer_ratio()
+        step = self._as_f32(p.e.b.fdiv(p.real(below), p.real(above)))
+        middle = p.e.b.fadd(here, p.constant(shift))
+        return arithmetic.round_down(p.e, self._as_f32(p.e.b.fmul(middle, step)))
+
+    def _as_f32(self, x: Value) -> Value:
+        b, narrow = self.point.e.b, vector.vector_type(F32, x.type.count)
+        return b.fpext(b.fptrunc(x, narrow), x.type)
+
     def _first_reached(self, here: Value) -> Value:
         """The first of the elements that the element ``here`` is a part of."""
         rule, p = self.table.rule, self.point
         b = p.e.b
-        start, step, unit = rule.line(self.table.elements, self.table.sources)
+        old, new = self.table.elements, self.table.sources
+        start, step, unit = rule.line(old, new)
         if rule.function == "nearest":
             # The least i with times * (start + i * step) + shift >= times * unit * here.
             times, shift = rule.whole(unit)
             above = b.fsub(b.fmul(here, p.real(times * unit)), p.real(shift + times * start))
             first = b.fneg(self._quotient(b.fneg(above), times * step))
+            if rule.in_f32 is not None and not _is_exact(old, new):
+                first = self._moved(first, here, rule.in_f32)
         else:
             above = b.fsub(b.fmul(b.fsub(here, p.constant(1.0)), p.real(unit)), p.real(start))
             first = b.fadd(self._quotient(above, step), p.constant(1.0))
         return self._larger(first, p.constant(0.0))
+
+    def _moved(self, first: Value, here: Value, shift: float) -> Value:
+        """The first element whose place in f32 is not before ``here``: that of exact places, or one
+        beside it."""
+        b, one = self.point.e.b, self.point.constant(1.0)
+        found = b.fadd(first, one)
+        for number in (first, b.fsub(first, one)):
+            place = self._in_f32(number, shift, self.table.elements, self.table.sources)
+            found = b.select(b.fcmp_ordered(">=", place, here), number, found)
+        return found
 
     def _quotient(self, above: Value, below: int) -> Value:
         """A quotient, rounded down."""

@@ -20,6 +20,7 @@ from dnnl.torch.aten import (
     quantization,
     recurrent,
     reductions,
+    resizing,
     views,
     windows,
 )
@@ -33,6 +34,7 @@ _FAMILIES = (
     normalization,
     reductions,
     windows,
+    resizing,
     indexing,
     creation,
     attention,
@@ -43,6 +45,7 @@ _FAMILIES = (
 
 _SPACES: Mapping[str, Any] = {
     "aten": torch.ops.aten,
+    "dnnl": torch.ops.dnnl,
     "prims": torch.ops.prims,
     "quantized_decomposed": private.quantized_operators(),
 }

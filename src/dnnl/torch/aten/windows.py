@@ -1,4 +1,4 @@
-"""Pooling, resampling and samples by grids."""
+"""Pooling and samples by grids."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import torch
 
 from dnnl.errors import Unimplemented
 from dnnl.torch.aten.writer import Source, Translate, Value, Writer, inverse, require_floats
@@ -134,84 +133,6 @@ def _averaged(w: Writer, x: Value, sizes: Sequence[tuple[int, int]]) -> str:
     return value
 
 
-def _nearest(exact: bool) -> Translate:
-    """The element at the same place; ``exact`` is by the middles of elements."""
-
-    def write(w: Writer, x: Value, output_size: Sequence[Any], *scales: float | None) -> str:
-        mode = "half_pixel" if exact else "asymmetric"
-        rounding = b"round_prefer_ceil" if exact else b"floor"
-        return _resized(w, x, output_size, scales, "nearest", mode=mode, nearest_mode=rounding)
-
-    return write
-
-
-def _interpolated(kind: str) -> Translate:
-    """Linear or cubic interpolation."""
-
-    def write(
-        w: Writer, x: Value, output_size: Sequence[Any], align_corners: bool, *scales: float | None
-    ) -> str:
-        mode = "align_corners" if align_corners else "half_pixel"
-        attrs = {"cubic_coeff_a": -0.75} if kind == "cubic" else {}
-        return _resized(
-            w, x, output_size, () if align_corners else scales, kind, mode=mode, **attrs
-        )
-
-    return write
-
-
-def _nearest_by_either(exact: bool) -> Translate:
-    """By sizes, or by factors."""
-
-    def write(
-        w: Writer, x: Value, output_size: Sequence[Any] | None, scales: Sequence[float] | None
-    ) -> str:
-        return str(_nearest(exact)(w, x, w.result.shape[2:], *(scales or ())))
-
-    return write
-
-
-def _interpolated_by_either(kind: str) -> Translate:
-    """By sizes, or by factors."""
-
-    def write(
-        w: Writer,
-        x: Value,
-        output_size: Sequence[Any] | None,
-        align_corners: bool,
-        scales: Sequence[float] | None,
-    ) -> str:
-        sizes = w.result.shape[2:]
-        return str(_interpolated(kind)(w, x, sizes, align_corners, *(scales or ())))
-
-    return write
-
-
-def _resized(
-    w: Writer,
-    x: Value,
-    output_size: Sequence[Any],
-    scales: Sequence[float | None],
-    kind: str,
-    mode: str,
-    **attrs: Any,
-) -> str:
-    require_floats(x)
-    common = {"mode": kind.encode(), "coordinate_transformation_mode": mode.encode(), **attrs}
-    if scales and all(scales):
-        factors = [1.0, 1.0, *scales]
-        shapes = zip(x.shape[2:], scales, output_size, strict=True)
-        # Others than whole factors may round to another size than PyTorch's.
-        if not all(
-            float(f or 1).is_integer() or (isinstance(n, int) and int(n * (f or 1)) == m)
-            for n, f, m in shapes
-        ):
-            raise Unimplemented(f"scales {tuple(scales)} of {x.shape} to {tuple(output_size)}")
-        return w.add("Resize", x, "", w.constant(factors, torch.float32), **common)
-    sizes = w.sizes([*x.shape[:2], *output_size])
-    return w.add("Resize", x, "", "", sizes, **common)
-
-
 _MODES = {0: b"linear", 1: b"nearest", 2: b"cubic"}
 _BORDERS = {0: b"zeros", 1: b"border", 2: b"reflection"}
 
@@ -239,22 +160,5 @@ TABLE: Mapping[str, Translate] = {
     **{f"avg_pool{n}d": _average(n) for n in (1, 2, 3)},
     **{f"_adaptive_avg_pool{n}d": _adaptive(n) for n in (2, 3)},
     **{f"adaptive_avg_pool{n}d": _adaptive(n) for n in (1, 2, 3)},
-    **{f"upsample_nearest{n}d": _nearest(exact=False) for n in (1, 2, 3)},
-    **{f"_upsample_nearest_exact{n}d": _nearest(exact=True) for n in (1, 2, 3)},
-    **{f"upsample_nearest{n}d.vec": _nearest_by_either(exact=False) for n in (1, 2, 3)},
-    **{f"_upsample_nearest_exact{n}d.vec": _nearest_by_either(exact=True) for n in (1, 2, 3)},
-    **{
-        f"upsample_{name}.vec": _interpolated_by_either(kind)
-        for name, kind in (
-            ("linear1d", "linear"),
-            ("bilinear2d", "linear"),
-            ("trilinear3d", "linear"),
-            ("bicubic2d", "cubic"),
-        )
-    },
-    "upsample_linear1d": _interpolated("linear"),
-    "upsample_bilinear2d": _interpolated("linear"),
-    "upsample_trilinear3d": _interpolated("linear"),
-    "upsample_bicubic2d": _interpolated("cubic"),
     **{f"grid_sampler_{n}d": _sampled for n in (2, 3)},
 }
