@@ -105,6 +105,12 @@ def enabled(level: str, component: str | None = None) -> bool:
     return component is None or _filter is None or _filter.search(component) is not None
 
 
+def warn(text: str) -> None:
+    """Log what failed without consequences."""
+    if enabled("warn"):
+        line("common", "warn", text)
+
+
 def describe(key: str, text: Callable[[], str]) -> None:
     """Give a line ``info,<text()>`` for the header, which is printed before the first line.
 

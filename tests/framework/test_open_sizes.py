@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 import dnnl
 from dnnl import config
@@ -410,3 +410,40 @@ def test_the_log_says_why_there_is_no_plan_for_open_sizes(monkeypatch: pytest.Mo
         for rows in (2, 3):
             assert result(model, {"x": weights(rows, 3)}).shape == (rows, 3)
     assert any("no plan for open sizes: no kernel for symbols" in line for line in lines)
+
+
+def test_shapes_as_pytorch_expands_them() -> None:
+    """Sizes of -1 stand for those there are: compared with as many as the shape has sizes."""
+    nodes = [
+        node("Shape", ["ids"], "shape"),
+        node("Shape", ["shape"], "rank"),
+        node("ConstantOfShape", ["rank"], "ones", value=numpy_helper.from_array(ints(1))),
+        node("Mul", ["ones", "minus"], "rest"),
+        node("Equal", ["shape", "rest"], "kept"),
+        node("Where", ["kept", "ones", "shape"], "wide"),
+        node("Expand", ["type", "wide"], "types"),
+        node("Add", ["ids", "types"], "y"),
+    ]
+    constants = {"minus": ints(-1), "type": ints(3).reshape(1, 1)}
+    kinds = {"ids": np.int64, "y": np.int64}
+    proto = make_model(nodes, {"ids": ("n", "l")}, ["y"], constants, kinds=kinds)
+    model, lines = Model(graph_of(proto)), list[str]()
+    with config.override("verbose", "warn"), config.override("verbose_sink", lines.append):
+        for shape in ((2, 5), (3, 4), (4, 9)):
+            ids = RNG.integers(0, 9, shape)
+            np.testing.assert_array_equal(result(model, {"ids": ids}), ids + 3)
+    plans = plans_of(model)
+    assert (len(plans._special.sessions), len(plans._open)) == (1, 1)
+    assert not any("one size" in line for line in lines)
+
+
+def test_the_log_says_which_sizes_are_fixed() -> None:
+    """Those of tables that need numbers."""
+    nodes = [node("Resize", ["x", "", "scales"], "y", mode="linear", antialias=1)]
+    scales = np.array([1, 1, 0.5, 0.5], np.float32)
+    proto = make_model(nodes, {"x": ("n", 2, "h", "w")}, ["y"], {"scales": scales}, opset=18)
+    model, lines = Model(graph_of(proto)), list[str]()
+    with config.override("verbose", "warn"), config.override("verbose_sink", lines.append):
+        for height in (8, 12):
+            assert result(model, {"x": weights(2, 2, height, 10)}).shape == (2, 2, height // 2, 5)
+    assert any("a plan for one size of h, n, w" in line for line in lines)

@@ -154,6 +154,25 @@ def test_quotients_of_quotients() -> None:
     assert surely_equal(((rows + 15) // 16 + 1) // 2, (rows + 31) // 32)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_quotients_without_a_remainder(seed: int) -> None:
+    """Products of sums of sizes, as a Reshape to -1 and some others divides."""
+    random, symbols = Random(seed), Symbols()
+    sizes = [symbols.size(n) for n in (5, 8, 13)]
+
+    def polynomial() -> int:
+        terms = (
+            random.choice((-3, 1, 2)) * random.choice(sizes) * random.choice((1, *sizes))
+            for _ in range(random.randint(1, 3))
+        )
+        return sum(terms, random.randint(-2, 2) + 64 * sizes[0] * sizes[1] * sizes[2])
+
+    for _ in range(50):
+        a, b = polynomial(), polynomial()
+        assert surely_equal(a * b // b, a)
+        assert not surely_equal((a * b + 1) // b, a * b // b + 1)
+
+
 def test_what_needs_a_number_fixes_the_size() -> None:
     symbols = Symbols()
     rows = symbols.size(5)

@@ -175,8 +175,7 @@ def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
         try:
             job()
         except Exception as error:  # a job that fails must not end the thread
-            if log.enabled("warn"):
-                log.line("common", "warn", f"special kernels: {type(error).__name__}: {error}")
+            log.warn(f"special kernels: {type(error).__name__}: {error}")
 
 
 _builder = _Builder()
@@ -203,8 +202,7 @@ def build(
         try:
             take(own.compiled(inputs, contents))
         except (Error, Unbuilt, OSError) as error:
-            if log.enabled("warn"):
-                log.line("common", "warn", f"special kernels for {shapes}: {error}")
+            log.warn(f"special kernels for {shapes}: {error}")
             return
         if log.enabled("profile_create"):
             took = (perf_counter() - start) * 1e3

@@ -331,8 +331,7 @@ class Plans:
         made = self._session(graph, patterns, {})
         if failure:  # not by these sizes: it is symbols that fail
             self._failed[kinds] += 1
-            if log.enabled("warn"):
-                log.line("common", "warn", f"no plan for open sizes: {failure}")
+            log.warn(f"no plan for open sizes: {failure}")
         return _Opened(), made
 
     def _session(
@@ -375,6 +374,8 @@ class Plans:
             graph = specialize.specialize(open_graph, opened.shapes)
             settled = {names[place] for place in symbols.settled}
             if not settled:
+                if fixed:
+                    log.warn(f"a plan for one size of {', '.join(sorted(fixed))}")
                 return opened, self._session(graph, opened.patterns, opened.numbers)
             fixed |= settled
 

@@ -132,9 +132,12 @@ def _evaluated(node: Node, graph: Graph) -> dict[str, Array] | None:
 
 
 def _sizes(node: Node, graph: Graph) -> Array | None:
-    """The result of Shape, Size or OptionalHasElement of a value of known shape; None for
-    others."""
-    if node.op not in SIZES or node.input(0) in graph.constants:
+    """The result of Shape, Size or OptionalHasElement of a value of known shape that is no number;
+    None for others."""
+    if node.op not in SIZES:
+        return None
+    known = graph.constants.get(node.input(0))
+    if known is not None and not is_open(known):
         return None
     if node.op == HAS_ELEMENT:
         return np.array(True) if node.input(0) else None

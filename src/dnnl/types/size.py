@@ -31,8 +31,8 @@ from dnnl.types.size_bounds import (
     bounds_of,
     quotient_bounds,
     with_remainders,
-    without,
 )
+from dnnl.types.size_quotients import exact_quotient
 
 if TYPE_CHECKING:  # for which a size is an integer: planning computes with both alike
     _Number = int
@@ -474,11 +474,9 @@ def _quotient_of_sizes(a: Size, b: Size) -> int:
     """a // b; exact where a is a multiple of b that can be seen."""
     if a.key == b.key:
         return 1
-    if len(b.terms) == 1:
-        ((key, factor),) = b.terms.items()
-        cut = {without(other, key): f for other, f in a.terms.items()}
-        if None not in cut and all(f % factor == 0 for f in a.terms.values()):
-            return _made(a.symbols, {k: f // factor for k, f in cut.items() if k is not None})
+    exact = exact_quotient(a.terms, b.terms)
+    if exact is not None:
+        return _made(a.symbols, exact)
     if a.bounds[1] <= 0:  # rounded up: equal quotients are one atom, of at least 1 for a part
         above = -a + b - 1
         if not isinstance(above, Size):

@@ -73,8 +73,7 @@ class DiskCache:
             if self._draws(len(data)):
                 self._clear()
         except OSError as error:
-            if log.enabled("warn"):
-                log.line("common", "warn", f"kernel cache {self.folder}: {error}")
+            log.warn(f"kernel cache {self.folder}: {error}")
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_SUFFIX}"

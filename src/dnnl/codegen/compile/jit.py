@@ -254,5 +254,4 @@ def _dump(isa: Isa, kernel: Written, code: bytes) -> None:
         Path(f"{stem}.s").write_bytes(_emit(isa, kernel.ir, as_text=True))
         Path(f"{stem}.o").write_bytes(code)
     except OSError as error:
-        if log.enabled("warn"):
-            log.line("common", "warn", f"kernel dump {stem}: {error}")
+        log.warn(f"kernel dump {stem}: {error}")

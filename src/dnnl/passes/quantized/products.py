@@ -15,6 +15,7 @@ import numpy as np
 
 from dnnl.graph.graph import JOINT, Array, Graph, Node, Shape, TensorType, blamed_on
 from dnnl.graph.scope import Scope, normal_axis
+from dnnl.graph.sizes import broadcast
 from dnnl.operators.convolution import convolution_window
 from dnnl.operators.quantization import (
     BYTES,
@@ -273,7 +274,7 @@ class _Fuser:
             view[::-1] if node.attrs.get(name, 0) else view
             for view, name in zip(views, ("transA", "transB"), strict=True)
         )
-        seen = (*np.broadcast_shapes(rows[:-2], columns[:-2]), rows[-2], columns[-1])
+        seen = (*broadcast([rows[:-2], columns[:-2]]), rows[-2], columns[-1])
         inputs = list(node.inputs)
         for place, (shape, view) in enumerate(zip(shapes, views, strict=True)):
             if shape != view:
