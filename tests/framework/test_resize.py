@@ -424,3 +424,25 @@ def test_images_of_any_size_get_that_of_others(name: str) -> None:
     plans = plans_of(model)
     one = (len(plans._special.sessions), len(plans._open)) == (1, 1)
     assert one == (name != "in_f32")
+
+
+BATCHES: dict[str, dict[str, Any]] = {
+    "antialias": {"mode": "linear", "antialias": 1, "scales": (1, 1, 0.5, 0.7)},
+    "nearest": {"mode": "nearest", "scales": (1, 1, 0.7, 1.3)},
+    "cubic": {"mode": "cubic", "exclude_outside": 1, "scales": (1, 1, 0.7, 1)},
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches_of_any_size_share_tables(name: str) -> None:
+    """Those of images whose size is known, by scales that only tables have."""
+    attrs = dict(BATCHES[name])
+    constants = {"s": np.array(attrs.pop("scales"), np.float32)}
+    nodes = [node("Resize", ["x", "", "s"], "y", **attrs)]
+    proto = make_model(nodes, {"x": ("n", 2, 12, 10)}, ["y"], constants, opset=18)
+    model = model_of(proto)
+    for n in (2, 3, 5):
+        x = random(n, 2, 12, 10)
+        assert_same({"y": model(x)}, run_peer(proto, {"x": x}), 1e-3)
+    plans = plans_of(model)
+    assert (len(plans._special.sessions), len(plans._open)) == (1, 1)

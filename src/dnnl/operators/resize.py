@@ -44,6 +44,8 @@ _POLICIES = ("stretch", "not_larger", "not_smaller")
 _MOST = 2**31
 _EXACT = 2**8
 """Scales of smaller integers are exact in f32, and so are their products with sizes."""
+_WHOLE = Fraction(0), Fraction(1)
+"""The region of an axis that is all of it."""
 _FIRST = 10
 """The last operator set with scales alone, which divide the coordinates."""
 
@@ -57,10 +59,11 @@ def _infer_resize(scope: Scope) -> list[TensorType]:
 
 @dataclass(frozen=True, slots=True)
 class _OpenAxis:
-    """An axis that gets ``new`` elements by a ``rule``; None where each element is itself."""
+    """An axis that gets ``new`` elements by a ``rule``, or a table where its sizes are known; None
+    where each element is itself."""
 
     new: int
-    rule: Interpolation | None
+    rule: Interpolation | Taps | None
 
 
 def _open_axes(scope: Scope) -> tuple[_OpenAxis, ...] | None:
@@ -88,17 +91,28 @@ def _open_axes(scope: Scope) -> tuple[_OpenAxis, ...] | None:
 
 
 def _open_axis(rule: Rule, old: int, new: int, scale: Fraction | None = None) -> _OpenAxis | None:
-    """An axis that gets ``new`` elements; None where there is no rule for any sizes."""
-    made = of_any_size(rule, scale)
-    alike = made is not None and made.coordinates != "half_pixel_for_nearest"
+    """An axis that gets ``new`` elements; None where there is no rule for any sizes that are not
+    known."""
+    if scale is None and is_known(old) and is_known(new):
+        return _known_axis(rule, _sized(old, new, None, *_WHOLE))
+    alike = rule.coordinates not in (CROPS, "tf_half_pixel_for_nn")
     if surely_equal(old, new) and alike and scale in (None, 1):
         return _OpenAxis(old, None)
+    made = of_any_size(rule, scale)
     return _OpenAxis(new, made) if made and new >= 1 else None
+
+
+def _known_axis(rule: Rule, axis: InterpolatedAxis) -> _OpenAxis | None:
+    if rule.coordinates == CROPS or axis.new < 1 or max(axis.old, axis.new) > _LONGEST:
+        return None
+    return _OpenAxis(axis.new, None if is_identity(rule, axis) else taps(rule, axis))
 
 
 def _scaled_axis(rule: Rule, old: int, scale: float) -> _OpenAxis | None:
     """An axis that is scaled by a number that f32 and products with sizes have exactly; None for
-    others, whose sizes depend on how f32 rounds."""
+    others, whose sizes depend on how f32 rounds, unless they are known."""
+    if is_known(old):
+        return _known_axis(rule, _scaled(old, scale, *_WHOLE))
     exact = Fraction(scale)
     above, below = exact.as_integer_ratio()
     whole = below == 1 or rule.coordinates != "align_corners"
