@@ -437,6 +437,33 @@ def test_shapes_as_pytorch_expands_them() -> None:
     assert not any("one size" in line for line in lines)
 
 
+@pytest.mark.parametrize("rounding", ["Ceil", "Floor"])
+def test_quotients_that_are_rounded(rounding: str) -> None:
+    """As `math.ceil(n / 2) * 2` in PyTorch is written: rows without those at the end, or twice."""
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Gather", ["shape", "zero"], "rows"),
+        node("Cast", ["rows"], "real", to=TensorProto.FLOAT),
+        node("Div", ["real", "three"], "parts"),
+        node(rounding, ["parts"], "whole"),
+        node("Mul", ["whole", "three"], "even"),
+        node("Cast", ["even"], "count", to=TensorProto.INT64),
+        node("Concat", ["x", "x"], "twice", axis=0),
+        node("Slice", ["twice", "zero", "count", "zero"], "y"),
+    ]
+    constants = {"zero": ints(0), "three": np.array([3.0], np.float32)}
+    proto = make_model(nodes, {"x": ("n", 5)}, ["y"], constants)
+    model, lines = Model(graph_of(proto)), list[str]()
+    with config.override("verbose", "warn"), config.override("verbose_sink", lines.append):
+        for rows in (5, 7, 9, 11, 4):
+            x = weights(rows, 5)
+            count = (-(-rows // 3) if rounding == "Ceil" else rows // 3) * 3
+            np.testing.assert_array_equal(result(model, {"x": x}), np.concatenate([x, x])[:count])
+    plans = plans_of(model)
+    assert (len(plans._special.sessions), len(plans._open)) == (1, 1)
+    assert not any("one size" in line for line in lines)
+
+
 def test_the_log_says_which_sizes_are_fixed() -> None:
     """Those of tables that need numbers."""
     nodes = [node("Resize", ["x", "", "scales"], "y", mode="linear", antialias=1)]

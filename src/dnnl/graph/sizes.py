@@ -113,6 +113,19 @@ def computed(node: Node, graph: Graph) -> Array | None:
     return _array(found.astype(object), dtype)
 
 
+def rounded_quotient(node: Node, division: Node, graph: Graph) -> Array | None:
+    """The result of a Ceil or Floor of a quotient of sizes as floats, which is none itself; None
+    where it has to know numbers. Floats have no integer between two that round to it."""
+    try:
+        a, b = (_whole_numbers(graph.constants[value]) for value in division.inputs)
+        if any(n < 0 or n > _EXACT for n in a.ravel()) or any(n < 1 for n in b.ravel()):
+            return None
+    except _Numbers:
+        return None
+    dtype = graph.type_of(division.inputs[0]).dtype
+    return _array(np.asarray(-(-a // b) if node.op == "Ceil" else a // b, object), dtype)
+
+
 def _whole_numbers(array: Array) -> Array:
     """Integers as objects, of an array of floats too; raises _Numbers if they are none."""
     if array.dtype.kind != "f":

@@ -11,7 +11,7 @@ import numpy as np
 
 from dnnl.graph.graph import JOINT, Array, Graph, ModelError, Node, TensorType, blamed_on, is_whole
 from dnnl.graph.scope import Scope
-from dnnl.graph.sizes import array_of, computed, fixed, is_open, type_of
+from dnnl.graph.sizes import array_of, computed, fixed, is_open, rounded_quotient, type_of
 from dnnl.graph.training import RESIZE, RESIZE_DATA
 from dnnl.onnx.evaluate import evaluate
 from dnnl.operators.exact import exact_function
@@ -109,11 +109,37 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     return _evaluated(node, graph)
 
 
+def _is_rounded(node: Node, graph: Graph) -> bool:
+    """Whether a node is a quotient that others round: of sizes as floats, these make sizes of it,
+    and no run computes it."""
+    if node.op != "Div" or node.output in graph.outputs.values():
+        return False
+    readers = [own for own in graph.nodes if node.output in own.reads]
+    return bool(readers) and all(map(_rounds, readers))
+
+
+def _rounds(node: Node) -> bool:
+    return node.op in ("Ceil", "Floor") and not node.domain
+
+
+def _rounded_quotient(node: Node, graph: Graph) -> Array | None:
+    """The sizes that a node makes of such a quotient; None of other values."""
+    if node.inputs[0] in graph.constants:
+        return None
+    division = next((own for own in graph.nodes if node.inputs[0] in own.outputs), None)
+    if division is None or division.op != "Div":
+        return None
+    known = [graph.constants.get(value) for value in division.inputs]
+    if any(own is None for own in known) or not any(map(is_open, known)):
+        return None
+    return rounded_quotient(node, division, graph)
+
+
 def _is_left_to_runs(node: Node, graph: Graph) -> bool:
     """Whether a run does what open sizes decide: how many elements there are, or which row of a
     table is read, such as that of a position behind a cache."""
     data = graph.constants[node.inputs[0]]
-    if node.op in ("ConstantOfShape", "Range"):
+    if node.op in ("ConstantOfShape", "Range") or _is_rounded(node, graph):
         return True
     if is_open(data):
         return False
@@ -132,8 +158,10 @@ def _evaluated(node: Node, graph: Graph) -> dict[str, Array] | None:
 
 
 def _sizes(node: Node, graph: Graph) -> Array | None:
-    """The result of Shape, Size or OptionalHasElement of a value of known shape that is no number;
-    None for others."""
+    """The result of Shape, Size or OptionalHasElement of a value of known shape that is no number,
+    or of a quotient of sizes that is rounded; None for others."""
+    if _rounds(node):
+        return _rounded_quotient(node, graph)
     if node.op not in SIZES:
         return None
     known = graph.constants.get(node.input(0))
