@@ -89,9 +89,33 @@ def repeated() -> Any:
     return make_model(nodes, {"x": ("n", 2, "h", "w")}, ["y", "cut"], constants)
 
 
+def filled() -> Any:
+    """Padding to a multiple of 7, as functional.pad is exported: by pairs of which the last axis is
+    first."""
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Slice", ["shape", "one", "three"], "image"),
+        node("Neg", ["image"], "negative"),
+        node("Mod", ["negative", "seven"], "behind"),
+        node("Slice", ["behind", "last", "far", "none", "last"], "reversed"),
+        node("Unsqueeze", ["reversed", "one"], "column"),
+        node("Concat", ["nothing", "column"], "pairs", axis=1),
+        node("Slice", ["pairs", "last", "far", "none", "last"], "forward"),
+        node("Transpose", ["forward"], "turned", perm=[1, 0]),
+        node("Reshape", ["turned", "last"], "pads"),
+        node("Pad", ["x", "pads", "", "axes"], "y"),
+    ]
+    constants = {
+        "none": ints(0), "one": ints(1), "three": ints(3), "seven": ints(7), "last": ints(-1),
+        "far": ints(-(2**40)), "axes": ints(1, 2), "nothing": np.zeros((2, 1), np.int64),
+    }  # fmt: skip
+    return make_model(nodes, {"x": ("n", "h", "w", 5)}, ["y"], constants, opset=18)
+
+
 MODELS: Mapping[str, tuple[Any, Sequence[tuple[int, ...]]]] = {
     "causal_mask": (causal_mask(), [(2, 3), (3, 8), (4, 5), (9, 9), (3, 17), (17, 16), (7, 2)]),
     "places": (places(), [(2, 3), (3, 8), (4, 5), (9, 9), (3, 17), (17, 16)]),
+    "filled": (filled(), [(2, 3, 4, 5), (3, 9, 11, 5), (2, 5, 16, 5), (4, 18, 3, 5)]),
     "repeated": (repeated(), [(2, 2, 4, 4), (3, 2, 8, 9), (2, 2, 5, 3), (4, 2, 17, 2)]),
 }
 

@@ -132,4 +132,5 @@ def _promised(size: int) -> int:
     multiple = next(iter(size.terms.values())) if len(size.terms) == 1 else 1
     if low <= 2 and high == inf and multiple == 1:
         return RUNTIME_DIM
-    return RuntimeDim(max(0, int(low)), None if high == inf else int(high), max(1, multiple))
+    most = None if high == inf else int(high)
+    return RuntimeDim(int(max(0, low)), most, max(1, multiple))
