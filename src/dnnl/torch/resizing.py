@@ -65,7 +65,7 @@ def _(gradient: torch.Tensor, shape: list[int], *_method: Any) -> torch.Tensor:
     return _like(gradient, shape)
 
 
-only_once(_backward, "resampling")
+only_once(_backward, "interpolate")
 
 
 def _like(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
