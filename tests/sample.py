@@ -16,7 +16,7 @@ _FEW = 6
 def sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """The cases that run and those that do not, which ``--every-case`` adds.
 
-    Those are tests marked ``every``. Of a test that has many cases, three quarters are left out,
+    Those are tests marked ``every``. Of a test that has many cases, four of five are left out,
     drawn by the name of the test, but for those that would be the last ones with some value of a
     parameter: of any, or of those that a mark ``covers`` names.
     """
@@ -31,7 +31,7 @@ def sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytes
 def _spare(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
     """The cases of one test that are left out."""
     left = Counter(value for own in cases for value in _values(own))
-    drawn = Random(cases[0].nodeid).sample(cases, len(cases) * 3 // 4)
+    drawn = Random(cases[0].nodeid).sample(cases, len(cases) * 4 // 5)
     for item in drawn:
         own = _values(item)
         if all(left[value] > 1 for value in own):

@@ -51,7 +51,7 @@ def selected(pytester: pytest.Pytester) -> dict[str, list[dict[str, object]]]:
     return found
 
 
-def test_each_value_occurs_in_a_quarter_of_many_cases(
+def test_each_value_occurs_in_a_fifth_of_many_cases(
     selected: dict[str, list[dict[str, object]]],
 ) -> None:
     own = selected["test_products"]
@@ -66,7 +66,7 @@ def test_values_that_occur_once_stay(selected: dict[str, list[dict[str, object]]
 
 def test_values_that_need_not_occur_go(selected: dict[str, list[dict[str, object]]]) -> None:
     own = selected["test_lines"]
-    assert 10 <= len(own) <= 12
+    assert 8 <= len(own) <= 10
     assert {case["kind"] for case in own} == {0, 1, 2}
 
 
