@@ -419,8 +419,8 @@ def test_shapes_as_pytorch_expands_them() -> None:
         node("Shape", ["shape"], "rank"),
         node("ConstantOfShape", ["rank"], "ones", value=numpy_helper.from_array(ints(1))),
         node("Mul", ["ones", "minus"], "rest"),
-        node("Equal", ["shape", "rest"], "kept"),
-        node("Where", ["kept", "ones", "shape"], "wide"),
+        node("Equal", ["shape", "rest"], "same"),
+        node("Where", ["same", "ones", "shape"], "wide"),
         node("Expand", ["type", "wide"], "types"),
         node("Add", ["ids", "types"], "y"),
     ]
@@ -462,6 +462,27 @@ def test_quotients_that_are_rounded(rounding: str) -> None:
     plans = plans_of(model)
     assert (len(plans._special.sessions), len(plans._open)) == (1, 1)
     assert not any("one size" in line for line in lines)
+
+
+def test_quotients_by_fractions_fix_their_sizes_alone() -> None:
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Gather", ["shape", "one"], "columns"),
+        node("Cast", ["columns"], "real", to=TensorProto.FLOAT),
+        node("Div", ["real", "by"], "parts"),
+        node("Floor", ["parts"], "whole"),
+        node("Cast", ["whole"], "count", to=TensorProto.INT64),
+        node("Slice", ["x", "zero", "count", "one"], "y"),
+    ]
+    constants = {"zero": ints(0), "one": ints(1), "by": np.array([2.5], np.float32)}
+    model = Model(graph_of(make_model(nodes, {"x": ("n", 10)}, ["y"], constants)))
+    open_model = Model(graph_of(make_model(nodes, {"x": ("n", "l")}, ["y"], constants)))
+    for rows in (2, 3, 5):
+        x = weights(rows, 10)
+        for own in (model, open_model):
+            np.testing.assert_array_equal(result(own, {"x": x}), x[:, :4])
+    for own in (model, open_model):
+        assert (len(plans_of(own)._special.sessions), len(plans_of(own)._open)) == (1, 1)
 
 
 def test_the_log_says_which_sizes_are_fixed() -> None:

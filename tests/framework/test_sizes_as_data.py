@@ -101,8 +101,8 @@ def filled() -> Any:
         node("Unsqueeze", ["reversed", "one"], "column"),
         node("Concat", ["nothing", "column"], "pairs", axis=1),
         node("Slice", ["pairs", "last", "far", "none", "last"], "forward"),
-        node("Transpose", ["forward"], "turned", perm=[1, 0]),
-        node("Reshape", ["turned", "last"], "pads"),
+        node("Transpose", ["forward"], "transposed", perm=[1, 0]),
+        node("Reshape", ["transposed", "last"], "pads"),
         node("Pad", ["x", "pads", "", "axes"], "y"),
     ]
     constants = {

@@ -308,8 +308,10 @@ def test_one_plan_for_images_of_any_size(name: str, plans: list[Any]) -> None:
         found, wanted = function(ours), FUNCTIONS[name](theirs * 2)
         for own in (found, wanted):
             own.square().sum().backward()
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=5e-5)
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=2e-4)
+        # PyTorch rounds the positions of resampled elements in f32.
+        bound = 5e-5 if name in UPSAMPLINGS else 1e-5
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=bound)
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4)
         if height == 20:
             before = len(plans)
     assert 0 < before == len(plans)

@@ -110,12 +110,14 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
 
 
 def _is_rounded(node: Node, graph: Graph) -> bool:
-    """Whether a node is a quotient that others round: of sizes as floats, these make sizes of it,
-    and no run computes it."""
+    """Whether a node is a quotient of sizes as floats that others round to sizes, so that no run
+    computes it."""
     if node.op != "Div" or node.output in graph.outputs.values():
         return False
     readers = [own for own in graph.nodes if node.output in own.reads]
-    return bool(readers) and all(map(_rounds, readers))
+    return bool(readers) and all(
+        _rounds(own) and rounded_quotient(own, node, graph) is not None for own in readers
+    )
 
 
 def _rounds(node: Node) -> bool:
