@@ -12,7 +12,6 @@ import pytest
 
 from dnnl.types.size import (
     Size,
-    Symbols,
     bounds,
     is_known,
     larger,
@@ -24,6 +23,7 @@ from dnnl.types.size import (
     text,
     typical,
 )
+from dnnl.types.symbols import Symbols
 
 Operation = Callable[[int, int], int]
 Formula = Callable[[list[int]], int]

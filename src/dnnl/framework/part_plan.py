@@ -12,7 +12,7 @@ import numpy as np
 from dnnl.framework.plan import Compiled
 from dnnl.graph.expressions import OpenInputs
 from dnnl.graph.graph import JOINT, Array, Shape, TensorType
-from dnnl.types.size import LEAST
+from dnnl.types.symbols import LEAST
 
 HUGE = 2**31
 """Numbers from here on mean the end of an axis (in Slice), not a size."""

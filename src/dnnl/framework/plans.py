@@ -36,7 +36,8 @@ from dnnl.runtime.engine import Engine, first_cpu
 from dnnl.runtime.memory import Memory
 from dnnl.types.dtype import DataType
 from dnnl.types.runtime_dim import RuntimeDim
-from dnnl.types.size import LEAST, Size, Symbols
+from dnnl.types.size import Size
+from dnnl.types.symbols import LEAST, Symbols
 
 if TYPE_CHECKING:
     from dnnl.framework import background, compiler

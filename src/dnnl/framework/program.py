@@ -29,7 +29,7 @@ from dnnl.runtime.storage import allocating
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.runtime_dim import RuntimeDim
-from dnnl.types.size import LEAST
+from dnnl.types.symbols import LEAST
 
 if TYPE_CHECKING:
     from dnnl.framework import compiler

@@ -13,7 +13,7 @@ from dnnl.graph.graph import Shape, TensorType
 from dnnl.types import arithmetic
 from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import Size, Symbols, is_known, text, typical
+from dnnl.types.size import Size, SymbolTable, is_known, text, typical
 
 Numbers = tuple[int, ...]
 """The numbers of a run, one for each symbol."""
@@ -163,7 +163,7 @@ def evaluation(symbols: int, texts: Sequence[str]) -> Callable[[Numbers], Values
     return lambda numbers: made(*numbers)
 
 
-def condition(symbols: Symbols) -> str:
+def condition(symbols: SymbolTable) -> str:
     """What must hold of the numbers of a run for a plan, as an expression."""
     ranges = (
         f"{low}<=s{n}" if high == inf else f"{low}<=s{n}<={high}"

@@ -40,7 +40,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpFunction
 from dnnl.types.shaped_layout import ShapedLayout, same_places
-from dnnl.types.size import Symbols, is_known, symbols_of
+from dnnl.types.size import SymbolTable, is_known, symbols_of
 from dnnl.types.tag import FormatTag
 
 FORWARD = "forward_inference"
@@ -59,7 +59,7 @@ class Lowering:
     sizes: dict[int, int] = field(default_factory=dict)
     prepared: dict[Prepared, int] = field(default_factory=dict)
     counted: list[Counted] = field(default_factory=list)
-    symbols: Symbols | None = None
+    symbols: SymbolTable | None = None
     _moved: dict[tuple[int, MemoryDesc, MemoryDesc], int] = field(default_factory=dict)
     _last_use: dict[str, int] = field(default_factory=dict)
     _readers: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))

@@ -21,7 +21,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
-from dnnl.types.size import LEAST
+from dnnl.types.symbols import LEAST
 
 
 @dataclass(frozen=True)

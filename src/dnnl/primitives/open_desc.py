@@ -22,7 +22,8 @@ from dnnl.types.layout import Layout, order_of, round_up
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 from dnnl.types.runtime_dim import RuntimeDim, joined
-from dnnl.types.size import LEAST, Symbols, surely_equal, text, typical
+from dnnl.types.size import surely_equal, text, typical
+from dnnl.types.symbols import LEAST, Symbols
 
 # Numbers that heuristics decide by where nothing is known: no two alike, and most of them multiples
 # of nothing. Images of floats stay in caches, so that the kernel which a description starts with

@@ -7,7 +7,7 @@ from math import lcm
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import RUNTIME_DIM
-from dnnl.types.size import LEAST
+from dnnl.types.symbols import LEAST
 
 MOST = 2**63 - 1
 

@@ -12,7 +12,7 @@ from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.isa import Isa
 from dnnl.runtime.image import Phase, Repeat
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import Symbols
+from dnnl.types.symbols import Symbols
 
 
 class Reason(Enum):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from dnnl.types.size import Size, Symbols, bounds
+from dnnl.types.size import Size, SymbolTable, bounds
 
 _I64 = ir.IntType(64)
 _SIGN = 63  # the shift that leaves the sign in every bit
@@ -64,7 +64,7 @@ class Numbers:
             total = term if total is None else b.add(total, term, flags=("nsw",))
         return total
 
-    def _atom(self, symbols: Symbols, number: int) -> ir.Value:
+    def _atom(self, symbols: SymbolTable, number: int) -> ir.Value:
         b, atom = self._b, symbols.atoms[number]
 
         def write() -> ir.Value:

@@ -18,14 +18,7 @@ from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.deferred_store import DeferredStores
 from dnnl.codegen.nest.fold_loop import ACCUMULATORS, Folding, FoldLoop, Merge, Step, added
 from dnnl.codegen.nest.predicates import PredicatedPlace, Site, Span
-from dnnl.types.size import (
-    is_known,
-    smaller,
-    surely_at_most,
-    surely_below,
-    surely_equal,
-    typical,
-)
+from dnnl.types.size import is_known, smaller, surely_at_most, surely_below, surely_equal, typical
 
 Body = Callable[["Point"], None]
 # Limit of a row buffer in bytes: half of the smallest first-level caches.
