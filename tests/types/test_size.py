@@ -11,15 +11,19 @@ from random import Random
 import pytest
 
 from dnnl.types.size import (
+    Descending,
     Size,
     bounds,
+    broadcasts,
     is_known,
     larger,
+    order,
     smaller,
     surely_at_most,
     surely_below,
     surely_divides,
     surely_equal,
+    surely_one,
     text,
     typical,
 )
@@ -60,7 +64,8 @@ def random_formulas(rng: Random, symbols: Symbols) -> list[tuple[int, Formula]]:
     """Sizes, each with what computes the same of the numbers of the three symbols."""
     made: list[tuple[int, Formula]] = []
     for number, multiple in enumerate((1, 1, rng.choice((1, 4)))):
-        size = symbols.size(multiple * rng.randint(2, 10), multiple=multiple)
+        low = rng.choice((1, 2))
+        size = symbols.size(multiple * rng.randint(2, 10), multiple * low, multiple=multiple)
         made.append((size, itemgetter(number)))
     for constant in (rng.randint(-5, 20), rng.randint(1, 20)):
         made.append((constant, partial(of_constant, constant)))
@@ -87,7 +92,7 @@ def test_random_formulas(seed: int) -> None:
         steps = steps_of(formulas)
         for trial in range(4):
             own = (
-                [rng.randint(2, 40) for _ in range(3)]
+                [rng.randint(int(low), 40) for _, low, _ in symbols.ranges]
                 if trial
                 else [own for own, _, _ in symbols.ranges]
             )
@@ -105,26 +110,36 @@ def test_random_formulas(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_decided_holds_for_all_numbers(seed: int) -> None:
-    """Comparisons without a guard have one outcome; those with one have it where that holds."""
+    """Comparisons without a guard have one outcome; those with one have it where that holds, and
+    so have what is sure and all bounds from then on."""
     rng = Random(seed)
-    for _ in range(100):
+    for _ in range(30):
         symbols = Symbols()
         formulas = random_formulas(rng, symbols)
         steps = steps_of(formulas)
-        (a, first), (b, second) = rng.choice(formulas), rng.choice(formulas)
-        sure = surely_at_most(a, b), surely_below(a, b), surely_equal(a, b)
-        assert not symbols.guards
-        below, equal = bool(a < b), bool(a == b)
-        guards = " and ".join(map(str, symbols.guards)) or "True"
-        for _ in range(8):
-            own = [rng.randint(2, 12) for _ in range(3)]
-            numbers = [step * number for step, number in zip(steps, own, strict=True)]
-            x, y = first(numbers), second(numbers)
-            for certain, holds in zip(sure, (x <= y, x < y, x == y), strict=True):
-                assert holds or not certain
-            names = {f"s{number}": value for number, value in enumerate(own)}
-            if eval(guards, {"min": min, "max": max}, names):
+        for _ in range(4):
+            (a, first), (b, second) = rng.choice(formulas), rng.choice(formulas)
+            before = len(symbols.guards)
+            sure = surely_at_most(a, b), surely_below(a, b), surely_equal(a, b), surely_one(a)
+            assert len(symbols.guards) == before
+            side = order(a, b)
+            below, equal = bool(a < b), bool(a == b)
+            guards = " and ".join(map(str, symbols.guards)) or "True"
+            for own in product(range(1, 8), repeat=3):
+                names = {f"s{number}": value for number, value in enumerate(own)}
+                if any(n < low for n, (_, low, _) in zip(own, symbols.ranges, strict=True)):
+                    continue
+                if not eval(guards, {"min": min, "max": max}, names):
+                    continue
+                numbers = [step * number for step, number in zip(steps, own, strict=True)]
+                x, y = first(numbers), second(numbers)
+                for certain, holds in zip(sure, (x <= y, x < y, x == y, x == 1), strict=True):
+                    assert holds or not certain
                 assert (x < y, x == y) == (below, equal)
+                assert x == y if not side else x <= y if side < 0 else x >= y
+                for size, compute in formulas:
+                    low, high = bounds(size)
+                    assert low <= compute(numbers) <= high
 
 
 def test_tails_and_blocks() -> None:
@@ -171,6 +186,29 @@ def test_quotients_without_a_remainder(seed: int) -> None:
         a, b = polynomial(), polynomial()
         assert surely_equal(a * b // b, a)
         assert not surely_equal((a * b + 1) // b, a * b // b + 1)
+
+
+def test_guards_are_knowledge() -> None:
+    """What a guard says of one symbol, or of a quotient, answers later questions."""
+    symbols = Symbols()
+    batch, width = symbols.size(8, 1), symbols.size(224, 1)
+    assert batch * width != width  # a question about the batch alone
+    assert (batch > 1, width * batch >= 2 * width, surely_at_most(2, batch)) == (True, True, True)
+    assert width // 4 >= 2
+    assert (width > 7, (width + 7) // 8 >= 1, width // 2 >= 4) == (True, True, True)
+    assert [str(guard) for guard in symbols.guards] == ["s0+-1 != 0", "((s1)//(4))+-2 >= 0"]
+    assert [low for _, low, _ in symbols.ranges] == [1, 1]
+
+
+def test_orders_of_strides_ask_nothing() -> None:
+    """Strides of a dense tensor fall, and an extent of 1 makes equals of two."""
+    symbols = Symbols()
+    height, width = symbols.size(30, 1), symbols.size(50, 1)
+    strides = [width, 3 * height * width, 1, height * width]
+    assert sorted(range(4), key=lambda place: Descending(strides[place])) == [1, 3, 0, 2]
+    assert broadcasts(1, height)
+    assert broadcasts(height, height)
+    assert not symbols.guards
 
 
 def test_what_needs_a_number_fixes_the_size() -> None:

@@ -1,9 +1,8 @@
 """Plans of one part of a model, for the shapes and the contents that come.
 
-The first has all of them as numbers. Later ones have a symbol for each size that is open, and for
-each number of 2 or more, or -2 or less, among integers that are contents. 0, 1 and -1 decide what
-is empty, broadcast or the rest, and numbers beyond any size mean the end of an axis: a plan is for
-these.
+The first has all of them as numbers. Later ones have a symbol for each open size of 2 or more, and
+for such numbers and their negatives among integers that are contents. They also serve a size of 1
+unless something asks for it. Other numbers have a meaning of their own: a plan is for these.
 """
 
 from __future__ import annotations
@@ -291,7 +290,8 @@ class Plans:
             reasons.append(f"plan {len(reasons)}: {serving}")
         always = self._settings.special.decided == "always"
         dtypes = tuple(array.dtype for array in arrays.values())
-        for own, patterns, session in () if always else reversed(self._open):
+        ordered = sorted(self._open, key=lambda own: -own[2].compiled.plan.symbols)
+        for own, patterns, session in () if always else reversed(ordered):  # special ones first
             numbers = _numbers(session, patterns, arrays, contents) if own == dtypes else None
             if numbers is not None:
                 return session, numbers
@@ -345,7 +345,7 @@ class Plans:
         made = compiler.compiled(graph, own.engine, own.layout, own.kind, own.progress)
         made = made.sharing(self._constants())
         named = {n: named_symbols(TensorType(INT64, own)).shape for n, own in numbers.items()}
-        return PartSession(PartPlan(made, patterns, named), self._settings)
+        return PartSession(PartPlan(made, patterns, named), own)
 
     def _constants(self) -> Iterator[Memory]:
         """Those of the plans that were compiled before."""
@@ -406,7 +406,7 @@ class Plans:
                 names.append(name)
                 promised = self._settings.promises.get(name, RuntimeDim())
                 most = inf if promised.max > HUGE else promised.max
-                least = max(LEAST, promised.min)
+                least = max(1, promised.min)
                 made[name] = symbols.size(number, least, most, promised.multiple)
             return made[name]
 

@@ -223,7 +223,7 @@ def _angles(writer: Writer, scope: Scope, own: _Sizes) -> Angles:
             start = writer.add("Slice", (flat,), (1,), part, _INDEX)
             every = writer.add("Add", (every, start), (1, own.rows), dtype=_INDEX)
         places = every
-    elif not places and surely_equal(own.batch, 1):
+    elif not places and own.batch == 1:
         before = writer.numbers(own.total - own.rows, own.rows)
         places = writer.reshape(before, (1, own.rows), _INDEX)
     elif not places:
@@ -244,14 +244,14 @@ def _cached(writer: Writer, own: _Sizes, new: tuple[Rows, Rows]) -> list[Rows]:
         if own.cache == own.rows:
             return [rows for rows, _ in pairs]
         return [_joined(writer, own, [rows.value, _rest(writer, own, old)]) for rows, old in pairs]
-    if surely_equal(own.batch, 1):
+    if own.batch == 1:
         before = own.total - own.rows
         found = []
         for rows, old in pairs:
             parts = [_slice(writer, own, old, 0, before), rows.value]
             found.append(parts + [_rest(writer, own, old)] * (own.past > own.total))
         return [_joined(writer, own, parts) for parts in found]
-    if surely_equal(own.rows, 1) and own.past >= own.total:
+    if own.rows == 1 and own.past >= own.total:
         return _replaced(writer, own, pairs)
     places = _places(writer, own)
     return [_placed(writer, own, rows, old, places) for rows, old in pairs]
@@ -336,7 +336,7 @@ def _addends(writer: Writer, scope: Scope, own: _Sizes) -> list[str]:
     node, window = scope.node, scope.attr("local_window_size", -1)
     left = None if window <= 0 else window - 1
     causal = scope.attr("causal", 1)
-    alone = own.is_prompt or surely_equal(own.batch, 1)
+    alone = own.is_prompt or own.batch == 1
     lengths = "" if alone else _counts(writer, own)
     limits = Window(left, 0 if causal else None, own.total - own.rows, lengths)
     masks = window_masks(writer, limits, own.rows, own.total)

@@ -18,7 +18,7 @@ from dnnl.operators.writing import counted, ended, gathered, with_size
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.runtime.storage import check_capacity
 from dnnl.types.arg import Arg
-from dnnl.types.size import is_known, surely_equal
+from dnnl.types.size import is_known, surely_at_most, surely_equal
 
 _INDEX = np.dtype(np.int64)
 
@@ -93,7 +93,7 @@ def _inside(place: int, extent: int) -> int:
     place = place + extent if place < 0 else place
     if place < 0:
         return 0
-    return place if place < extent else extent
+    return place if surely_at_most(place, extent) or place < extent else extent
 
 
 def _infer_split(scope: Scope) -> list[TensorType]:

@@ -104,9 +104,8 @@ def window_masks(writer: Writer, window: Window, rows: int, columns: int) -> lis
     """Boolean masks, true where a query sees a key, broadcast to [batch, heads, ``rows``,
     ``columns``]. The list is empty where every query sees every key."""
     left, right, offset = window.left, window.right, window.offset
-    alone = surely_equal(rows, 1) and not window.lengths
-    if right is not None and alone and surely_at_most(columns, offset + right + 1):
-        right = None
+    if right is not None and not window.lengths and rows == 1:  # a step has a plan of its own
+        right = None if surely_at_most(columns, offset + right + 1) else right
     if left is not None and not window.lengths and surely_at_most(rows + offset, left + 1):
         left = None
     masks = []
@@ -202,7 +201,7 @@ def attend(
     shared, columns, width = key.shape[1], key.shape[2], value.shape[3]
     groups = heads // shared
     dtype, wide = writer.type_of(query.value).dtype, computed_in(writer.type_of(query.value).dtype)
-    grouped = groups > 1 and not surely_equal(rows, 1)
+    grouped = groups > 1 and rows != 1
     outer = (batch, shared, groups) if grouped else (batch, shared)
     inner = rows if grouped or groups == 1 else groups
     whole = (batch, heads, rows, columns)

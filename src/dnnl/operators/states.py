@@ -181,7 +181,7 @@ def _is_product(scope: Scope, own: _Sizes) -> bool:
     """Whether all rows are computed in parallel, as products with a lower triangular matrix."""
     decays, subtracts = _RULES[scope.attr("update_rule", b"gated_delta")]
     single = not decays or scope.shape(_DECAY)[2] == own.shared
-    return single and not subtracts and not surely_equal(own.rows, 1)
+    return single and not subtracts and own.rows != 1
 
 
 def _expand_attention(writer: Writer) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dnnl.graph.graph import JOINT, Graph, Node, is_whole
 from dnnl.graph.scope import Scope, transposition
-from dnnl.graph.sizes import broadcast
+from dnnl.graph.sizes import broadcast, same_shape
 from dnnl.operators.numbers import UNCHANGED
 
 _NO_CHANGE = UNCHANGED | {"Dropout"}
@@ -33,7 +33,8 @@ def _is_identity(node: Node, graph: Graph) -> bool:
     if node.op == "Transpose":
         perm = tuple(node.attrs.get("perm", range(len(source.shape))[::-1]))
         return perm == tuple(range(len(perm)))
-    return node.op in _SAME_IF_SHAPE and source == result
+    same = source.dtype == result.dtype and same_shape(source.sizes, result.sizes)
+    return node.op in _SAME_IF_SHAPE and same
 
 
 def join_transpositions(graph: Graph) -> Graph:

@@ -43,7 +43,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import is_known
+from dnnl.types.size import broadcasts, is_known
 
 _MASKINGS = ("none", "causal", "causal_last")
 _MASKED_ROWS = ("zero", "nan")
@@ -183,7 +183,7 @@ class AttentionDesc(Desc):
         mask, whole = self.mask_desc.dims, (*query[:3], key[2])
         if not self.mask_desc.is_zero:
             fits = len(mask) == len(whole) and all(
-                own in (1, size) for own, size in zip(mask, whole, strict=True)
+                broadcasts(own, size) for own, size in zip(mask, whole, strict=True)
             )
             if not fits:
                 rule = f"each dimension must be 1 or that of the scores, which are {whole}"

@@ -35,6 +35,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.expression import PARAMETER, Expression, Function
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.scalar import traced
+from dnnl.types.size import broadcasts
 from dnnl.types.typed import FUNCTIONS, STEPS, expression_of
 
 
@@ -90,7 +91,7 @@ class ExactDesc(Desc):
         dims = self.dst_desc.dims
         for number, desc in enumerate(self.src_descs):
             fits = len(desc.dims) == len(dims) and all(
-                extent in (1, full) for extent, full in zip(desc.dims, dims, strict=True)
+                broadcasts(extent, full) for extent, full in zip(desc.dims, dims, strict=True)
             )
             if not fits:
                 rule = f"each dimension must be 1 or that of dst, which is {dims}"

@@ -18,6 +18,7 @@ from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction, PostOpPrelu, PostOpSum
+from dnnl.types.size import broadcasts
 from dnnl.types.tag import FormatTag
 
 Conf = TypeVar("Conf")
@@ -152,7 +153,7 @@ def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc, begin: int = 0
         for place, (_, operand) in enumerate(entry.operands):
             dims = operand.dims
             fits = len(dims) == dst.ndims and all(
-                extent in (1, full) for extent, full in zip(dims, dst.dims, strict=True)
+                broadcasts(extent, full) for extent, full in zip(dims, dst.dims, strict=True)
             )
             if not fits:
                 function = isinstance(entry, PostOpFunction)

@@ -62,6 +62,7 @@ from dnnl.types.dtype import DataType, any_of
 from dnnl.types.encoding import Coo, Csr, Packed
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import broadcasts
 
 _SUPPORTED = (
     "post_ops", "scales", "zero_points", "precomputed_reductions", "dropout", "rounding_mode",
@@ -113,7 +114,7 @@ class MatmulDesc(Matrices):
             raise InvalidArguments("dst_desc", dst, rule, hint)
         bias = self.bias_desc
         if not bias.is_zero and not (
-            bias.ndims == len(dst) and all(b in (1, d) for b, d in zip(bias.dims, dst, strict=True))
+            bias.ndims == len(dst) and all(map(broadcasts, bias.dims, dst))
         ):
             rule = f"each dimension must be 1 or that of dst, which is {dst}"
             raise InvalidArguments("bias_desc", bias.dims, rule)

@@ -22,7 +22,7 @@ from dnnl.types.layout import Layout, order_of, round_up
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 from dnnl.types.runtime_dim import RuntimeDim, joined
-from dnnl.types.size import surely_equal, text, typical
+from dnnl.types.size import larger, surely_equal, text, typical
 from dnnl.types.symbols import LEAST, Symbols
 
 # Numbers that heuristics decide by where nothing is known: no two alike, and most of them multiples
@@ -72,7 +72,8 @@ def opened(
 ) -> Opened:
     """The description ``desc`` of patterns with a symbol for each size that it leaves open, or
     ``fixed`` to the given sizes. ``given`` are the tensors of an execution: their numbers are the
-    typical ones. Sizes of 0 and 1 are constants, and so are those with ``constants`` as sources."""
+    typical ones. Sizes of which they have 0 or 1 are constants, and so are those with ``constants``
+    as sources."""
     making = _Making(desc, attr, patterns, constants)
     made = {
         arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
@@ -201,11 +202,12 @@ class _Making:
         known = self._sizes.get((name, given)) if name else None
         least = self._desc.shortest_row if name in self._rows else LEAST
         least = 1 if name in self._desc.single else least
+        lowest = 1 if name and least <= LEAST else least  # of a size, which may come to be 1
         promise = self._promises.get(name, wanted)
         promised: tuple[int, float, int] | None = None
         if isinstance(promise, RuntimeDim) and promise.allows(given):
             promised = promise.promise
-        low, high, multiple = promised or (least, inf, 1)
+        low, high, multiple = promised or (lowest, inf, 1)
         source = f"n[{where}]//{multiple}" if multiple > 1 else f"n[{where}]"
         if wanted != RUNTIME_DIM or given < least:
             known = given
@@ -214,7 +216,7 @@ class _Making:
         if known is not None:
             self.numbers[where] = text(known)
             return known
-        low = max(low, least)
+        low = max(low, lowest)
         size = self.symbols.size(given, low, high, multiple)
         self.ranges.append(f"{low}<=n[{where}]<={high}" if promised else f"n[{where}]>={low}")
         self.sources.append(source)
@@ -356,7 +358,7 @@ def laid_out(pattern: MemoryDesc, dims: Sequence[int]) -> MemoryDesc:
     for dim in reversed(order):
         strides[dim] = known.get(dim, stride)
         extent = strides[dim] * (padded[dim] // blocks[dim] or 1)
-        stride = max(stride, extent) if dim in known else extent
+        stride = larger(stride, extent) if dim in known else extent
     offset = 0 if pattern.offset0 == RUNTIME_DIM else pattern.offset0
     layout = Layout(tuple(dims), padded, tuple(strides), pattern.inner_blocks, offset)
     return MemoryDesc.of_layout(pattern, layout)

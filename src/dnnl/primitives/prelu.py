@@ -29,6 +29,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import broadcasts
 
 _BACKWARD = frozenset({PropKind.backward})
 
@@ -95,7 +96,7 @@ class PreluDesc(Desc):
         and whose gradient has their dims."""
         src, own = self.src_desc.dims, self.weights_desc.dims
         fits = len(own) == len(src) and all(
-            extent in (1, full) for extent, full in zip(own, src, strict=True)
+            broadcasts(extent, full) for extent, full in zip(own, src, strict=True)
         )
         if not fits:
             rule = f"each dimension must be 1 or that of src, which is {src}"

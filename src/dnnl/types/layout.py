@@ -13,13 +13,14 @@ Everything counts elements, never bytes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import RUNTIME_DIM
+from dnnl.types.size import Descending, is_known, order, surely_one
 from dnnl.types.tag import FormatTag, block_sizes
 
 Blocks = tuple[tuple[int, int], ...]
@@ -121,7 +122,11 @@ def order_of(layout: Layout) -> tuple[int, ...]:
     Among equal strides the longer dimension is the outer one, then the one with smaller index.
     """
     outer = layout.outer_dims
-    return tuple(sorted(range(len(outer)), key=lambda d: (-layout.strides[d], -outer[d], d)))
+    known = all(map(is_known, (*outer, *layout.strides)))
+    fall: Callable[[int], Any] = operator.neg if known else Descending
+    return tuple(
+        sorted(range(len(outer)), key=lambda d: (fall(layout.strides[d]), fall(outer[d]), d))
+    )
 
 
 def same_strides(a: Layout, b: Layout) -> bool:
@@ -132,7 +137,7 @@ def same_strides(a: Layout, b: Layout) -> bool:
     if a.padded_dims != b.padded_dims or a.dims != b.dims or a.inner_blocks != b.inner_blocks:
         return False
     return all(
-        n == 1 or s == t for n, s, t in zip(a.padded_dims, a.strides, b.strides, strict=True)
+        surely_one(n) or s == t for n, s, t in zip(a.padded_dims, a.strides, b.strides, strict=True)
     )
 
 
@@ -158,7 +163,7 @@ def check_overlap(layout: Layout) -> None:
     outer = layout.outer_dims
     for dim in reversed(order_of(layout)):
         stride = layout.strides[dim]
-        if outer[dim] == 1 or stride == 0:
+        if surely_one(outer[dim]) or stride == 0:
             continue
         if stride < reach:
             rule = f"stride {stride} of dimension {dim} overlaps the {reach} elements inside it"
@@ -231,18 +236,18 @@ def _runs(layout: Layout, dims: tuple[int, ...]) -> list[_Run]:
 
     New dimensions of size 1 that no old one needs are left out: they are placed afterwards.
     """
-    old = [d for d, size in enumerate(layout.dims) if size != 1 or _fixed(layout, d)]
+    old = [d for d, size in enumerate(layout.dims) if not surely_one(size) or _fixed(layout, d)]
     runs: list[_Run] = []
     new = 0
     while old:
         left, right = [old.pop(0)], []
         have, want = layout.dims[left[0]], 0
-        while have != want:
-            if have < want:
+        while (place := order(have, want)) != 0:
+            if place < 0:
                 left.append(old.pop(0))
                 have *= layout.dims[left[-1]]
                 continue
-            if dims[new] != 1 or have == 1:
+            if not surely_one(dims[new]) or surely_one(have):
                 right.append(new)
                 want = max(want, 1) * dims[new]
             new += 1

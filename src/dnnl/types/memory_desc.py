@@ -355,7 +355,7 @@ class MemoryDesc(EncodedDesc, DescText):
         if prod(shape) != prod(self.dims):
             rule = f"must have the volume of {self.dims}, which is {prod(self.dims)}"
             raise InvalidArguments("dims", shape, rule, f"these have {prod(shape)}")
-        if shape == self.dims:
+        if len(shape) == self.ndims and all(map(surely_equal, shape, self.dims)):
             return self
         if self.format_kind is FormatKind.any:
             return self._of(self.data_type, FormatKind.any, no_places(shape), ANY)

@@ -22,6 +22,7 @@ from math import prod
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import order, surely_one
 
 Shape = tuple[int, ...]
 Level = tuple[int, int]
@@ -90,7 +91,7 @@ class ShapedLayout:
 
         None where blocks are across.
         """
-        place, step = self.permutation.index(axis), step if count > 1 else 1
+        place, step = self.permutation.index(axis), step if step != 1 and count > 1 else 1
         dims = list(self.desc.dims)
         dims[place] = (count - 1) * step + 1 if count else 0
         offsets = [first if dim == place else 0 for dim in range(len(dims))]
@@ -197,7 +198,7 @@ def _levels(desc: MemoryDesc, dim: int) -> list[Level]:
 def _grow(levels: list[Level], level: Level) -> None:
     """Add a step outside of the others."""
     stride, extent = level
-    if extent == 1:
+    if surely_one(extent):
         return
     if levels and stride == levels[-1][0] * levels[-1][1]:
         levels[-1] = (levels[-1][0], levels[-1][1] * extent)
@@ -212,13 +213,13 @@ def _merged_axes(old: Shape, new: Shape) -> list[list[int]]:
     """
     if 0 in old:
         return [list(range(len(old)))]
-    groups = [[axis] for axis, size in enumerate(old) if size == 1]
-    axes = ((axis, size) for axis, size in enumerate(old) if size != 1)
-    sizes = (size for size in new if size != 1)
+    groups = [[axis] for axis, size in enumerate(old) if surely_one(size)]
+    axes = ((axis, size) for axis, size in enumerate(old) if not surely_one(size))
+    sizes = (size for size in new if not surely_one(size))
     for axis, size in axes:
         group, volume, target = [axis], size, next(sizes)
-        while volume != target:
-            if target < volume:
+        while (place := order(target, volume)) != 0:
+            if place < 0:
                 target *= next(sizes)
             else:
                 more, size_of_more = next(axes)

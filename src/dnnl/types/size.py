@@ -35,6 +35,7 @@ class SymbolTable(Protocol):
     """What answers the questions of sizes: `dnnl.types.symbols.Symbols`."""
 
     atoms: list[Atom]
+    narrowings: int
 
     @property
     def guards(self) -> tuple[object, ...]:
@@ -57,10 +58,11 @@ class SymbolTable(Protocol):
 class Size(_Number):
     """A number that only an execution knows: a polynomial over the atoms of ``symbols``."""
 
-    __slots__ = ("__dict__", "_terms", "symbols")
+    __slots__ = ("__dict__", "_bounds", "_terms", "symbols")
 
     def __init__(self, symbols: SymbolTable, terms: Terms) -> None:
         self.symbols, self._terms = symbols, terms
+        self._bounds = -1, (-inf, inf)
 
     @cached_property
     def key(self) -> frozenset[tuple[Key, int]]:
@@ -78,9 +80,16 @@ class Size(_Number):
         atoms = self.symbols.atoms
         return sum(c * prod(atoms[n].typical for n in key) for key, c in self._terms.items())
 
-    @cached_property
+    @property
     def bounds(self) -> tuple[float, float]:
         """What the number is at least and at most, as far as that is known."""
+        narrowings, found = self._bounds
+        if narrowings != self.symbols.narrowings:
+            found = self._bounds_now()
+            self._bounds = self.symbols.narrowings, found
+        return found
+
+    def _bounds_now(self) -> tuple[float, float]:
         low, high = bounds_of(self.symbols.atoms, self._terms)
         rewritten = with_remainders(self.symbols.atoms, self._terms)
         if rewritten is not None:
@@ -272,6 +281,16 @@ def surely_equal(a: int, b: int) -> bool:
     return bounds(a - b) == (0, 0)
 
 
+def surely_one(value: int) -> bool:
+    """Whether a number is 1 for all numbers."""
+    return value.bounds == (1, 1) if isinstance(value, Size) else value == 1
+
+
+def broadcasts(extent: int, full: int) -> bool:
+    """Whether an extent is ``full``, or 1 and so can be broadcast to it."""
+    return surely_one(extent) or extent in (full, 1)
+
+
 def surely_divides(divisor: int, value: int) -> bool:
     """Whether a number is a multiple of the divisor for all numbers."""
     return surely_equal(value % divisor, 0)
@@ -294,6 +313,34 @@ def larger(a: int, b: int) -> int:
     if surely_at_most(a, b):
         return b
     return a if surely_at_most(b, a) else symbols_of(a, b).derived("max", a, b)
+
+
+def order(a: int, b: int) -> int:
+    """0 if a == b, below 0 if a < b, else above 0. What equals the other one for some numbers only,
+    and never is on its other side, is on its side."""
+    if surely_equal(a, b):
+        return 0
+    if surely_at_most(a, b):
+        return -1
+    if surely_at_most(b, a):
+        return 1
+    return 0 if a == b else -1 if a < b else 1
+
+
+class Descending:
+    """A number in an order from the largest to the least, which asks nothing that is known."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Descending) and surely_equal(self.value, other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __lt__(self, other: Descending) -> bool:
+        return order(self.value, other.value) > 0
 
 
 def symbols_of(*values: int) -> SymbolTable:

@@ -7,14 +7,15 @@ numbers, and becomes a guard: a condition of the code that relies on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import gcd, inf
 
 from dnnl.types.size import Size, bounds, text, typical
-from dnnl.types.size_bounds import Atom, quotient_bounds
+from dnnl.types.size_bounds import Atom, quotient_bounds, without
 
 LEAST = 2
-"""Sizes of 0 and 1 are constants: they decide what is empty and what is broadcast."""
+"""The least size that is worth a symbol: 0 and 1 decide what is empty and what is broadcast. A
+symbol made for a larger number also stands for 1 until something asks for that."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,11 @@ class Symbols:
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
+        self._ranges: list[tuple[int, float, float]] = []
         self._places: dict[int, int] = {}
         self._derived: dict[tuple[object, ...], Atom] = {}
         self._guards: dict[tuple[object, ...], Guard] = {}
+        self.narrowings = 0
 
     @property
     def guards(self) -> tuple[Guard, ...]:
@@ -48,13 +51,14 @@ class Symbols:
         most = high if high == inf else high // multiple
         atom = Atom(len(self.atoms), typical // multiple, least, most)
         self.atoms.append(atom)
+        self._ranges.append((atom.typical, least, most))
         self._places[atom.number] = len(self._places)
         return Size(self, {(atom.number,): multiple})
 
     @property
     def ranges(self) -> tuple[tuple[int, float, float], ...]:
-        """The typical number of each symbol, the least and the largest."""
-        return tuple((a.typical, a.low, a.high) for a in self.atoms if not a.operation)
+        """The typical number of each symbol, the least and the largest, whatever guards say."""
+        return tuple(self._ranges)
 
     @property
     def settled(self) -> tuple[int, ...]:
@@ -84,32 +88,102 @@ class Symbols:
         if atom is None:
             if operation == "//" and operands[1] < 1:  # which is a guard, unless it is known
                 return int(operands[0]) // int(operands[1])
-            (low, high), ends = map(bounds, operands)
-            first, second = map(typical, operands)
-            value = _OPERATIONS[operation](first, second)
-            if operation == "//":
-                low, high = quotient_bounds(low, high, max(1, ends[0]), ends[1])
-            else:
-                choose = min if operation == "min" else max
-                low, high = choose(low, ends[0]), choose(high, ends[1])
-            atom = Atom(len(self.atoms), value, max(low, least), high, operation, operands)
+            value = _OPERATIONS[operation](*map(typical, operands))
+            atom = _bounded(Atom(len(self.atoms), value, least, inf, operation, operands))
             self.atoms.append(atom)
             self._derived[key] = atom
         return Size(self, {(atom.number,): 1})
 
     def ask(self, size: Size, relation: str) -> bool:
         """Whether ``size`` is ``<`` or ``==`` 0, by what is known or by a guard."""
-        low, high = size.bounds
-        if relation == "<" and (high < 0 or low >= 0):
-            return high < 0
-        if relation == "==" and (high < 0 or low > 0 or size.is_indivisible):
-            return False
+        known = _decided(size, relation)
+        if known is not None:
+            return known
+        size = self._deciding(size)
+        known = _decided(size, relation)
+        if known is not None:
+            return known
         holds = size.typical < 0 if relation == "<" else size.typical == 0
         key = relation, size.key
         if key not in self._guards:
             opposite = ">=" if relation == "<" else "!="
-            self._guards[key] = Guard(size, relation if holds else opposite)
+            guard = Guard(size, relation if holds else opposite)
+            self._guards[key] = guard
+            self._narrow(size, guard.relation)
         return holds
+
+    def _deciding(self, size: Size) -> Size:
+        """``size`` without the positive factors of all its terms, which decide nothing."""
+        first, *others = size.terms
+        common = [n for n in first if self.atoms[n].low >= 1]
+        for key in others:
+            common = [n for n in common if n in key]
+        divisor = tuple(dict.fromkeys(common))  # each once: all terms have it
+        share = gcd(*size.terms.values())
+        terms = {without(key, divisor): factor // share for key, factor in size.terms.items()}
+        return Size(self, {key: factor for key, factor in terms.items() if key is not None})
+
+    def _narrow(self, size: int, relation: str) -> None:
+        """Take over what a guard says of a single atom, and what follows for others."""
+        terms = size.terms if isinstance(size, Size) else {}
+        keys = [key for key in terms if key]
+        if len(keys) != 1 or len(keys[0]) != 1:
+            return
+        (number,) = keys[0]
+        atom = self.atoms[number]
+        low, high = _allowed(atom, terms[keys[0]], terms.get((), 0), relation)
+        if (low, high) == (atom.low, atom.high):
+            return
+        self.atoms[number] = replace(atom, low=low, high=high)
+        self.narrowings += 1
+        for place in range(number + 1, len(self.atoms)):
+            self.atoms[place] = _bounded(self.atoms[place])
+        value, divisor = atom.operands or (0, 0)
+        if atom.operation == "//" and isinstance(divisor, int):
+            if low > atom.low:
+                self._narrow(value - int(low) * divisor, ">=")
+            if high < atom.high:
+                self._narrow(value - int(high + 1) * divisor, "<")
+
+
+def _decided(size: Size, relation: str) -> bool | None:
+    """Whether a size is ``<`` or ``==`` 0, where its bounds tell."""
+    low, high = size.bounds
+    if relation == "<" and (high < 0 or low >= 0):
+        return high < 0
+    if relation == "==" and (high < 0 or low > 0 or size.is_indivisible):
+        return False
+    return True if relation == "==" and low == high == 0 else None
+
+
+def _allowed(atom: Atom, factor: int, constant: int, relation: str) -> tuple[float, float]:
+    """The least and the largest number of an atom for which factor * atom + constant is
+    ``relation`` 0."""
+    low, high = atom.low, atom.high
+    if relation in ("==", "!="):
+        number, rest = divmod(-constant, factor)
+        if relation == "==" and not rest:
+            return number, number
+        excluded = relation == "!=" and not rest
+        return low + (excluded and number == low), high - (excluded and number == high)
+    if relation == "<":  # as a number that is at least 0
+        factor, constant = -factor, -constant - 1
+    if factor > 0:
+        return max(low, -(constant // factor)), high
+    return low, min(high, constant // -factor)
+
+
+def _bounded(atom: Atom) -> Atom:
+    """An atom with the bounds that follow from those of its operands."""
+    if not atom.operation:
+        return atom
+    (low, high), ends = map(bounds, atom.operands)
+    if atom.operation == "//":
+        low, high = quotient_bounds(low, high, max(1, ends[0]), ends[1])
+    else:
+        choose = min if atom.operation == "min" else max
+        low, high = choose(low, ends[0]), choose(high, ends[1])
+    return replace(atom, low=max(low, atom.low), high=min(high, atom.high))
 
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {

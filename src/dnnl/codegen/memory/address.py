@@ -22,6 +22,7 @@ from dnnl.types.size import (
     surely_below,
     surely_divides,
     surely_equal,
+    surely_one,
     typical,
 )
 
@@ -223,7 +224,7 @@ def broadcast(
     the same open size as the ``extents`` of the index."""
     same = map(_is_same_open, desc.dims, extents) if extents else [False] * desc.ndims
     return tuple(
-        form if known or extent != 1 else ZERO
+        form if known or not surely_one(extent) else ZERO
         for extent, form, known in zip(desc.dims, index, same, strict=True)
     )
 
