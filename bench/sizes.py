@@ -25,6 +25,10 @@ GOAL = 0.85
 _PRODUCTS = ("1x768:768x3072", "37x768:768x768", "128x768:768x3072", "512x3072:3072x768")
 _IMAGES = ("8x64x56x56", "4x60x33x35", "16x3x112x112")
 _NHWC = ("--dir=FWD_I", "--stag=axb", "--dtag=axb", "--mb=1")
+_UPSAMPLED = (
+    "ic512ih8oc256oh16kh4sh2ph1", "ic256ih16oc128oh32kh4sh2ph1", "ic128ih32oc64oh64kh4sh2ph1",
+    "ic128ih28oc64oh56kh2sh2ph0", "ic64ih56oc32oh112kh2sh2ph0", "ic96ih40oc24oh80kh3sh2ph1",
+)  # fmt: skip
 _QUANTIZED = ("--dt=u8:s8:u8", "--attr-zero-points=src:common:3")
 SUBJECTS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "ResNet-50, batch, height, width": (
@@ -38,6 +42,12 @@ SUBJECTS: dict[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "MobileNetV2 u8 s8, batch, height, width": (
         "conv", (*_NHWC, "--dt=u8:s8:u8", "--batch=shapes_mobilenet_v2"), "batch+spatial",
+    ),
+    "deconv f32 with ReLU, batch, height, width": (
+        "deconv", (*_NHWC, "--attr-post-ops=relu", *_UPSAMPLED), "batch+spatial",
+    ),
+    "deconv u8 s8 with ReLU, batch, height, width": (
+        "deconv", (*_NHWC, *_QUANTIZED, "--attr-post-ops=relu", *_UPSAMPLED), "batch+spatial",
     ),
     "matmul f32, rows": ("matmul", ("--wtag=any", *_PRODUCTS), "batch"),
     "matmul bf16, rows": ("matmul", ("--dt=bf16", "--wtag=any", *_PRODUCTS), "batch"),

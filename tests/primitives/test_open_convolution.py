@@ -127,6 +127,32 @@ TRANSPOSED = {
     "depthwise 1x1": f"--dir=FWD_B {DENSE} --wtag=any g32ic32oc32kh1kw1sh2sw2",
     "groups of four": f"--dir=FWD_B {DENSE} --wtag=goihw g8ic32oc32kh3kw3sh2sw2ph1pw1",
     "1x1, stride 3": f"--dir=FWD_B {PLAIN} --wtag=any ic24oc40kh1kw1sh3sw3",
+    "2x2, added": f"--dir=FWD_B {DENSE} --attr-post-ops=sum+relu --wtag=any ic24oc40kh2kw2sh2sw2",
+    "4x4, factors of channels": (
+        f"--dir=FWD_B {BF16} {BLOCKED} --attr-scales=dst:common:2 "
+        "--attr-post-ops=mul:f32:per_oc+eltwise_swish --wtag=any ic32oc48kh4kw4sh2sw2ph1pw1"
+    ),
+    "2x2, stride 3, without taps": (
+        f"--dir=FWD_B {DENSE} --attr-scales=src:common:0.5+dst:common:2 "
+        "--attr-post-ops=add:f32:per_oc+sum:0.5+tanh --wtag=any g2ic24oc40kh2kw2sh3sw3"
+    ),
+    "bytes": (
+        f"--dir=FWD_B {DENSE} --dt=u8:s8:u8 --attr-scales=src:common:0.25+wei:per_oc "
+        "--attr-zero-points=src:common:7+dst:common:3 --attr-post-ops=relu "
+        "--wtag=any ic30oc40kh4kw4sh2sw2ph1pw1"
+    ),
+    "signed bytes": (
+        f"--dir=FWD_B {DENSE} --dt=s8:s8:f32 --attr-zero-points=src:common:-130+wei:common:2 "
+        "--wtag=any ic32oc40kh3kw3sh2sw2ph1pw1"
+    ),
+    "bytes in groups": (
+        f"--dir=FWD_D {DENSE} --dt=u8:s8:s32 --attr-zero-points=src:common:9 "
+        "--wtag=any g4ic32oc48kh5kw5sh2sw2ph2pw2"
+    ),
+    "bytes, stride 3, without taps": (
+        f"--dir=FWD_B {DENSE} --dt=s8:s8:s8 --attr-zero-points=src:common:5+dst:common:-3 "
+        "--attr-scales=dst:common:2 --attr-post-ops=sum:0.5 --wtag=any ic32oc40kh2kw2sh3sw3"
+    ),
     "3x3, stride 2, by data": f"--dir=BWD_D {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
     "3x3, stride 2, by weights": f"--dir=BWD_WB {DENSE} --wtag=any ic24oc40kh3kw3sh2sw2ph1pw1",
 }

@@ -15,8 +15,10 @@ from dnnl.kernels.convolution.depthwise.rows import (
     has_scalar_src_zero_point,
 )
 from dnnl.kernels.convolution.depthwise.tiles import DepthwisePiecesConf, DepthwiseTilesConf
+from dnnl.kernels.convolution.direct import residue_images
+from dnnl.kernels.convolution.direct.pieces import Piece
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
-from dnnl.kernels.convolution.direct.residue_images import pieces_of, pixels_of
+from dnnl.kernels.convolution.direct.residue_images import pieces_of, pixels_of, post_ops_of
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
@@ -96,26 +98,25 @@ def _tiles(
 def _pieces(
     problem: ConvolutionProblem, isa: Isa, groups: Groups, read: Argument, scratchpad: Scratchpad
 ) -> DepthwisePiecesConf | None:
-    """A transposed convolution as those of its residues, unless one without taps has more than a
-    bias, or post-ops have tensors, whose pixels would be those of a residue."""
-    bare = not (problem.post_ops or problem.quantization.scales or problem.quantization.zero_points)
-    if any(entry.operands for entry in problem.post_ops):
+    """A transposed convolution as those of its residues, unless attributes forbid that."""
+    if not residue_images.serves(problem):
         return None
     given = {own.name: getattr(problem, own.name) for own in fields(ConvolutionProblem)}
     pieces: list[DepthwiseTilesConf] = []
-    untapped: list[MemoryDesc] = []
+    untapped: list[Piece] = []
     for piece, tapped in pieces_of(problem.space):
-        pixels = pixels_of(problem.dst, piece)
         if not tapped:
-            untapped.append(pixels)
+            untapped.append(piece)
             continue
-        own = ConvolutionProblem(**{**given, "dst": pixels, "space": piece.space})
+        pixels, post_ops = pixels_of(problem.dst, piece), post_ops_of(problem, piece)
+        of_piece = {"dst": pixels, "space": piece.space, "post_ops": post_ops}
+        own = ConvolutionProblem(**{**given, **of_piece})
         planned = _tiles(own, isa, groups, read, scratchpad)
         if planned is None:
             return None
         d, h, w = (residues.taps for residues in piece.residues)
         pieces.append(replace(planned, taps=(d, h, w)))
-    if not pieces or (untapped and not bare):
+    if not pieces:
         return None
     one = {own.name: getattr(pieces[0], own.name) for own in fields(DepthwiseTilesConf)}
     every = {"problem": problem, "pieces": tuple(pieces), "untapped": tuple(untapped)}

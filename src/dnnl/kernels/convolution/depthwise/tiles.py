@@ -45,12 +45,12 @@ from dnnl.kernels.convolution.depthwise.rows import (
     load_one,
     three,
 )
+from dnnl.kernels.convolution.direct.pieces import Piece
 from dnnl.kernels.convolution.direct.residue_images import emit_untapped
 from dnnl.kernels.convolution.direct.residues import Steps
 from dnnl.kernels.product.base.store import Store
 from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.runtime.image import Phase
-from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import is_known, smaller, surely_below, surely_equal
 
 _ITEMS = 64  # at least, where there are so many rows of panels
@@ -88,7 +88,7 @@ class DepthwisePiecesConf(DepthwiseTilesConf):
     residues, and the pixels of those that have no taps."""
 
     pieces: tuple[DepthwiseTilesConf, ...] = ()
-    untapped: tuple[MemoryDesc, ...] = ()
+    untapped: tuple[Piece, ...] = ()
 
     def emit(self, module: Module, name: str, arguments: Arguments) -> list[Phase]:
         found = emit_untapped(module, name, self.problem, self.untapped, arguments)

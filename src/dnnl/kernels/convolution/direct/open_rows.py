@@ -52,7 +52,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
 class _Line(ConvolutionProblem):
     """A convolution of an unfolded src, whose panels are ``vectors`` wide as those of src are. Its
     ``taps`` are some of those of the weights, below each other and along a row. ``given`` is the
-    convolution before."""
+    convolution before, or the piece of it."""
 
     given: ConvolutionProblem
     vectors: int
@@ -66,7 +66,7 @@ class _Line(ConvolutionProblem):
 
     @property
     def image(self) -> ConvolutionProblem:
-        """The convolution before."""
+        """What has the borders that an unfolded src has lost."""
         return self.given
 
     def as_read(self, dot: Multiply) -> MemoryDesc:
@@ -83,9 +83,11 @@ def in_one_line(
     piece: Piece,
     scratchpad: Scratchpad,
     dst: Argument | None = None,
+    image: ConvolutionProblem | None = None,
 ) -> ConvolutionConf:
     """Plan a piece of a convolution by an unfolded copy of src; its results are those of ``dst`` if
-    given, whose pixels are a line. Raises InvalidArguments where rows of some tensor have gaps."""
+    given, whose pixels are a line, and its borders those of ``image``. Raises InvalidArguments
+    where rows of some tensor have gaps."""
     dot = chosen_dot(problem, isa)
     assert dot is not None, "refused before"
     vectors = problem.panels(isa, problem.as_read(dot), problem.weights, dot).vectors
@@ -120,7 +122,7 @@ def in_one_line(
             Spatial(pixels, pixels, 1, 1, 0, 1),
         ),
     }
-    line = _Line(**of_lines, given=problem, vectors=vectors, taps=taps)
+    line = _Line(**of_lines, given=image or problem, vectors=vectors, taps=taps)
     copy = unfolded.copy[0], lines
     made = plan(line, isa, src=copy, scratchpad=scratchpad, whole=False)
     return replace(made, unfolded=unfolded)

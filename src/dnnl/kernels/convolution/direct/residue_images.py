@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.epilogue.attributes import Attributes, Result
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Operand
@@ -22,6 +23,11 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpPrelu
+from dnnl.types.size import surely_one
+
+_CHANNELS = 3
+"""The mask of what varies along images and channels."""
 
 
 def pieces_of(space: Space) -> Iterator[tuple[Piece, bool]]:
@@ -32,18 +38,29 @@ def pieces_of(space: Space) -> Iterator[tuple[Piece, bool]]:
         yield Piece((d, h, w), (in_d, in_h, in_w)), all(tapped)
 
 
+def serves(problem: ConvolutionProblem) -> bool:
+    """Whether attributes mean the same for the pixels of a residue alone: none of them depends on
+    where in dst a pixel is but by an operand of dst's dims."""
+    given = problem.quantization
+    specs = (*given.scales, *given.zero_points)
+    masks = [spec.mask for _, spec in specs]
+    masks += [entry.mask for entry in problem.post_ops if isinstance(entry, PostOpPrelu)]
+    return all(mask <= _CHANNELS for mask in masks)
+
+
 def emit_untapped(
     module: Module,
     name: str,
     problem: ConvolutionProblem,
-    images: Sequence[MemoryDesc],
+    pieces: Sequence[Piece],
     arguments: Arguments,
 ) -> list[Phase]:
-    """Write the phases that store the bias as the pixels of these images, or zero without one."""
+    """Write the phases that compute the pixels of ``pieces`` without taps from the bias alone, or
+    from zero."""
     isa, found = module.isa, []
-    for number, pixels in enumerate(images):
-        symbol = f"{name}_untapped{number}__{pixels.data_type}__{isa.lanes}x1__{isa.name}"
-        found.append(_emit_bias(module, symbol, problem, pixels, arguments))
+    for number, piece in enumerate(pieces):
+        symbol = f"{name}_untapped{number}__{problem.dst.data_type}__{isa.lanes}x1__{isa.name}"
+        found.append(_emit_bias(module, symbol, problem, piece, arguments))
     return found
 
 
@@ -51,37 +68,59 @@ def _emit_bias(
     module: Module,
     symbol: str,
     problem: ConvolutionProblem,
-    pixels: MemoryDesc,
+    piece: Piece,
     arguments: Arguments,
 ) -> Phase:
+    pixels = pixels_of(problem.dst, piece)
     axes = letters(pixels.dims)
     index = tuple(Affine.of(axis) for axis in axes)
     dst = Operand(arguments.slot(problem.arguments[2]), pixels, index)
+    attributes = Attributes(post_ops_of(problem, piece), problem.quantization)
+    result = Result(attributes, dst, arguments)
     given: tuple[Operand, ...] = ()
     if not problem.bias.is_zero:
         slot = arguments.slot(Arg.BIAS)
         given = (Operand(slot, problem.bias, broadcast(problem.bias, index[1:2])),)
 
     def body(point: Point) -> None:
-        point.store(dst, point.load(given[0]) if given else point.constant(0))
+        result.store(point, point.load(given[0]) if given else point.constant(0))
 
-    core = storage(core_of_residue(pixels)).element
-    return emit_nest(module, symbol, Nest(axes, (), given, (dst,), body, core=core))
+    nest = Nest(
+        axes,
+        (),
+        (*given, *result.inputs),
+        result.outputs,
+        body,
+        reads_dst=result.reads_dst,
+        core=storage(core_of_residue(pixels)).element,
+    )
+    return emit_nest(module, symbol, nest)
+
+
+def post_ops_of(problem: ConvolutionProblem, piece: Piece) -> tuple[PostOp, ...]:
+    """The post-ops for the pixels that a piece computes."""
+    return tuple(entry.mapped(lambda own: pixels_of(own, piece)) for entry in problem.post_ops)
 
 
 def pixels_of(dst: MemoryDesc, piece: Piece) -> MemoryDesc:
-    """The pixels of dst, or of a tensor of its sizes, that a piece computes, as an activation."""
-    count = dst.ndims - 2
-    outputs = [own.outputs for own in piece.residues][3 - count :]
-    sizes = tuple(own.dst for own in piece.space)[3 - count :]
-    places = dst.strides[2:]
-    begin = sum((own.first * place for own, place in zip(outputs, places, strict=True)), 0)
+    """The pixels of dst that a piece computes, or those of a tensor that is broadcast to it, as an
+    activation."""
+    each = list(zip(piece.space, piece.residues, strict=True))[5 - dst.ndims :]
+    sizes, steps, begin = [], [], dst.offset0
+    for extent, place, (space, residues) in zip(dst.dims[2:], dst.strides[2:], each, strict=True):
+        if surely_one(extent):
+            sizes.append(extent)
+            steps.append(place)
+            continue
+        sizes.append(space.dst)
+        steps.append(residues.outputs.step * place)
+        begin += residues.outputs.first * place
     layout = Layout(
         (*dst.dims[:2], *sizes),
         (*dst.padded_dims[:2], *sizes),
-        (*dst.strides[:2], *(o.step * place for o, place in zip(outputs, places, strict=True))),
+        (*dst.strides[:2], *steps),
         dst.inner_blocks,
-        dst.offset0 + begin,
+        begin,
     )
     return MemoryDesc.of_layout(dst, layout)
 

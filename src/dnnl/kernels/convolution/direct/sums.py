@@ -47,6 +47,8 @@ class PixelSums(Compensation):
     weights: Argument
     channels: Argument | None
     taps: Argument | None
+    taps_known: bool = False
+    """Whether a product before has computed the tap sums."""
 
     @staticmethod
     def take(
@@ -70,7 +72,9 @@ class PixelSums(Compensation):
         if of_columns:
             outputs, borders = problem.groups * problem.outputs, image.borders
             pixels = (s.dst if borders else 1 for s in space)
-            taps = scratchpad.take(MemoryDesc((*(s.kernel for s in space), outputs), "s32"))
+            kernel = weights[1].dims[3 if problem.grouped else 2 :]
+            every = (1,) * (3 - len(kernel)) + kernel  # where the product has some of them, too
+            taps = scratchpad.take(MemoryDesc((*every, outputs), "s32"))
             places = scratchpad.take(MemoryDesc((*pixels, outputs), "s32", "abcd"))
         return PixelSums(
             rows=rows,
@@ -83,25 +87,30 @@ class PixelSums(Compensation):
             taps=taps,
         )
 
-    def emit(self, module: Module, arguments: Arguments) -> Iterator[Phase]:
+    def sharing(self, other: PixelSums) -> PixelSums:
+        """The same by the tap sums of another product of these weights."""
+        return replace(self, taps=other.taps, taps_known=True)
+
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Iterator[Phase]:
         """Write the phases that are needed."""
         isa, pieces = module.isa, self.problem.pieces
 
-        def symbol(name: str, part: Argument, number: int = 0) -> str:
+        def symbol(sums: str, part: Argument, number: int = 0) -> str:
             types = f"{part[1].data_type}_s32"
-            return f"convolution_{name}{number or ''}__{types}__{isa.lanes}x1__{isa.name}"
+            return f"{name}_{sums}{number or ''}__{types}__{isa.lanes}x1__{isa.name}"
 
         if self.channels is not None and self.rows is not None:
             yield self._channel_sums(module, symbol("channel_sums", self.src), arguments)
             for number, piece in enumerate(pieces):
-                name = symbol("row_sums", self.rows.sums, number)
-                yield self._row_sums(module, name, piece, arguments)
+                entry = symbol("row_sums", self.rows.sums, number)
+                yield self._row_sums(module, entry, piece, arguments)
         if self.taps is not None and self.places is not None:
-            yield self._tap_sums(module, symbol("tap_sums", self.weights), arguments)
+            if not self.taps_known:
+                yield self._tap_sums(module, symbol("tap_sums", self.weights), arguments)
             pieces = self.image.pieces
             for number, piece in enumerate(pieces if self.image.borders else pieces[:1]):
-                name = symbol("column_sums", self.places, number)
-                yield self._column_sums(module, name, piece, arguments)
+                entry = symbol("column_sums", self.places, number)
+                yield self._column_sums(module, entry, piece, arguments)
 
     def _channel_sums(self, module: Module, symbol: str, arguments: Arguments) -> Phase:
         problem = self.problem

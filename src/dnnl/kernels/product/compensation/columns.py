@@ -54,7 +54,7 @@ class ColumnSums(NamedTuple):
         argument, desc = self.sums
         return Operand(arguments.slot(argument), desc, broadcast(desc, index))
 
-    def emit(self, module: Module, arguments: Arguments) -> Phase:
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
         """Write the phase that computes the sums."""
         isa, (slot, weights) = module.isa, self.weights
         as_s32 = _as_s32(weights)
@@ -82,7 +82,7 @@ class ColumnSums(NamedTuple):
         summed = tuple(axis for axis in axes if axis not in free)
         nest = Nest(free, summed, (given,), (total,), body, core=I32)
         types = f"{weights.data_type}_s32"
-        symbol = f"{module.ir.name}_columns__{types}__{isa.lanes}x1__{isa.name}"
+        symbol = f"{name}_columns__{types}__{isa.lanes}x1__{isa.name}"
         return emit_nest(module, symbol, nest)
 
 

@@ -24,9 +24,9 @@ class Compensation:
     columns: ColumnSums | None = None
     places: Argument | None = None
 
-    def emit(self, module: Module, arguments: Arguments) -> Iterator[Phase]:
-        """Write the phases that compute the sums."""
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Iterator[Phase]:
+        """Write the phases that compute the sums; ``name`` is that of the product in the module."""
         if self.rows is not None:
-            yield from self.rows.emit(module, arguments)
+            yield from self.rows.emit(module, name, arguments)
         if self.columns is not None:
-            yield self.columns.emit(module, arguments)
+            yield self.columns.emit(module, name, arguments)

@@ -54,13 +54,13 @@ class RowSums:
         argument, desc = self.sums
         return Operand(arguments.slot(argument), desc, broadcast(desc, index, desc.dims))
 
-    def emit(self, module: Module, arguments: Arguments) -> list[Phase]:
+    def emit(self, module: Module, name: str, arguments: Arguments) -> list[Phase]:
         """Write the phase that computes the sums, if there is anything to compute."""
         if self.source is None:
             return []
         isa = module.isa
         types = f"{self.source[1].data_type}_{self.sums[1].data_type}"
-        symbol = f"{module.ir.name}_sums__{types}__{isa.lanes}x1__{isa.name}"
+        symbol = f"{name}_sums__{types}__{isa.lanes}x1__{isa.name}"
         given = module, symbol, self.source, self.sums
         if not self.segment:
             return [emit_row_sums(*given, arguments)]

@@ -155,7 +155,7 @@ def emit(
         phases.append(conf.decoded.emit(module, symbol, conf.weights, arguments))
     if conf.unfolded is not None:
         phases.append(conf.unfolded.emit(module, name, arguments))
-    phases.extend(conf.compensation.emit(module, arguments))
+    phases.extend(conf.compensation.emit(module, name, arguments))
     if conf.border is not None and not conf.border.in_bands:
         phases.append(conf.border.emit(module, arguments))
     if conf.flags is not None:
