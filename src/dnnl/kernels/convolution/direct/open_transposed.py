@@ -59,7 +59,7 @@ class OpenTransposedConf:
 
 @dataclass(frozen=True, kw_only=True)
 class _Residue(ConvolutionProblem):
-    """The convolution of a ``piece``, which has its pixels as dst, and all taps as kernel."""
+    """The convolution of a ``piece``: its sizes, but the kernel of all taps."""
 
     piece: Piece
 

@@ -39,13 +39,15 @@ def pieces_of(space: Space) -> Iterator[tuple[Piece, bool]]:
 
 
 def serves(problem: ConvolutionProblem) -> bool:
-    """Whether attributes mean the same for the pixels of a residue alone: none of them depends on
-    where in dst a pixel is but by an operand of dst's dims."""
+    """Whether the pixels of a residue are a tensor, and attributes mean the same for it: dst and
+    operands have no blocks of pixels, and nothing else depends on where in dst a pixel is."""
     given = problem.quantization
     specs = (*given.scales, *given.zero_points)
     masks = [spec.mask for _, spec in specs]
     masks += [entry.mask for entry in problem.post_ops if isinstance(entry, PostOpPrelu)]
-    return all(mask <= _CHANNELS for mask in masks)
+    operands = (desc for entry in problem.post_ops for _, desc in entry.operands)
+    blocked = any(dim > 1 for own in (problem.dst, *operands) for dim, _ in own.inner_blocks)
+    return not blocked and all(mask <= _CHANNELS for mask in masks)
 
 
 def emit_untapped(
