@@ -18,6 +18,7 @@ those executions whose numbers satisfy the guards, and code that asks nothing se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import gcd, inf, prod
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,7 +36,6 @@ class SymbolTable(Protocol):
     """What answers the questions of sizes: `dnnl.types.symbols.Symbols`."""
 
     atoms: list[Atom]
-    narrowings: int
 
     @property
     def guards(self) -> tuple[object, ...]:
@@ -58,11 +58,10 @@ class SymbolTable(Protocol):
 class Size(_Number):
     """A number that only an execution knows: a polynomial over the atoms of ``symbols``."""
 
-    __slots__ = ("__dict__", "_bounds", "_terms", "symbols")
+    __slots__ = ("__dict__", "_terms", "symbols")
 
     def __init__(self, symbols: SymbolTable, terms: Terms) -> None:
         self.symbols, self._terms = symbols, terms
-        self._bounds = -1, (-inf, inf)
 
     @cached_property
     def key(self) -> frozenset[tuple[Key, int]]:
@@ -80,20 +79,18 @@ class Size(_Number):
         atoms = self.symbols.atoms
         return sum(c * prod(atoms[n].typical for n in key) for key, c in self._terms.items())
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[float, float]:
-        """What the number is at least and at most, as far as that is known."""
-        narrowings, found = self._bounds
-        if narrowings != self.symbols.narrowings:
-            found = self._bounds_now()
-            self._bounds = self.symbols.narrowings, found
-        return found
+        """What the number is at least and at most, as far as that is known, whatever guards say: it
+        is the same whenever it is asked for."""
+        return self.bounds_by(self.symbols.atoms)
 
-    def _bounds_now(self) -> tuple[float, float]:
-        low, high = bounds_of(self.symbols.atoms, self._terms)
-        rewritten = with_remainders(self.symbols.atoms, self._terms)
+    def bounds_by(self, atoms: Sequence[Atom]) -> tuple[float, float]:
+        """The bounds that follow from those of ``atoms``."""
+        low, high = bounds_of(atoms, self._terms)
+        rewritten = with_remainders(atoms, self._terms)
         if rewritten is not None:
-            least, most = bounds_of(self.symbols.atoms, rewritten)
+            least, most = bounds_of(atoms, rewritten)
             low, high = max(low, least), min(high, most)
         return low, high
 

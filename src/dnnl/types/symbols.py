@@ -6,11 +6,11 @@ numbers, and becomes a guard: a condition of the code that relies on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, inf
 
-from dnnl.types.size import Size, bounds, text, typical
+from dnnl.types.size import Size, text, typical
 from dnnl.types.size_bounds import Atom, quotient_bounds, without
 
 LEAST = 2
@@ -34,11 +34,11 @@ class Symbols:
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
-        self._ranges: list[tuple[int, float, float]] = []
         self._places: dict[int, int] = {}
         self._derived: dict[tuple[object, ...], Atom] = {}
         self._guards: dict[tuple[object, ...], Guard] = {}
-        self.narrowings = 0
+        self._narrowed: list[Atom] = []
+        """The atoms with what guards say of them: it answers questions, and nothing else."""
 
     @property
     def guards(self) -> tuple[Guard, ...]:
@@ -51,14 +51,14 @@ class Symbols:
         most = high if high == inf else high // multiple
         atom = Atom(len(self.atoms), typical // multiple, least, most)
         self.atoms.append(atom)
-        self._ranges.append((atom.typical, least, most))
+        self._narrowed.append(atom)
         self._places[atom.number] = len(self._places)
         return Size(self, {(atom.number,): multiple})
 
     @property
     def ranges(self) -> tuple[tuple[int, float, float], ...]:
-        """The typical number of each symbol, the least and the largest, whatever guards say."""
-        return tuple(self._ranges)
+        """The typical number of each symbol, the least and the largest."""
+        return tuple((a.typical, a.low, a.high) for a in self.atoms if not a.operation)
 
     @property
     def settled(self) -> tuple[int, ...]:
@@ -89,18 +89,19 @@ class Symbols:
             if operation == "//" and operands[1] < 1:  # which is a guard, unless it is known
                 return int(operands[0]) // int(operands[1])
             value = _OPERATIONS[operation](*map(typical, operands))
-            atom = _bounded(Atom(len(self.atoms), value, least, inf, operation, operands))
+            atom = Atom(len(self.atoms), value, least, inf, operation, operands)
+            self._derived[key] = atom = _bounded(atom, self.atoms)
             self.atoms.append(atom)
-            self._derived[key] = atom
+            self._narrowed.append(_bounded(atom, self._narrowed))
         return Size(self, {(atom.number,): 1})
 
     def ask(self, size: Size, relation: str) -> bool:
         """Whether ``size`` is ``<`` or ``==`` 0, by what is known or by a guard."""
-        known = _decided(size, relation)
+        known = _decided(size, relation, size.bounds)
         if known is not None:
             return known
         size = self._deciding(size)
-        known = _decided(size, relation)
+        known = _decided(size, relation, size.bounds_by(self._narrowed))
         if known is not None:
             return known
         holds = size.typical < 0 if relation == "<" else size.typical == 0
@@ -115,7 +116,7 @@ class Symbols:
     def _deciding(self, size: Size) -> Size:
         """``size`` without the positive factors of all its terms, which decide nothing."""
         first, *others = size.terms
-        common = [n for n in first if self.atoms[n].low >= 1]
+        common = [n for n in first if self._narrowed[n].low >= 1]
         for key in others:
             common = [n for n in common if n in key]
         divisor = tuple(dict.fromkeys(common))  # each once: all terms have it
@@ -130,14 +131,13 @@ class Symbols:
         if len(keys) != 1 or len(keys[0]) != 1:
             return
         (number,) = keys[0]
-        atom = self.atoms[number]
+        atom = self._narrowed[number]
         low, high = _allowed(atom, terms[keys[0]], terms.get((), 0), relation)
         if (low, high) == (atom.low, atom.high):
             return
-        self.atoms[number] = replace(atom, low=low, high=high)
-        self.narrowings += 1
+        self._narrowed[number] = replace(atom, low=low, high=high)
         for place in range(number + 1, len(self.atoms)):
-            self.atoms[place] = _bounded(self.atoms[place])
+            self._narrowed[place] = _bounded(self._narrowed[place], self._narrowed)
         value, divisor = atom.operands or (0, 0)
         if atom.operation == "//" and isinstance(divisor, int):
             if low > atom.low:
@@ -146,9 +146,9 @@ class Symbols:
                 self._narrow(value - int(high + 1) * divisor, "<")
 
 
-def _decided(size: Size, relation: str) -> bool | None:
+def _decided(size: Size, relation: str, bounds: tuple[float, float]) -> bool | None:
     """Whether a size is ``<`` or ``==`` 0, where its bounds tell."""
-    low, high = size.bounds
+    low, high = bounds
     if relation == "<" and (high < 0 or low >= 0):
         return high < 0
     if relation == "==" and (high < 0 or low > 0 or size.is_indivisible):
@@ -173,11 +173,13 @@ def _allowed(atom: Atom, factor: int, constant: int, relation: str) -> tuple[flo
     return low, min(high, constant // -factor)
 
 
-def _bounded(atom: Atom) -> Atom:
-    """An atom with the bounds that follow from those of its operands."""
+def _bounded(atom: Atom, atoms: Sequence[Atom]) -> Atom:
+    """An atom with the bounds that follow from those of its operands, by ``atoms``."""
     if not atom.operation:
         return atom
-    (low, high), ends = map(bounds, atom.operands)
+    (low, high), ends = (
+        own.bounds_by(atoms) if isinstance(own, Size) else (own, own) for own in atom.operands
+    )
     if atom.operation == "//":
         low, high = quotient_bounds(low, high, max(1, ends[0]), ends[1])
     else:

@@ -353,7 +353,7 @@ class LayerTiles(BytePairs):
         """All work items, by tiles whose rows are so many vectors: ``item`` begins a work item, and
         gives what writes its tiles."""
         height = rows_of_tile(phase.e.isa, vectors)
-        most = min(rows, _ROWS_OF_ITEM) if is_known(rows) else _ROWS_OF_ITEM
+        most = max(1, min(rows, _ROWS_OF_ITEM)) if is_known(rows) else _ROWS_OF_ITEM
         share = -(-most // height) * height
 
         def some(place: Place, begin: Value, end: Value) -> None:
