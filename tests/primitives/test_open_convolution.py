@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from dnnl import RUNTIME_DIM, MemoryDesc, Primitive, PrimitiveDesc, config
+from dnnl import (
+    RUNTIME_DIM,
+    Arg,
+    ConvolutionDesc,
+    DeconvolutionDesc,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    config,
+)
 from dnnl.primitives.desc import Desc
 from dnnl.types.kinds import FormatKind
-from tests.primitives.harness import ENGINE
+from tests.check import check, logical, poisoned_memory, random_memory
+from tests.primitives.harness import ENGINE, describe, execute_all
 from tests.primitives.runtime_sizes import judged, trials
 
 SIZES = (
@@ -199,6 +212,51 @@ def test_ten_sizes(layer: str, isa: str) -> None:
 @pytest.mark.parametrize("layer", TRANSPOSED)
 def test_ten_sizes_of_deconvolutions(layer: str, isa: str) -> None:
     judge_sizes("deconv", TRANSPOSED[layer], isa, _KERNELS)
+
+
+@pytest.mark.parametrize("operand", [(3, 16, 5, 6), (1, 16, 5, 6), (3, 16, 1, 6), (1, 16, 5, 1)])
+def test_an_operand_may_be_broadcast_by_the_execution(operand: tuple[int, ...]) -> None:
+    """Along images and pixels, of which a first kernel is for others."""
+    src, dst = describe((3, 8, 5, 6), "nhwc"), describe((3, 16, 5, 6), "nhwc")
+    weights, other = MemoryDesc((16, 8, 1, 1), "f32"), describe(operand, "nhwc")
+    attr = PrimitiveAttr()
+    attr.post_ops.append_binary("binary_add", opened_image(dst))
+    images = opened_image(src), weights, opened_image(dst)
+    desc = ConvolutionDesc.forward("forward_inference", "convolution_direct", *images, 1, 0)
+    pd = PrimitiveDesc(desc, ENGINE, attr)
+    for added in (dst, other):
+        x, w, y = (
+            random_memory(own, ENGINE, seed) for seed, own in enumerate((src, weights, added))
+        )
+        args = {Arg.SRC: x, Arg.WEIGHTS: w, Arg.post_op(0) | Arg.SRC_1: y}
+        got = execute_all(pd, args, {Arg.DST: poisoned_memory(dst, ENGINE)})[Arg.DST]
+        products = np.einsum("nihw,oi->nohw", logical(x), logical(w)[..., 0, 0])
+        check(got, products + logical(y), 1e-5)
+
+
+@pytest.mark.parametrize("groups", [1, 16])
+def test_pixels_without_taps_are_rounded_as_others(groups: int) -> None:
+    """0.0155 / 0.0103 is below 1.5, and 1.5 by the reciprocal: all pixels are their bias."""
+    size = (groups, 16 // groups, 16 // groups, 1, 1) if groups > 1 else (16, 16, 1, 1)
+    src, dst = MemoryDesc((2, 16, 3, 4), "u8", "nhwc"), MemoryDesc((2, 16, 5, 7), "s8", "nhwc")
+    weights, bias = MemoryDesc(size, "s8"), MemoryDesc((16,), "f32")
+    attr = PrimitiveAttr()
+    attr.set_scales(Arg.DST, 0)
+    images = opened_image(src), weights, opened_image(dst)
+    desc = DeconvolutionDesc.forward(
+        "forward_inference", "deconvolution_direct", *images, 2, 0, bias_desc=bias
+    )
+    given = {
+        Arg.SRC: random_memory(src, ENGINE, 1),
+        Arg.WEIGHTS: Memory(weights, ENGINE, np.zeros(weights.size, np.int8)),
+        Arg.BIAS: Memory(bias, ENGINE, np.full(16, 0.015463917, np.float32)),
+        Arg.SCALES | Arg.DST: Memory(
+            MemoryDesc((1,), "f32"), ENGINE, np.array([0.010309278], np.float32)
+        ),
+    }
+    pd = PrimitiveDesc(desc, ENGINE, attr)
+    got = execute_all(pd, given, {Arg.DST: poisoned_memory(dst, ENGINE)})[Arg.DST]
+    assert np.unique(logical(got)).size == 1
 
 
 def judge_sizes(driver: str, line: str, isa: str, most: int) -> None:

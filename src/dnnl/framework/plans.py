@@ -2,7 +2,7 @@
 
 The first has all of them as numbers. Later ones have a symbol for each open size of 2 or more, and
 for such numbers and their negatives among integers that are contents. They also serve a size of 1
-unless something asks for it. Other numbers have a meaning of their own: a plan is for these.
+unless something asks for it. 0, 1, -1 and what is beyond any size have meanings: a plan for each.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ class Plans:
         always = self._settings.special.decided == "always"
         dtypes = tuple(array.dtype for array in arrays.values())
         ordered = sorted(self._open, key=lambda own: -own[2].compiled.plan.symbols)
-        for own, patterns, session in () if always else reversed(ordered):  # special ones first
+        for own, patterns, session in () if always else reversed(ordered):  # few symbols first
             numbers = _numbers(session, patterns, arrays, contents) if own == dtypes else None
             if numbers is not None:
                 return session, numbers

@@ -59,7 +59,7 @@ class Desc:
     """Where only executions know sizes, contiguous rows of fewer elements have kernels of their
     own."""
     single: ClassVar[Collection[str]] = ()
-    """The names of open sizes that are no constants in a kernel made for an execution with 1."""
+    """The names of open sizes that are symbols even in a kernel made for an execution with 1."""
 
     @classmethod
     def made(cls, **given: Any) -> Self:

@@ -121,6 +121,7 @@ class _Making:
     def tensor(self, argument: int, pattern: MemoryDesc, given: MemoryDesc) -> MemoryDesc:
         """The descriptor of an argument, each of whose numbers is checked or is a symbol."""
         self._begin, ndims = len(self.numbers), given.ndims
+        self._broadcast = argument >= Arg.post_op(0)
         if not pattern.has_runtime_values:
             self.numbers += map(str, pattern.layout_numbers)
             strided = pattern.format_kind is FormatKind.blocked
@@ -201,7 +202,8 @@ class _Making:
         where = self._begin + place
         known = self._sizes.get((name, given)) if name else None
         least = self._desc.shortest_row if name in self._rows else LEAST
-        least = 1 if name in self._desc.single else least
+        if name in self._desc.single and not (self._broadcast and known is None):
+            least = 1  # what is 1 for an operand of a post-op alone is broadcast
         lowest = 1 if name and least <= LEAST else least  # of a size, which may come to be 1
         promise = self._promises.get(name, wanted)
         promised: tuple[int, float, int] | None = None

@@ -172,8 +172,9 @@ class Variants:
 
     def _made(self, descs: Mapping[int, MemoryDesc]) -> Variant | Refusal:
         made, plan = self._planned(descs, ())
-        constants = made.settled
-        if constants:  # a plan that takes one number has shorter code for a constant
+        constants: tuple[str, ...] = ()
+        while made.settled:  # a plan that takes one number has shorter code for a constant
+            constants += made.settled
             made, plan = self._planned(descs, constants)
         if self._fixes and isinstance(plan, Refusal) and plan.reason is Reason.RUNTIME_DIM:
             made = opened(self._desc, self._attr, self._patterns, descs, fixed=True)

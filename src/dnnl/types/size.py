@@ -313,14 +313,13 @@ def larger(a: int, b: int) -> int:
 
 
 def order(a: int, b: int) -> int:
-    """0 if a == b, below 0 if a < b, else above 0. What equals the other one for some numbers only,
-    and never is on its other side, is on its side."""
-    if surely_equal(a, b):
-        return 0
-    if surely_at_most(a, b):
-        return -1
-    if surely_at_most(b, a):
-        return 1
+    """0 if a == b, below 0 if a < b, else above 0, for the typical numbers. That a <= b for all
+    numbers is enough for "below", and needs no guard."""
+    if typical(a) != typical(b):
+        if surely_at_most(a, b):
+            return -1
+        if surely_at_most(b, a):
+            return 1
     return 0 if a == b else -1 if a < b else 1
 
 
@@ -331,7 +330,7 @@ class Descending:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Descending) and surely_equal(self.value, other.value)
+        return isinstance(other, Descending) and order(self.value, other.value) == 0
 
     def __hash__(self) -> int:
         return hash(self.value)

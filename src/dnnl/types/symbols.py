@@ -14,8 +14,8 @@ from dnnl.types.size import Size, text, typical
 from dnnl.types.size_bounds import Atom, quotient_bounds, without
 
 LEAST = 2
-"""The least size that is worth a symbol: 0 and 1 decide what is empty and what is broadcast. A
-symbol made for a larger number also stands for 1 until something asks for that."""
+"""The least number for which a symbol is made: 0 and 1 decide what is empty and what is broadcast.
+The symbols of descriptions and plans stand for 1, too, unless something asks."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Sources:
 
 class Result:
     """dst with everything that is done before a result is stored. A late scale of ``src``
-    multiplies the result first."""
+    multiplies the result first. As the end of a product it ``requantizes``."""
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class Result:
         arguments: Arguments,
         *,
         src: Operand | None = None,
+        requantizes: bool = False,
     ) -> None:
         own = attributes.quantization.of_arguments((Arg.DST,))
         tensors = {int(Arg.DST): dst}
@@ -111,7 +112,7 @@ class Result:
             late = attributes.quantization.of_arguments((Arg.SRC,)).scales
             own, tensors[int(Arg.SRC)] = Quantization((*late, *own.scales), own.zero_points), src
         self.dst = dst
-        self._quantizer = Quantizer(own, tensors, arguments)
+        self._quantizer = Quantizer(own, tensors, arguments, requantizes=requantizes)
         self._dropper = Dropper(attributes.dropout, dst, arguments)
         self._epilogue = Epilogue(attributes.post_ops, dst, arguments)
 

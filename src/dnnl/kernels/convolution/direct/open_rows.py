@@ -52,7 +52,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusa
 class _Line(ConvolutionProblem):
     """A convolution of an unfolded src, whose panels are ``vectors`` wide as those of src are. Its
     ``taps`` are some of those of the weights, below each other and along a row. ``given`` is the
-    convolution before, or the piece of it."""
+    convolution of src, or the piece of it."""
 
     given: ConvolutionProblem
     vectors: int
@@ -66,7 +66,7 @@ class _Line(ConvolutionProblem):
 
     @property
     def image(self) -> ConvolutionProblem:
-        """What has the borders that an unfolded src has lost."""
+        """The convolution of src, whose borders an unfolded src does not have."""
         return self.given
 
     def as_read(self, dot: Multiply) -> MemoryDesc:

@@ -1,9 +1,9 @@
 """Transposed convolutions with strides whose images only an execution knows.
 
 The outputs of a residue are an image, which a convolution of stride 1 computes (`residues`). As no
-stride is known to fit rows of dst, each image is computed as a line, in the scratchpad, and copied
-to the pixels of dst, a stride apart, which applies post-ops and the quantization of dst. Residues
-without taps have nothing but the bias.
+stride is known to fit rows of dst, each image is computed as a line, in the scratchpad. A copy to
+the pixels of dst, a stride apart, applies post-ops and the quantization of dst. Sums of residues
+without taps are zero.
 """
 
 from __future__ import annotations

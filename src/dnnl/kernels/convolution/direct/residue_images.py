@@ -57,8 +57,7 @@ def emit_untapped(
     pieces: Sequence[Piece],
     arguments: Arguments,
 ) -> list[Phase]:
-    """Write the phases that compute the pixels of ``pieces`` without taps from the bias alone, or
-    from zero."""
+    """Write the phases that compute the pixels of ``pieces`` without taps: their sums are zero."""
     isa, found = module.isa, []
     for number, piece in enumerate(pieces):
         symbol = f"{name}_untapped{number}__{problem.dst.data_type}__{isa.lanes}x1__{isa.name}"
@@ -78,7 +77,7 @@ def _emit_bias(
     index = tuple(Affine.of(axis) for axis in axes)
     dst = Operand(arguments.slot(problem.arguments[2]), pixels, index)
     attributes = Attributes(post_ops_of(problem, piece), problem.quantization)
-    result = Result(attributes, dst, arguments)
+    result = Result(attributes, dst, arguments, requantizes=True)
     given: tuple[Operand, ...] = ()
     if not problem.bias.is_zero:
         slot = arguments.slot(Arg.BIAS)
@@ -105,8 +104,8 @@ def post_ops_of(problem: ConvolutionProblem, piece: Piece) -> tuple[PostOp, ...]
 
 
 def pixels_of(dst: MemoryDesc, piece: Piece) -> MemoryDesc:
-    """The pixels of dst that a piece computes, or those of a tensor that is broadcast to it, as an
-    activation."""
+    """The pixels of dst that a piece computes, as an activation. ``dst`` may also be an operand
+    that is broadcast to it."""
     each = list(zip(piece.space, piece.residues, strict=True))[5 - dst.ndims :]
     sizes, steps, begin = [], [], dst.offset0
     for extent, place, (space, residues) in zip(dst.dims[2:], dst.strides[2:], each, strict=True):
