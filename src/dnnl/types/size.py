@@ -285,7 +285,7 @@ def is_one(value: int) -> bool:
 
 def broadcasts(extent: int, full: int) -> bool:
     """Whether an extent is ``full``, or 1 and so can be broadcast to it."""
-    return is_one(extent) or extent in (full, 1)
+    return is_one(extent) or extent == full
 
 
 def surely_divides(divisor: int, value: int) -> bool:

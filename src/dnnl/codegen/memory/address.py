@@ -18,7 +18,6 @@ from dnnl.codegen.ir.builder import I64, Emitter, i64
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import (
     is_known,
-    is_one,
     surely_at_most,
     surely_below,
     surely_divides,
@@ -224,7 +223,7 @@ def broadcast(
     the same open size as the ``extents`` of the index."""
     same = map(_is_same_open, desc.dims, extents) if extents else [False] * desc.ndims
     return tuple(
-        form if known or not is_one(extent) else ZERO
+        form if known or extent != 1 else ZERO
         for extent, form, known in zip(desc.dims, index, same, strict=True)
     )
 
