@@ -88,3 +88,26 @@ def test_constants_that_are_equal_stay_apart() -> None:
     assert "0x8000000000000000" in spelled[1] != spelled[0]
     assert spelled[3] == spelled[4]
     assert str(vector.splat_constant(ir.VectorType(I64, 4), 1)) != spelled[3]
+
+
+def test_the_entry_is_written_from_wherever_one_is() -> None:
+    """Also from the entry itself, and from a loop around which other values are written."""
+    e = emitter(I64)
+    (number,) = e.function.args
+    cell = e.b.alloca(I64)
+    e.sizes.once("used", lambda: e.b.add(number, i64(1)))
+
+    def body(index: ir.Value) -> None:
+        with e.b.goto_entry_block():
+            with e.b.goto_entry_block():
+                e.b.store(number, cell)
+            first = e.b.xor(e.mul(number, 3), number)
+        e.b.store(e.add(index, e.add(first, number)), cell)
+
+    def branch() -> tuple[ir.Value, ...]:
+        e.loop(i64(0), number, body)
+        return ()
+
+    e.branch(e.b.icmp_signed(">", number, i64(4)), branch, lambda: ())
+    e.b.ret_void()
+    llvm.parse_assembly(str(e.module.ir)).verify()

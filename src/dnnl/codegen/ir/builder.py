@@ -6,7 +6,8 @@ that the order of the Python code is the order of the generated code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
@@ -166,6 +167,18 @@ class Module:
         return "\n".join([module_text(self.ir), _LoopMark.option(), *marks, ""])
 
 
+class _Builder(ir.IRBuilder):  # type: ignore[misc]
+    """A builder that goes to another block from wherever it is. llvmlite's returns to the end of a
+    block, behind its terminator: so does whoever goes to the entry while writing there."""
+
+    @contextmanager
+    def goto_block(self, block: ir.Block) -> Iterator[None]:
+        with super().goto_block(block):
+            yield
+        if self.block.is_terminated:
+            self.position_before(self.block.terminator)
+
+
 class Emitter:
     """Writes one function. ``b`` is the llvmlite builder at the current position."""
 
@@ -173,7 +186,7 @@ class Emitter:
         self.module = module
         self.isa = module.isa
         self.function = function
-        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.b = _Builder(function.append_basic_block("entry"))
         self._computed: dict[tuple[object, ...], ir.Value] = {}
         #: The numbers that only an execution knows.
         self.sizes = Numbers(self.b)
@@ -229,8 +242,8 @@ class Emitter:
 
     def _invariant_in(self, operands: Iterable[object]) -> ir.Block:
         """The outermost block before a loop around here that all operands reach, or this one."""
-        made = max(map(self.depth, operands))
-        blocks = (b for b in self._before_loops if made <= self._number_of(b))
+        made, here = max(map(self.depth, operands)), self._number_of(self.b.block)
+        blocks = (b for b in self._before_loops if made <= self._number_of(b) < here)
         return next(blocks, self.b.block)
 
     def depth(self, value: object) -> int:

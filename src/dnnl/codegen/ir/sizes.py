@@ -23,7 +23,6 @@ class Numbers:
     def __init__(self, b: ir.IRBuilder) -> None:
         self._b = b
         self._values: dict[object, ir.Value] = {}
-        self._writing = False
         #: Set by who knows where the numbers of an execution are.
         self.pointer: Callable[[], ir.Value] | None = None
 
@@ -40,14 +39,8 @@ class Numbers:
         """The value of ``write()``, which is written once, at the entry of the function."""
         found = self._values.get(key)
         if found is None:
-            if self._writing:
-                found = write()
-            else:
-                self._writing = True
-                with self._b.goto_entry_block():
-                    found = write()
-                self._writing = False
-            self._values[key] = found
+            with self._b.goto_entry_block():
+                found = self._values[key] = write()
         return found
 
     def _polynomial(self, size: Size) -> ir.Value:
