@@ -157,6 +157,17 @@ def test_tails_and_blocks() -> None:
     assert not symbols.guards
 
 
+def test_extremes_bound_their_operands() -> None:
+    symbols = Symbols()
+    rows, padded, most = symbols.size(3), symbols.size(5), symbols.size(7)
+    assert surely_at_most(rows, larger(rows, padded))
+    assert surely_at_most(smaller(rows, padded), padded)
+    assert surely_at_most(smaller(rows, padded), larger(most, padded + 1))
+    assert not surely_at_most(larger(rows, padded), rows)
+    assert not surely_at_most(rows, 2 * larger(most, padded))
+    assert not symbols.guards
+
+
 def test_quotients_of_quotients() -> None:
     rows = Symbols().size(64)
     for by, more, divisor in product((2, 3, 7), (-5, 0, 1, 6), (2, 5)):

@@ -265,7 +265,12 @@ def bounds(value: int) -> tuple[float, float]:
 
 def surely_at_most(a: int, b: int) -> bool:
     """Whether a <= b for all numbers."""
-    return bounds(b - a)[0] >= 0
+    if bounds(b - a)[0] >= 0:
+        return True
+    larger_of, smaller_of = _operands("max", b), _operands("min", a)
+    return any(surely_at_most(a, one) for one in larger_of) or any(
+        surely_at_most(one, b) for one in smaller_of
+    )
 
 
 def surely_below(a: int, b: int) -> bool:
@@ -337,6 +342,16 @@ class Descending:
 
     def __lt__(self, other: Descending) -> bool:
         return order(self.value, other.value) > 0
+
+
+def _operands(operation: str, value: int) -> tuple[Size | int, ...]:
+    """The operands of which a number is the extreme, where it is one."""
+    terms = value.terms if isinstance(value, Size) else {}
+    keys = [key for key, factor in terms.items() if factor == 1]
+    if len(terms) != 1 or not keys or len(keys[0]) != 1:
+        return ()
+    atom = symbols_of(value).atoms[keys[0][0]]
+    return atom.operands if atom.operation == operation else ()
 
 
 def symbols_of(*values: int) -> SymbolTable:

@@ -77,14 +77,23 @@ def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors,
     line = vector_axis(space, lanes)
     if line is None:
         return space, Vectors(1), None
-    reduced = line in space.inner
-    if not reduced:
-        space, line = lengthened(space, space.outputs[0], line, lanes)
+    if line in space.inner:
+        return *in_vectors(space, line, min(lanes, round_up_power(line.typical))), None
+    longer, joined = lengthened(space, space.outputs[0], line, lanes)
+    found, vectors, squares = _across(longer, joined, lanes, caches)
+    apart = found.lines and any(crosses_lanes(found, vectors, access) for access in found.reads)
+    if squares is None and apart:  # only squares compute where the lanes of joined axes are
+        return _across(space, line, lanes, caches)
+    return found, vectors, squares
+
+
+def _across(
+    space: Space, line: Axis, lanes: int, caches: Caches
+) -> tuple[Space, Vectors, Squares | None]:
+    """Cut a parallel axis into vectors, and an axis of a strided operand into squares."""
     lanes = min(lanes, round_up_power(line.typical))
     space, vectors = in_vectors(space, line, lanes)
-    if reduced or lanes == 1:
-        return space, vectors, None
-    for access in space.reads:
+    for access in space.reads if lanes > 1 else ():
         tile = _tile_axis(space, vectors, access)
         if tile is not None:
             return _in_squares(space, vectors, access, tile, caches)
