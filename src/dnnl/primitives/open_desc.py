@@ -163,8 +163,10 @@ class _Making:
         made = []
         for dim, (size, own) in enumerate(zip(whole, given.padded_dims, strict=True)):
             place, wanted = given.ndims + dim, pattern.padded_dims[dim]
-            fits = self._fits(place, size, own)
-            made.append(size if fits else self._number(place, own, wanted))
+            if self._fits(place, size, own):
+                made.append(size)
+            else:  # nothing but the larger one says that the size is within any other padding
+                made.append(larger(dims[dim], self._number(place, own, wanted)))
         return tuple(made)
 
     def _strides(
