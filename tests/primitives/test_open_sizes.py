@@ -145,8 +145,8 @@ def test_any_strides(kind: str, layout: str) -> None:
 
 @pytest.mark.parametrize("kind", POINTWISE)
 def test_one_primitive_for_many_sizes(kind: str, tmp_path: Path) -> None:
-    """One kernel serves all sizes but 0 and 1, and very short rows, for which there are others, as
-    for tensors that the small caches of tests do not hold."""
+    """One kernel serves all sizes, 1 among them. Very short rows, no elements and tensors that the
+    small caches of tests do not hold may have others."""
     rng = np.random.default_rng(5)
     with config.override("cache_dir", tmp_path):
         module._cache.clear()
@@ -154,9 +154,13 @@ def test_one_primitive_for_many_sizes(kind: str, tmp_path: Path) -> None:
             PrimitiveDesc(DESCRIPTIONS[kind](MemoryDesc((R,) * 4, "f32")), ENGINE)
         )
         sizes = rng.integers(5, 20, (6, 4))
-        for dims in sizes.tolist():
+        for dims in (*sizes.tolist(), (2, 5, 6, 8)):
             execute_once(kind, primitive, dims)
-        assert len(set(tmp_path.iterdir())) <= 3
+        kernels = set(tmp_path.iterdir())
+        assert len(kernels) <= 4
+        for dims in ((1, 5, 17, 8), (3, 1, 6, 9), (7, 4, 1, 12), (1, 1, 1, 8)):
+            execute_once(kind, primitive, dims)
+            assert set(tmp_path.iterdir()) == kernels, dims
         for dims in ((1, 5, 17, 3), (3, 2, 1, 1), (1, 1, 1, 1), (2, 0, 3, 5)):
             if kind != "reduction" or min(dims) > 1:
                 execute_once(kind, primitive, dims)

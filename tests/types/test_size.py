@@ -16,7 +16,6 @@ from dnnl.types.size import (
     bounds,
     broadcasts,
     is_known,
-    is_one,
     larger,
     order,
     smaller,
@@ -24,6 +23,7 @@ from dnnl.types.size import (
     surely_below,
     surely_divides,
     surely_equal,
+    surely_one,
     text,
     typical,
 )
@@ -120,10 +120,9 @@ def test_what_is_decided_holds_for_all_numbers(seed: int) -> None:
         for _ in range(4):
             (a, first), (b, second) = rng.choice(formulas), rng.choice(formulas)
             before = len(symbols.guards)
-            sure = surely_at_most(a, b), surely_below(a, b), surely_equal(a, b)
+            sure = surely_at_most(a, b), surely_below(a, b), surely_equal(a, b), surely_one(a)
             assert len(symbols.guards) == before
-            single, side = is_one(a), order(a, b)
-            assert single == (typical(a) == 1)
+            side = order(a, b)
             below, equal = bool(a < b), bool(a == b)
             guards = " and ".join(map(str, symbols.guards)) or "True"
             for own in product(range(1, 8), repeat=3):
@@ -134,9 +133,8 @@ def test_what_is_decided_holds_for_all_numbers(seed: int) -> None:
                     continue
                 numbers = [step * number for step, number in zip(steps, own, strict=True)]
                 x, y = first(numbers), second(numbers)
-                for certain, holds in zip(sure, (x <= y, x < y, x == y), strict=True):
+                for certain, holds in zip(sure, (x <= y, x < y, x == y, x == 1), strict=True):
                     assert holds or not certain
-                assert x == 1 or not single
                 assert (x < y, x == y) == (below, equal)
                 assert x == y if not side else x <= y if side < 0 else x >= y
                 for size, compute in formulas:

@@ -59,8 +59,7 @@ class Desc:
     """Where only executions know sizes, contiguous rows of fewer elements have kernels of their
     own."""
     single: ClassVar[Collection[str]] = ()
-    """The names of open sizes for which kernels also serve 1. Elsewhere 1 is a constant, since it
-    decides what is broadcast."""
+    """The names of open sizes that are symbols even in a kernel made for an execution with 1."""
 
     @classmethod
     def made(cls, **given: Any) -> Self:

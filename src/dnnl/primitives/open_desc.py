@@ -72,7 +72,8 @@ def opened(
 ) -> Opened:
     """The description ``desc`` of patterns with a symbol for each size that it leaves open, or
     ``fixed`` to the given sizes. ``given`` are the tensors of an execution: their numbers are the
-    typical ones. Sizes of 0 and 1 are constants, and so are those with ``constants`` as sources."""
+    typical ones. Sizes of which they have 0 or 1 are constants, and so are those with ``constants``
+    as sources."""
     making = _Making(desc, attr, patterns, constants)
     made = {
         arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
@@ -120,6 +121,7 @@ class _Making:
     def tensor(self, argument: int, pattern: MemoryDesc, given: MemoryDesc) -> MemoryDesc:
         """The descriptor of an argument, each of whose numbers is checked or is a symbol."""
         self._begin, ndims = len(self.numbers), given.ndims
+        self._broadcast = argument >= Arg.post_op(0)
         if not pattern.has_runtime_values:
             self.numbers += map(str, pattern.layout_numbers)
             strided = pattern.format_kind is FormatKind.blocked
@@ -202,12 +204,14 @@ class _Making:
         where = self._begin + place
         known = self._sizes.get((name, given)) if name else None
         least = self._desc.shortest_row if name in self._rows else LEAST
-        least = 1 if name in self._desc.single else least
+        if name in self._desc.single and not (self._broadcast and known is None):
+            least = 1  # what is 1 for an operand of a post-op alone is broadcast
+        lowest = 1 if name and least <= LEAST else least  # of a size, which may come to be 1
         promise = self._promises.get(name, wanted)
         promised: tuple[int, float, int] | None = None
         if isinstance(promise, RuntimeDim) and promise.allows(given):
             promised = promise.promise
-        low, high, multiple = promised or (least, inf, 1)
+        low, high, multiple = promised or (lowest, inf, 1)
         source = f"n[{where}]//{multiple}" if multiple > 1 else f"n[{where}]"
         if wanted != RUNTIME_DIM or given < least:
             known = given
@@ -216,7 +220,7 @@ class _Making:
         if known is not None:
             self.numbers[where] = text(known)
             return known
-        low = max(low, least)
+        low = max(low, lowest)
         size = self.symbols.size(given, low, high, multiple)
         self.ranges.append(f"{low}<=n[{where}]<={high}" if promised else f"n[{where}]>={low}")
         self.sources.append(source)

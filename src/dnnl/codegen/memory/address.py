@@ -22,6 +22,7 @@ from dnnl.types.size import (
     surely_below,
     surely_divides,
     surely_equal,
+    surely_one,
     typical,
 )
 
@@ -39,8 +40,8 @@ class Axis:
 
     @property
     def single(self) -> bool:
-        """Whether the loop has one iteration."""
-        return surely_equal(self.extent, 1)
+        """Whether the loop has at most one iteration."""
+        return surely_at_most(self.extent, 1)
 
     @property
     def typical(self) -> int:
@@ -223,7 +224,7 @@ def broadcast(
     the same open size as the ``extents`` of the index."""
     same = map(_is_same_open, desc.dims, extents) if extents else [False] * desc.ndims
     return tuple(
-        form if known or extent != 1 else ZERO
+        form if known or not surely_one(extent) else ZERO
         for extent, form, known in zip(desc.dims, index, same, strict=True)
     )
 

@@ -34,7 +34,7 @@ from dnnl.codegen.nest.space import Space
 from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import surely_equal
+from dnnl.types.size import surely_equal, surely_one
 
 _UNBOUND = -1  # the slot of operands that are planned but not emitted
 
@@ -228,7 +228,9 @@ class Parts:
     def of(fold: Fold, slot: int, scratch: MemoryDesc) -> Parts:
         """The partial results of ``fold``."""
         reduction = fold.reduction
-        parallel = tuple(axis for axis in fold.parallel if axis.extent != 1 or _padded(fold, axis))
+        parallel = tuple(
+            axis for axis in fold.parallel if not surely_one(axis.extent) or _padded(fold, axis)
+        )
         return Parts(parallel, len(reduction.neutral), slot, scratch, reduction.data_type)
 
     def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:

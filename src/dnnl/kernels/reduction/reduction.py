@@ -26,6 +26,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.size import surely_equal
 
 _NONE = MemoryDesc.zero()
 _CACHED = 256  # cached plans
@@ -91,7 +92,7 @@ def configure(
 ) -> ReductionConf | Refusal:
     """Accept any two layouts of supported types."""
     pairs = enumerate(zip(src.dims, dst.dims, strict=True))
-    reduces = tuple(dim for dim, (extent, left) in pairs if extent != left)
+    reduces = tuple(dim for dim, (extent, left) in pairs if not surely_equal(extent, left))
     conf = ReductionConf(alg, p, eps, src, dst, reduces, attributes)
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     return refusal or _with_scratchpad(conf, isa)

@@ -23,7 +23,7 @@ from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.interpolation import Interpolation
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import larger, surely_at_most, surely_equal, typical
+from dnnl.types.size import larger, surely_equal, typical
 
 _POWERS = 5
 """The powers of two among the factors whose positions are known to be exact."""
@@ -50,7 +50,7 @@ def inverts(rule: Interpolation, old: int, new: int) -> bool:
     else:
         fits = rule.function == "linear" and rule.coordinates in _BETWEEN
     start, step, unit = rule.line(old, new)
-    if not (fits and surely_at_most(1, step)):
+    if not (fits and step >= 1):
         return False
     return rule.scale is None or start + (new - 1) * step < old * unit
 
