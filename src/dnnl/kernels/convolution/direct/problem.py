@@ -30,7 +30,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import typical
+from dnnl.types.size import surely_divides, typical
 from dnnl.types.tag import FormatTag
 
 AnyConvolution = TypeVar("AnyConvolution", bound="ConvolutionProblem")
@@ -182,7 +182,7 @@ class ConvolutionProblem(Contraction):
             return False
         if block and desc.padded_dims[1] % block:
             return False
-        return self.groups == 1 or not block or channels % block == 0
+        return self.groups == 1 or not block or surely_divides(block, channels)
 
     def stores(self, width: int) -> bool:
         """Whether tiles are stored in vectors, of channels or, transposed, of contiguous pixels,
