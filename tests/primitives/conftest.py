@@ -11,6 +11,7 @@ from dnnl.codegen.isa import caches
 from dnnl.primitives import primitive
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
+from tests.codegen.unit_emulation import emulated_unit
 from tests.small_caches import SMALL_STREAM, small_caches, small_is_large
 
 
@@ -31,3 +32,13 @@ def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     cpu = str(request.param)
     monkeypatch.setattr(caches, "of", lambda _, sized: small_caches(cpu, sized))
     return cpu
+
+
+@pytest.fixture(scope="module")
+def unit() -> Iterator[None]:
+    """A matrix unit: that of the processor, or an emulated one."""
+    if select_isa(Engine("cpu")).matrix is None:
+        with emulated_unit():
+            yield
+    else:
+        yield

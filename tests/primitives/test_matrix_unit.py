@@ -1,6 +1,7 @@
 """Products by a matrix unit: tails in every direction, attributes, threads, and the thread's state.
 
-`tests/codegen/test_kernels_everywhere.py` compiles such kernels on every machine; here they run.
+`tests/codegen/test_kernels_everywhere.py` compiles such kernels on every machine; here they run, by
+an emulated unit where the processor has none.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import logical
+from tests.codegen.unit_emulation import NEEDS_VECTORS
 from tests.forking import DONE, forked
 from tests.launch import launch
 from tests.pairs import every_pair
@@ -53,7 +55,8 @@ PAIRS = [("u8", "s8"), ("s8", "s8"), ("s8", "u8"), ("u8", "u8")]
 TYPES = [*((*pair, "s32") for pair in PAIRS), ("bf16", "bf16", "f32")]
 PLAIN = ("plain", "any", "plain")
 
-pytestmark = pytest.mark.skipif(
+pytestmark = [NEEDS_VECTORS, pytest.mark.usefixtures("unit")]
+own_unit = pytest.mark.skipif(
     select_isa(ENGINE).matrix is None, reason="the machine has no matrix unit"
 )
 each_type = pytest.mark.parametrize("types", TYPES, ids="-".join)
@@ -350,6 +353,7 @@ def _read_state(_: None, isa: rows.Isa) -> Kernel:
     return Kernel(module, (phase.end(1),), (0,))
 
 
+@own_unit
 def test_the_state_of_the_thread_is_left_as_it_was() -> None:
     verify(matmul_desc((40, 128, 40), TYPES[0], PLAIN))
     verify(matmul_desc((50, 128, 40), TYPES[0], PLAIN))

@@ -201,7 +201,7 @@ class Tiles:
                 self._step(shape, here, level.b_step, after_tile)
             if prefetch is not None:
                 cursor = (prefetch.issue(e, cursor[0], shape.block),)
-            following = here.moved(e, i64(step * level.a_step), i64(step * level.b_step))
+            following = here.moved(e, e.number(step * level.a_step), e.number(step * level.b_step))
             return following.a, following.b, *cursor
 
         carried = (first.a, first.b, *further)
@@ -220,12 +220,12 @@ class Tiles:
             assert first is not None
             assert second is not None
             part = _tile(sums + number)
-            start = self.e.element(factors.a, i64(first), a_element)
-            self._do(self.matrix.load, part, start, i64((second - first) * a_size))
+            start = self.e.element(factors.a, self.e.number(first), a_element)
+            self._do(self.matrix.load, part, start, self.e.number((second - first) * a_size))
             for v, offset in enumerate(factors.vectors):
                 if number == 0:
                     start = self.e.element(factors.b, i64(offset), b_element)
-                    self._do(self.matrix.load, columns[v], start, i64(b_step * b_size))
+                    self._do(self.matrix.load, columns[v], start, self.e.number(b_step * b_size))
                 self._do(self.dot.instruction, _tile(number * shape.vectors + v), part, columns[v])
                 if after_tile is not None:
                     after_tile(number * shape.vectors + v)

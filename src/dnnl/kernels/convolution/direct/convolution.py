@@ -87,7 +87,7 @@ def opens(problem: ConvolutionProblem, isa: Isa) -> bool:
     """Whether there may be code for images whose sizes only an execution knows, which `configure`
     decides."""
     dot = chosen_dot(problem, isa)
-    return dot is not None and dot.tiles is None
+    return dot is not None
 
 
 def refused(problem: ConvolutionProblem) -> Refusal | None:

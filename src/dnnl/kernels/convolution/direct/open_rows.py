@@ -35,12 +35,13 @@ def has_open_windows(problem: ConvolutionProblem) -> bool:
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
     """Plan a convolution that `has_open_windows`: from rows of two tiles on in place, for shorter
-    ones and where no result may be stored twice with an unfolded src."""
+    ones, where no result may be stored twice, and for a matrix unit with an unfolded src."""
     dot, w = chosen_dot(problem, isa), problem.pieces[0].space[2]
     assert dot is not None, "refused before"
     vectors = problem.panels(isa, problem.as_read(dot), problem.weights, dot).vectors
     twice = not any(isinstance(entry, PostOpSum) for entry in problem.post_ops)
-    if twice and w.is_open and EdgeTiles(w, most_rows(isa, dot, vectors)).serves:
+    in_place = dot.tiles is None and twice and w.is_open
+    if in_place and EdgeTiles(w, most_rows(isa, dot, vectors)).serves:
         return plan(problem, isa)
     if not to_dequantize(problem) and fits_line(problem):
         with suppress(InvalidArguments):  # rows of some tensor have gaps

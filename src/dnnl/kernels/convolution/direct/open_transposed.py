@@ -93,7 +93,7 @@ def serves(problem: ConvolutionProblem) -> bool:
 def configure(problem: ConvolutionProblem, isa: Isa) -> OpenTransposedConf | Refusal:
     """Plan a convolution that it `serves`."""
     dot = chosen_dot(problem, isa)
-    if dot is None or dot.tiles is not None:
+    if dot is None:
         return OPEN
     if to_dequantize(problem) or not residue_images.serves(problem):
         return OPEN

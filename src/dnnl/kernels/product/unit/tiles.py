@@ -33,6 +33,7 @@ from dnnl.kernels.product.unit.deferred_epilogue import (
     EpilogueSchedule,
     load_rows,
 )
+from dnnl.types.size import is_known
 
 LEAST_ROWS = 2
 """With fewer rows vectors are as fast: reading the weights dominates."""
@@ -42,9 +43,11 @@ LEAST_K_GROUPS = 4
 
 
 def takes(dot: Multiply, rows: int, k_groups: int) -> bool:
-    """Whether the unit multiplies: M is ``rows``, and ``k_groups`` K groups are contiguous in
-    src."""
-    return dot.tiles is not None and rows >= LEAST_ROWS and k_groups >= LEAST_K_GROUPS
+    """Whether the unit multiplies: M is ``rows``, and ``k_groups`` K groups, whose number must be
+    known, are contiguous in src."""
+    if dot.tiles is None or not is_known(k_groups):
+        return False
+    return rows >= LEAST_ROWS and k_groups >= LEAST_K_GROUPS
 
 
 def whole_k_groups(isa: Isa, k_groups: int) -> int:
@@ -66,10 +69,12 @@ def part_rows(isa: Isa) -> int:
 
 def tile_rows(isa: Isa, vectors: int, width: int, pitch: int = 0) -> int:
     """The rows of a tile whose places are in lines of ``width``: whole lines as separate parts, or
-    a part of one line. If lines begin ``pitch`` places apart, a tile may compute the places in
-    between as well, and have more lines."""
+    a part of one line, as where only executions know the width. If lines begin ``pitch`` places
+    apart, a tile may compute the places in between as well, and have more lines."""
     assert isa.matrix is not None
     parts, most = max_parts(isa.matrix, vectors), isa.matrix.rows
+    if not is_known(width):
+        return parts * most
     apart = parts // -(-width // most) * width or parts * most
     if pitch < width or width > parts * most:
         return apart
