@@ -149,5 +149,5 @@ class Contraction(ProductProblem):
             packed_on_the_fly=packing is not None,
             row_bytes=0 if packing is None else packing.row_bytes,
         )
-        few = size.rows < MANY and not is_known(self.rows)
+        few = size.rows <= tile.rows and size.rows < MANY and not is_known(self.rows)
         return replace(choose_blocking(isa, tile, size), few=few)
