@@ -25,8 +25,10 @@ TERMS = ["inclusive", "exclusive"]
 ORDERS = ["forward", "reverse"]
 
 
-def run(src: Memory, axis: int, function: str, terms: str, order: str) -> None:
-    desc = CumulativeDesc(function, src.desc, src.desc, axis, terms, order)
+def run(
+    src: Memory, axis: int, function: str, terms: str, order: str, dst: MemoryDesc | None = None
+) -> None:
+    desc = CumulativeDesc(function, src.desc, dst or src.desc, axis, terms, order)
     got = logical(execute(desc, {Arg.SRC: src}))
     options = {"exclusive": terms == "exclusive", "reverse": order == "reverse"}
     data = src.numpy() if src.desc.data_type.is_integer else logical(src)
@@ -44,6 +46,25 @@ def run(src: Memory, axis: int, function: str, terms: str, order: str) -> None:
 )
 def test_layouts(layout: str, axis: int, terms: str, order: str) -> None:
     run(source(DIMS, layout), axis, "sum", terms, order)
+
+
+@every_pair(block=[2, 3, 5, 6, 7], function=["sum", "product"], order=ORDERS, terms=TERMS)
+def test_blocks_that_fill_no_vector(block: int, function: str, order: str, terms: str) -> None:
+    """Behind the end of a block others follow."""
+    rng = np.random.default_rng(block)
+    for rows, size in ((1, 11), (3, 4 * block)):
+        plain = MemoryDesc((rows, size), "f32")
+        padded = -(-size // block) * block
+        blocked = MemoryDesc(
+            (rows, size),
+            "f32",
+            [padded, block],
+            inner_blocks=[(1, block)],
+            padded_dims=(rows, padded),
+        )
+        array = rng.uniform(0.8, 1.25, (rows, size)).astype(np.float32)
+        src = Memory.from_numpy(array).reorder_to(blocked)
+        run(src, 1, function, terms, order, plain)
 
 
 @every_pair(

@@ -74,12 +74,13 @@ def build(conf: CumulativeConf, isa: Isa) -> Kernel:
         core = F64 if conf.src.data_type is DataType.f64 else F32
 
     def step(p: Point, before: Value) -> Values:
+        own = _loaded(p, conf, src)
         if p.along_lanes:
-            every = _up_to_lanes(p.e, conf, _loaded(p, conf, src))
-            every = _joined(p.e, conf, before, every)
+            before, own = _counted(p, conf, before, own)
+            every = _joined(p.e, conf, before, _up_to_lanes(p.e, conf, own))
             _store(p, conf, dst, _behind(p.e, before, every) if conf.exclusive else every)
-            return (vector.splat(p.e, vector.lane(p.e, every, p.kind.count - 1), p.kind.count),)
-        total = _joined(p.e, conf, before, _loaded(p, conf, src))
+            return (_splat_lane(p, every, p.kind.count - 1),)
+        total = _joined(p.e, conf, before, own)
         _store(p, conf, dst, before if conf.exclusive else total)
         return (total,)
 
@@ -94,6 +95,20 @@ def build(conf: CumulativeConf, isa: Isa) -> Kernel:
 
 def _loaded(point: Point, conf: CumulativeConf, src: Operand) -> Value:
     return point.load(src) if conf.floats else point.load_stored(src)
+
+
+def _counted(point: Point, conf: CumulativeConf, before: Value, own: Value) -> Values:
+    """What there is before a vector, and its elements, where some lanes have none, as behind the
+    end of a block: these have a neutral element, and do not know what was before."""
+    mask = point.valid
+    if mask is None:
+        return before, own
+    neutral = vector.splat_constant(own.type, conf.neutral)
+    return _splat_lane(point, before, 0), point.e.b.select(mask, own, neutral)
+
+
+def _splat_lane(point: Point, value: Value, lane: int) -> Value:
+    return vector.splat(point.e, vector.lane(point.e, value, lane), point.kind.count)
 
 
 def _store(point: Point, conf: CumulativeConf, dst: Operand, value: Value) -> None:
