@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from math import prod
 
 import onnx
@@ -55,7 +56,7 @@ def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
     declared = {value.name for value in source.input}
     graph = onnx.GraphProto(
         name=source.name or "graph",
-        node=[_foreign(node, proto) for node in source.node],
+        node=_of_any_size([_foreign(node, proto) for node in source.node]),
         input=source.input,
         initializer=[tensor for tensor in source.initializer if tensor.name not in names],
         sparse_initializer=source.sparse_initializer,
@@ -69,9 +70,47 @@ def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.ModelProto(
         ir_version=max(proto.ir_version, _IR_VERSION),
         opset_import=_imports(proto),
-        functions=proto.functions,
+        functions=map(_function, proto.functions),
         graph=graph,
     )
+
+
+def _of_any_size(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Nodes that slice tensors of unknown sizes, also in their subgraphs. Of a negative one, which
+    a kernel larger than its image may leave, the inference of Slice ends the process."""
+    made = []
+    for node in nodes:
+        own = onnx.NodeProto()
+        own.CopyFrom(node)
+        if node.op_type == "Slice" and node.domain in OWN and len(node.input) > 1:
+            made += _forgetting_sizes(own)
+        for attribute in own.attribute:
+            if attribute.HasField("g"):
+                inside = _of_any_size(attribute.g.node)
+                del attribute.g.node[:]
+                attribute.g.node.extend(inside)
+        made.append(own)
+    return made
+
+
+def _forgetting_sizes(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """The nodes through which ``node`` reads its first input as of any size."""
+    given, own = node.input[0], node.output[0]
+    shape, opaque, data = (f"{own}: {what}" for what in ("shape", "any shape", "any size"))
+    node.input[0] = data
+    return [
+        helper.make_node("Shape", [given], [shape]),
+        helper.make_node("Abs", [shape], [opaque]),  # whose contents nobody infers
+        helper.make_node("Reshape", [given, opaque], [data]),
+    ]
+
+
+def _function(function: onnx.FunctionProto) -> onnx.FunctionProto:
+    own = onnx.FunctionProto()
+    own.CopyFrom(function)
+    del own.node[:]
+    own.node.extend(_of_any_size(function.node))
+    return own
 
 
 def _foreign(node: onnx.NodeProto, proto: onnx.ModelProto) -> onnx.NodeProto:
