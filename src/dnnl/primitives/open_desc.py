@@ -257,8 +257,8 @@ def _promises(
                 known = joined(made.get(name, RUNTIME_DIM), desc.size_promise(argument, dim))
                 made[name] = joined(known, size)
     for argument, spec in (*attr.scales.items(), *attr.zero_points.items()):
-        own = names.get(argument, ())
-        for name, group in zip(own, spec.group_sizes(len(own)), strict=True):
+        own = names.get(argument, ())  # groups of more dimensions are refused later
+        for name, group in zip(own, spec.group_sizes(len(own)), strict=False):
             if group > 1 and name in made:
                 made[name] = joined(made[name], RuntimeDim(multiple=group))
     return made

@@ -173,7 +173,7 @@ def emit_walk(
     arguments: Arguments,
 ) -> Phase:
     """Write the phase ``name``, one nest along ``walks``: depth, height and width."""
-    n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
+    n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.dst.dims[1], "c")
     of_src, of_weights, of_dst = problem.arguments
     outs = [axis for walk in walks for axis in walk.parallel]
     taps = [walk.reduced for walk in walks]

@@ -144,7 +144,7 @@ class _PlanesWriter:
         depth, height, width = (space.dst for space in problem.space)
         self.strips = self.lines[2].space.stride if problem.transposed else 1
         self.outputs = lanes * self.strips * conf.vectors
-        self.batch, self.channel = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
+        self.batch, self.channel = Axis(problem.dst.dims[0], "n"), Axis(problem.dst.dims[1], "c")
         self.depth, self.height = Axis(depth, "od"), Axis(height, "oh")
         self.lane, self.vector = Axis(lanes, "lane"), Axis(-(-width // lanes), "vector")
         self.across = Affine.of(self.vector, lanes) + Affine.of(self.lane)
