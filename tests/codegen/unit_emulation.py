@@ -1,6 +1,6 @@
 """Running kernels for a matrix unit (AMX) on a processor without one.
 
-The instructions of the unit are calls of Python, which keeps the tiles of each thread in NumPy
+The instructions of the unit are calls of Python, which has the tiles of each thread in NumPy
 arrays. All others are the processor's, which needs AVX-512.
 """
 

@@ -10,12 +10,14 @@ from random import Random
 
 import pytest
 
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import (
     Descending,
     Size,
     bounds,
     broadcasts,
     is_known,
+    is_one,
     larger,
     order,
     smaller,
@@ -23,7 +25,6 @@ from dnnl.types.size import (
     surely_below,
     surely_divides,
     surely_equal,
-    surely_one,
     text,
     typical,
 )
@@ -120,9 +121,10 @@ def test_what_is_decided_holds_for_all_numbers(seed: int) -> None:
         for _ in range(4):
             (a, first), (b, second) = rng.choice(formulas), rng.choice(formulas)
             before = len(symbols.guards)
-            sure = surely_at_most(a, b), surely_below(a, b), surely_equal(a, b), surely_one(a)
+            sure = surely_at_most(a, b), surely_below(a, b), surely_equal(a, b)
             assert len(symbols.guards) == before
-            side = order(a, b)
+            single, side = is_one(a), order(a, b)
+            assert single == (typical(a) == 1)
             below, equal = bool(a < b), bool(a == b)
             guards = " and ".join(map(str, symbols.guards)) or "True"
             for own in product(range(1, 8), repeat=3):
@@ -133,8 +135,9 @@ def test_what_is_decided_holds_for_all_numbers(seed: int) -> None:
                     continue
                 numbers = [step * number for step, number in zip(steps, own, strict=True)]
                 x, y = first(numbers), second(numbers)
-                for certain, holds in zip(sure, (x <= y, x < y, x == y, x == 1), strict=True):
+                for certain, holds in zip(sure, (x <= y, x < y, x == y), strict=True):
                     assert holds or not certain
+                assert x == 1 or not single
                 assert (x < y, x == y) == (below, equal)
                 assert x == y if not side else x <= y if side < 0 else x >= y
                 for size, compute in formulas:
@@ -153,6 +156,15 @@ def test_tails_and_blocks() -> None:
     assert surely_equal(rows * eights // rows, eights)
     assert (rows % 1, 0 * rows, rows - rows) == (0, 0, 0)
     assert not symbols.guards
+
+
+def test_an_axis_of_typically_one_element_disappears_by_a_guard() -> None:
+    symbols = Symbols()
+    single, several = symbols.size(1, 1), symbols.size(5, 1)
+    for size, guards in ((several, []), (single, ["s0+-1 == 0"])):
+        joined = MemoryDesc((12, size), "f32").reshape((12,) if guards else (12 * size,))
+        assert joined.dims[0] == 12 * typical(size)
+        assert [str(guard) for guard in symbols.guards if "s0" in str(guard)] == guards
 
 
 def test_extremes_bound_their_operands() -> None:

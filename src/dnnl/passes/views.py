@@ -14,7 +14,7 @@ from dnnl.graph.scope import Scope, transposition
 from dnnl.graph.sizes import same_shape
 from dnnl.operators.algorithms import post_op_of, scalar_of
 from dnnl.operators.table import operator_of
-from dnnl.types.size import surely_one
+from dnnl.types.size import is_one
 
 _MOST_FACTOR = 2.0**8
 """Products without larger or smaller factors than this leave the range of f32 where only numbers
@@ -108,7 +108,7 @@ class _Mover:
         """How another source of a node is seen before the view: as it is, by a view, or not."""
         own, full = self.graph.shape_of(name), self.graph.shape_of(node.output)
         if view.op != "Transpose":
-            trimmed = own[next((d for d, n in enumerate(own) if not surely_one(n)), len(own)) :]
+            trimmed = own[next((d for d, n in enumerate(own) if not is_one(n)), len(own)) :]
             if len(trimmed) == 1 and full[-1:] == shape[-1:] == trimmed and len(own) <= len(shape):
                 return []
         if not same_shape(own, full) or (

@@ -37,7 +37,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import broadcasts, surely_one
+from dnnl.types.size import broadcasts, is_one
 
 
 @dataclass(frozen=True, init=False)
@@ -80,12 +80,12 @@ class BinaryDesc(Desc):
         condition is there where it is asked for."""
         left, right = self.src0_desc.dims, self.src1_desc.dims
         fits = len(left) == len(right) and all(
-            surely_one(b) or broadcasts(a, b) for a, b in zip(left, right, strict=True)
+            is_one(b) or broadcasts(a, b) for a, b in zip(left, right, strict=True)
         )
         if not fits:
             rule = f"each dimension must be 1 or that of src0, which is {left}"
             raise InvalidArguments("src1_desc", right, rule)
-        dims = [b if surely_one(a) else a for a, b in zip(left, right, strict=True)]
+        dims = [b if is_one(a) else a for a, b in zip(left, right, strict=True)]
         check_dims("dst_desc", self.dst_desc, dims, "what src0 and src1 are broadcast to")
         self._check_condition()
 

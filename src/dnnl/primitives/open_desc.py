@@ -72,8 +72,8 @@ def opened(
 ) -> Opened:
     """The description ``desc`` of patterns with a symbol for each size that it leaves open, or
     ``fixed`` to the given sizes. ``given`` are the tensors of an execution: their numbers are the
-    typical ones. Sizes of which they have 0 or 1 are constants, and so are those with ``constants``
-    as sources."""
+    typical ones. Sizes of which they have 0, or 1 unless `Desc.single` has them, are constants, and
+    so are those with ``constants`` as sources."""
     making = _Making(desc, attr, patterns, constants)
     made = {
         arg: making.tensor(arg, given[arg] if fixed else pattern, given[arg])
@@ -167,7 +167,7 @@ class _Making:
             place, wanted = given.ndims + dim, pattern.padded_dims[dim]
             if self._fits(place, size, own):
                 made.append(size)
-            else:  # nothing but the larger one says that the size is within any other padding
+            else:  # the larger one, so that the size is known to be within its padding
                 made.append(larger(dims[dim], self._number(place, own, wanted)))
         return tuple(made)
 
@@ -206,7 +206,7 @@ class _Making:
         least = self._desc.shortest_row if name in self._rows else LEAST
         if name in self._desc.single and not (self._broadcast and known is None):
             least = 1  # what is 1 for an operand of a post-op alone is broadcast
-        lowest = 1 if name and least <= LEAST else least  # of a size, which may come to be 1
+        lowest = 1 if name and least <= LEAST else least  # a kernel made for more also serves 1
         promise = self._promises.get(name, wanted)
         promised: tuple[int, float, int] | None = None
         if isinstance(promise, RuntimeDim) and promise.allows(given):

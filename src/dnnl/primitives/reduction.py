@@ -39,7 +39,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, FormatKind, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import surely_one
+from dnnl.types.size import is_one
 from dnnl.types.tag import FormatTag
 
 _PREFIX = "reduction_"
@@ -88,7 +88,7 @@ class ReductionDesc(Desc):
         """Each dimension of dst is that of src, or 1; norms have a power."""
         src, dst = self.src_desc.dims, self.dst_desc.dims
         fits = len(src) == len(dst) and all(
-            (surely_one(left) and extent != 0) or left == extent
+            (is_one(left) and extent != 0) or left == extent
             for extent, left in zip(src, dst, strict=True)
         )
         if not fits:

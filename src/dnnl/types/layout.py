@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import RUNTIME_DIM
-from dnnl.types.size import Descending, is_known, order, surely_one
+from dnnl.types.size import Descending, is_known, is_one, order
 from dnnl.types.tag import FormatTag, block_sizes
 
 Blocks = tuple[tuple[int, int], ...]
@@ -137,7 +137,7 @@ def same_strides(a: Layout, b: Layout) -> bool:
     if a.padded_dims != b.padded_dims or a.dims != b.dims or a.inner_blocks != b.inner_blocks:
         return False
     return all(
-        surely_one(n) or s == t for n, s, t in zip(a.padded_dims, a.strides, b.strides, strict=True)
+        is_one(n) or s == t for n, s, t in zip(a.padded_dims, a.strides, b.strides, strict=True)
     )
 
 
@@ -163,7 +163,7 @@ def check_overlap(layout: Layout) -> None:
     outer = layout.outer_dims
     for dim in reversed(order_of(layout)):
         stride = layout.strides[dim]
-        if surely_one(outer[dim]) or stride == 0:
+        if is_one(outer[dim]) or stride == 0:
             continue
         if stride < reach:
             rule = f"stride {stride} of dimension {dim} overlaps the {reach} elements inside it"
@@ -236,7 +236,7 @@ def _runs(layout: Layout, dims: tuple[int, ...]) -> list[_Run]:
 
     New dimensions of size 1 that no old one needs are left out: they are placed afterwards.
     """
-    old = [d for d, size in enumerate(layout.dims) if not surely_one(size) or _fixed(layout, d)]
+    old = [d for d, size in enumerate(layout.dims) if not is_one(size) or _fixed(layout, d)]
     runs: list[_Run] = []
     new = 0
     while old:
@@ -247,7 +247,7 @@ def _runs(layout: Layout, dims: tuple[int, ...]) -> list[_Run]:
                 left.append(old.pop(0))
                 have *= layout.dims[left[-1]]
                 continue
-            if not surely_one(dims[new]) or surely_one(have):
+            if not is_one(dims[new]) or is_one(have):
                 right.append(new)
                 want = max(want, 1) * dims[new]
             new += 1

@@ -22,7 +22,7 @@ from math import prod
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import order, surely_one
+from dnnl.types.size import is_one, order
 
 Shape = tuple[int, ...]
 Level = tuple[int, int]
@@ -198,7 +198,7 @@ def _levels(desc: MemoryDesc, dim: int) -> list[Level]:
 def _grow(levels: list[Level], level: Level) -> None:
     """Add a step outside of the others."""
     stride, extent = level
-    if surely_one(extent):
+    if is_one(extent):
         return
     if levels and stride == levels[-1][0] * levels[-1][1]:
         levels[-1] = (levels[-1][0], levels[-1][1] * extent)
@@ -213,9 +213,9 @@ def _merged_axes(old: Shape, new: Shape) -> list[list[int]]:
     """
     if 0 in old:
         return [list(range(len(old)))]
-    groups = [[axis] for axis, size in enumerate(old) if surely_one(size)]
-    axes = ((axis, size) for axis, size in enumerate(old) if not surely_one(size))
-    sizes = (size for size in new if not surely_one(size))
+    groups = [[axis] for axis, size in enumerate(old) if is_one(size)]
+    axes = ((axis, size) for axis, size in enumerate(old) if not is_one(size))
+    sizes = (size for size in new if not is_one(size))
     for axis, size in axes:
         group, volume, target = [axis], size, next(sizes)
         while (place := order(target, volume)) != 0:

@@ -283,14 +283,14 @@ def surely_equal(a: int, b: int) -> bool:
     return bounds(a - b) == (0, 0)
 
 
-def surely_one(value: int) -> bool:
-    """Whether a number is 1 for all numbers."""
-    return value.bounds == (1, 1) if isinstance(value, Size) else value == 1
+def is_one(value: int) -> bool:
+    """Whether a number is 1. That it is none needs no guard: other code serves 1 as well."""
+    return typical(value) == 1 and value == 1
 
 
 def broadcasts(extent: int, full: int) -> bool:
     """Whether an extent is ``full``, or 1 and so can be broadcast to it."""
-    return surely_one(extent) or extent in (full, 1)
+    return is_one(extent) or extent == full
 
 
 def surely_divides(divisor: int, value: int) -> bool:

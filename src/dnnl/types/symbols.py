@@ -15,7 +15,7 @@ from dnnl.types.size_bounds import Atom, quotient_bounds, without
 
 LEAST = 2
 """The least number for which a symbol is made: 0 and 1 decide what is empty and what is broadcast.
-The symbols of descriptions and plans stand for 1, too, unless something asks."""
+Symbols of sizes stand for 1, too, unless something asks."""
 
 
 @dataclass(frozen=True)

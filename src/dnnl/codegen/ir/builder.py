@@ -168,8 +168,8 @@ class Module:
 
 
 class _Builder(ir.IRBuilder):  # type: ignore[misc]
-    """A builder that goes to another block from wherever it is. llvmlite's returns to the end of a
-    block, behind its terminator: so does whoever goes to the entry while writing there."""
+    """A builder that returns from another block to the end of its own, before its terminator.
+    llvmlite's returns behind it, which is wrong in a block that has one, such as the entry."""
 
     @contextmanager
     def goto_block(self, block: ir.Block) -> Iterator[None]:

@@ -18,11 +18,11 @@ from dnnl.codegen.ir.builder import I64, Emitter, i64
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.size import (
     is_known,
+    is_one,
     surely_at_most,
     surely_below,
     surely_divides,
     surely_equal,
-    surely_one,
     typical,
 )
 
@@ -51,7 +51,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Affine:
-    """``const + sum(stride * axis)``. Strides of 0 are omitted; axes of extent 1 may occur."""
+    """``const + sum(stride * axis)``. Strides of 0 are omitted; axes of one iteration may occur."""
 
     strides: Mapping[Axis, int]
     const: int = 0
@@ -132,7 +132,7 @@ class Affine:
         return Affine(outer, self.const // divisor), rest
 
     def emit(self, e: Emitter, values: Mapping[Axis, ir.Value]) -> ir.Value:
-        """Emit the value of the form from the values of its axes. Axes of extent 1 may be
+        """Emit the value of the form from the values of its axes. Axes of one iteration may be
         missing."""
         for axis in self.strides.keys() - values.keys():
             assert axis.single, f"{axis!r} has no value here"
@@ -224,7 +224,7 @@ def broadcast(
     the same open size as the ``extents`` of the index."""
     same = map(_is_same_open, desc.dims, extents) if extents else [False] * desc.ndims
     return tuple(
-        form if known or not surely_one(extent) else ZERO
+        form if known or not is_one(extent) else ZERO
         for extent, form, known in zip(desc.dims, index, same, strict=True)
     )
 

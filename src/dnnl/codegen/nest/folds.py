@@ -34,7 +34,7 @@ from dnnl.codegen.nest.space import Space
 from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.size import surely_equal, surely_one
+from dnnl.types.size import is_one, surely_equal
 
 _UNBOUND = -1  # the slot of operands that are planned but not emitted
 
@@ -229,7 +229,7 @@ class Parts:
         """The partial results of ``fold``."""
         reduction = fold.reduction
         parallel = tuple(
-            axis for axis in fold.parallel if not surely_one(axis.extent) or _padded(fold, axis)
+            axis for axis in fold.parallel if not is_one(axis.extent) or _padded(fold, axis)
         )
         return Parts(parallel, len(reduction.neutral), slot, scratch, reduction.data_type)
 

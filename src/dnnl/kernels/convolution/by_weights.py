@@ -79,7 +79,8 @@ class WeightsGradientConf:
 
 def resolve(problem: WeightsGradient, isa: Isa) -> WeightsGradient:
     """Decide the layouts that are ``any``: f32 in blocks of a cache line of channels (nChw16c);
-    others with channels last, or plain for a matrix unit. Output channels are last in weights."""
+    others with channels last, or plain for a matrix unit if sizes are known. Output channels are
+    last in weights."""
     of_unit = not is_open(problem) and UnitGradient.of(problem, isa) is not None
 
     def decided(desc: MemoryDesc, tag: str) -> MemoryDesc:

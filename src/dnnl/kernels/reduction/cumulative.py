@@ -99,7 +99,7 @@ def _loaded(point: Point, conf: CumulativeConf, src: Operand) -> Value:
 
 def _counted(point: Point, conf: CumulativeConf, before: Value, own: Value) -> Values:
     """What there is before a vector, and its elements, where some lanes have none, as behind the
-    end of a block: these have a neutral element, and do not know what was before."""
+    end of a block. These get the neutral element. Their lanes of ``before`` are stale."""
     mask = point.valid
     if mask is None:
         return before, own

@@ -106,7 +106,7 @@ def configure(problem: ConvolutionProblem, isa: Isa) -> OpenTransposedConf | Ref
             continue
         try:
             line = _line(problem, isa, dot, piece, scratchpad)
-        except InvalidArguments:  # taps are not evenly apart
+        except InvalidArguments:  # taps are not evenly apart, or blocks of open channels not whole
             return OPEN
         sums, first = line.compensation, lines[0].compensation if lines else None
         if isinstance(sums, PixelSums) and isinstance(first, PixelSums):
@@ -127,7 +127,8 @@ def _line(
     before = len(scratchpad.copies)
     result, image = (computed[0], of_line(computed[1])), _Residue.of(problem, piece)
     line = in_one_line(replace(problem, post_ops=()), isa, piece, scratchpad, result, image)
-    assert line.copy_out is None, "the product writes whole blocks"
+    if line.copy_out is not None:
+        raise InvalidArguments("dst_desc", problem.dst, "whole blocks, which the product writes")
     return replace(
         line,
         problem=replace(line.problem, post_ops=post_ops_of(problem, piece)),

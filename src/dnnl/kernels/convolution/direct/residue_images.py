@@ -24,7 +24,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.layout import Layout
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpPrelu
-from dnnl.types.size import surely_one
+from dnnl.types.size import is_one
 
 _CHANNELS = 3
 """The mask of what varies along images and channels."""
@@ -109,7 +109,7 @@ def pixels_of(dst: MemoryDesc, piece: Piece) -> MemoryDesc:
     each = list(zip(piece.space, piece.residues, strict=True))[5 - dst.ndims :]
     sizes, steps, begin = [], [], dst.offset0
     for extent, place, (space, residues) in zip(dst.dims[2:], dst.strides[2:], each, strict=True):
-        if surely_one(extent):
+        if is_one(extent):
             sizes.append(extent)
             steps.append(place)
             continue
