@@ -130,8 +130,11 @@ class Variants:
         return replace(found.plan, desc=desc)
 
     def _of_class(self, sizes: Mapping[str, int]) -> tuple[Variant, ...]:
-        """The kernel for a further class of sizes; empty if it would serve these sizes alone."""
+        """The kernel for a further class of sizes; empty if it would serve these sizes alone, or
+        if they leave no result, as rows that padding takes away from a transposed convolution."""
         descs = typical_tensors(self._desc, self._attr, self._patterns, sizes)
+        if any(own.has_zero_dim for own in descs.values()):
+            return ()
         if any(own.may_serve(numbers_of(tuple(descs.values()))) for own in self._every):
             return ()
         made, plan = self._planned(descs, ())
