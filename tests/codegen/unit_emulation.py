@@ -52,6 +52,15 @@ class _Unit:
     def release(self) -> None:
         self.shapes, self.tiles = [], []
 
+    def write_shapes(self, table: int) -> None:
+        """What `configure` has set: zeros before it, and once it is released."""
+        content = _bytes(table, 64)
+        content[:] = 0
+        for number, (rows, width) in enumerate(self.shapes):
+            content[48 + number] = rows
+            content[16 + 2 * number :][:2] = np.array([width], np.uint16).view(np.uint8)
+        content[0] = bool(self.shapes)
+
     def zero(self, number: int) -> None:
         self.tiles[number][:] = 0
 
@@ -117,6 +126,7 @@ def emulated_unit() -> Iterator[None]:
     functions = {
         matrix.configure: ctypes.CFUNCTYPE(None, pointer)(calling("configure")),
         matrix.release: ctypes.CFUNCTYPE(None)(calling("release")),
+        "llvm.x86.sttilecfg": ctypes.CFUNCTYPE(None, pointer)(calling("write_shapes")),
         matrix.zero: ctypes.CFUNCTYPE(None, number)(calling("zero")),
         matrix.load: ctypes.CFUNCTYPE(None, number, pointer, step)(calling("load")),
         matrix.store: ctypes.CFUNCTYPE(None, number, pointer, step)(calling("store")),

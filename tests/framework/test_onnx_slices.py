@@ -44,6 +44,19 @@ def test_slices_of_negative_sizes_do_not_end_the_process() -> None:
         assert refusal(model([condition, helper.make_node("If", ["c"], ["y"], **branches)])) == ""
 
 
+def test_what_follows_from_slices_of_a_shape_is_known() -> None:
+    """As exported resizes to the size of another image have it."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["all"]),
+        helper.make_node("Slice", ["all", "begin", "end"], ["outer"]),
+        helper.make_node("Concat", ["outer", "image"], ["sizes"], axis=0),
+        helper.make_node("Resize", ["x", "", "", "sizes"], ["y"]),
+    ]
+    proto = model(nodes)
+    proto.graph.initializer.append(int64("image", 5, 7))
+    assert refusal(proto) == ""
+
+
 def test_types_behind_a_slice_are_checked() -> None:
     node = helper.make_node("MaxPool", ["x"], ["m"], kernel_shape=[1, 1])
     message = "Inferred elem type differs from existing elem type: (1) vs (7)"

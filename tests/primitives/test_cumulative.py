@@ -48,23 +48,35 @@ def test_layouts(layout: str, axis: int, terms: str, order: str) -> None:
     run(source(DIMS, layout), axis, "sum", terms, order)
 
 
-@every_pair(block=[2, 3, 5, 6, 7], function=["sum", "product"], order=ORDERS, terms=TERMS)
-def test_blocks_that_fill_no_vector(block: int, function: str, order: str, terms: str) -> None:
+@every_pair(
+    every_isa,
+    pytest.mark.parametrize("data_type", ["f32", "s32"]),
+    block=[2, 3, 5, 6, 7],
+    function=["sum", "product"],
+    order=ORDERS,
+    terms=TERMS,
+)
+def test_blocks_that_fill_no_vector(
+    block: int, function: str, order: str, terms: str, data_type: str, isa: str
+) -> None:
     """Behind the end of a block others follow."""
     rng = np.random.default_rng(block)
     for rows, size in ((1, 11), (3, 4 * block)):
-        plain = MemoryDesc((rows, size), "f32")
+        plain = MemoryDesc((rows, size), data_type)
         padded = -(-size // block) * block
         blocked = MemoryDesc(
             (rows, size),
-            "f32",
+            data_type,
             [padded, block],
             inner_blocks=[(1, block)],
             padded_dims=(rows, padded),
         )
         array = rng.uniform(0.8, 1.25, (rows, size)).astype(np.float32)
+        if data_type == "s32":
+            array = rng.integers(-3, 4, (rows, size)).astype(np.int32)
         src = Memory.from_numpy(array).reorder_to(blocked)
-        run(src, 1, function, terms, order, plain)
+        with config.override("max_cpu_isa", isa):
+            run(src, 1, function, terms, order, plain)
 
 
 @every_pair(

@@ -27,8 +27,8 @@ from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.product.pack.border import Border
 from dnnl.kernels.product.plan.conf import ProductConf
+from dnnl.primitives import primitive_desc
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.primitive_desc import select_isa
 from tests.check import logical
 from tests.codegen.unit_emulation import NEEDS_VECTORS
 from tests.forking import DONE, forked
@@ -56,9 +56,6 @@ TYPES = [*((*pair, "s32") for pair in PAIRS), ("bf16", "bf16", "f32")]
 PLAIN = ("plain", "any", "plain")
 
 pytestmark = [NEEDS_VECTORS, pytest.mark.usefixtures("unit")]
-own_unit = pytest.mark.skipif(
-    select_isa(ENGINE).matrix is None, reason="the machine has no matrix unit"
-)
 each_type = pytest.mark.parametrize("types", TYPES, ids="-".join)
 
 
@@ -353,12 +350,11 @@ def _read_state(_: None, isa: rows.Isa) -> Kernel:
     return Kernel(module, (phase.end(1),), (0,))
 
 
-@own_unit
 def test_the_state_of_the_thread_is_left_as_it_was() -> None:
     verify(matmul_desc((40, 128, 40), TYPES[0], PLAIN))
     verify(matmul_desc((50, 128, 40), TYPES[0], PLAIN))
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
-        image, _ = jit.image(Recipe(None, select_isa(ENGINE), _read_state))
+        image, _ = jit.image(Recipe(None, primitive_desc.select_isa(ENGINE), _read_state))
     state = np.full(64, 255, np.uint8)
     launch(ENGINE.load(image), [state.ctypes.data])
     assert not state.any()

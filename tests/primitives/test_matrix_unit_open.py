@@ -24,7 +24,7 @@ OPEN = {
     f"--deconv --dt=bf16:bf16:bf16 {_OPEN} mb2ic32ih5oc16oh10kh2sh2ph0": 2,
     f"--deconv --dt=u8:s8:u8 {_OPEN} mb1ic64ih5oc16oh9kh3sh2ph1": 3,
 }
-"""The most kernels that serve all sizes of a case: one of them for the sizes that it says."""
+"""The most kernels for all sizes of a case, with those that the primitive begins with."""
 
 pytestmark = [NEEDS_VECTORS, pytest.mark.usefixtures("unit")]
 

@@ -36,7 +36,8 @@ def refusal(proto: onnx.ModelProto) -> str:
     light = _light(proto)
     try:
         onnx.checker.check_model(_ranked(light))
-        onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True)
+        if not _has_negative_sizes(light):
+            onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True)
     except Exception as error:  # C++ errors of several kinds, without a common base
         lines = (_NOISE.sub("", line).strip() for line in str(error).splitlines())
         return "; ".join(filter(None, lines))
@@ -56,8 +57,8 @@ def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
     declared = {value.name for value in source.input}
     graph = onnx.GraphProto(
         name=source.name or "graph",
-        node=_of_any_size([_foreign(node, proto) for node in source.node]),
-        input=source.input,
+        node=[_foreign(node, proto) for node in source.node],
+        input=map(_with_open_sizes, source.input),
         initializer=[tensor for tensor in source.initializer if tensor.name not in names],
         sparse_initializer=source.sparse_initializer,
         value_info=[_without_shape(value) for value in source.output],
@@ -70,19 +71,62 @@ def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.ModelProto(
         ir_version=max(proto.ir_version, _IR_VERSION),
         opset_import=_imports(proto),
-        functions=map(_function, proto.functions),
+        functions=proto.functions,
         graph=graph,
     )
 
 
+def _with_open_sizes(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """An input whose negative sizes, which say that they are open, are left out."""
+    own = onnx.ValueInfoProto()
+    own.CopyFrom(value)
+    for dim in own.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
+        if dim.dim_value < 0:
+            dim.Clear()
+    return own
+
+
+def _has_negative_sizes(model: onnx.ModelProto) -> bool:
+    """Whether something has a negative size in a model that slices, as what a window larger than
+    its image leaves: the inference of Slice would end the process. Planning refuses it later."""
+    if not any(map(_slices, (model.graph, *model.functions))):
+        return False
+    own = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    own.functions.extend(map(_function, model.functions))
+    own.graph.CopyFrom(model.graph)
+    del own.graph.node[:]
+    own.graph.node.extend(_of_any_size(model.graph.node))
+    pending = [onnx.shape_inference.infer_shapes(own).graph]
+    while pending:
+        graph = pending.pop()
+        kinds = (value.type.tensor_type for value in graph.value_info)
+        if any(dim.dim_value < 0 for kind in kinds for dim in kind.shape.dim):
+            return True
+        pending += _graphs(graph)
+    return False
+
+
+def _slices(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:
+    """Whether a node slices, or one of its subgraphs does."""
+    return any(node.op_type == "Slice" for node in graph.node) or any(map(_slices, _graphs(graph)))
+
+
+def _graphs(graph: onnx.GraphProto | onnx.FunctionProto) -> list[onnx.GraphProto]:
+    """The subgraphs of its nodes."""
+    return [own.g for node in graph.node for own in node.attribute if own.HasField("g")]
+
+
 def _of_any_size(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """Nodes that slice tensors of unknown sizes, also in their subgraphs. Of a negative one, which
-    a kernel larger than its image may leave, the inference of Slice ends the process."""
+    """Nodes that slice tensors of unknown sizes, also in their subgraphs."""
     made = []
     for node in nodes:
+        slices = node.op_type == "Slice" and node.domain in OWN and len(node.input) > 1
+        if not slices and not any(attribute.HasField("g") for attribute in node.attribute):
+            made.append(node)
+            continue
         own = onnx.NodeProto()
         own.CopyFrom(node)
-        if node.op_type == "Slice" and node.domain in OWN and len(node.input) > 1:
+        if slices:
             made += _forgetting_sizes(own)
         for attribute in own.attribute:
             if attribute.HasField("g"):
