@@ -81,7 +81,8 @@ bench: $(VENV)/bench.stamp
 	$(BIN)/python -m bench
 
 train: $(VENV)/dev.stamp
-	$(BIN)/python examples/train_torch.py --steps 300 --picture build/train.png
+	$(BIN)/python examples/train_torch.py --steps 300 --picture build/train.png \
+		$(if $(shell command -v g++),--inductor)
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)

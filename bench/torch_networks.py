@@ -5,12 +5,14 @@
 compiles networks of torchvision and transformers with random weights for inference, or for training
 with ``--train`` (a forward and a backward pass, dropout included), and prints a row for each:
 operators that dnnl computes, graph breaks, the largest error relative to the largest result or
-gradient, processor seconds to compile with empty caches, and processor times of alternating calls.
-The extra ``export`` installs the networks; inductor needs a C++ compiler.
+gradient, processor seconds to compile with empty caches, and times of alternating calls: those of
+the processor on one thread, of the clock on several. The last row has geometric means. The extra
+``export`` installs the networks; inductor needs a C++ compiler.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import statistics
 import subprocess
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from subprocess import PIPE
 from typing import Any
 
 import click
@@ -27,10 +30,18 @@ import torch
 from torch.utils import _pytree as pytree
 
 import dnnl
+import dnnl.torch
 from bench.export import SEED, declare_operators
 from dnnl.torch.backend import compile_graph
 
 _ROUNDS = 9
+_LIMITS = {
+    "DNNL_MAX_CPU_ISA": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}
+"""Variables of the environment that hold all sides to AVX2."""
 _COLUMNS = (
     *("network", "operators by dnnl", "breaks", "error", "compile s", "of inductor"),
     *("ms", "eager", "inductor"),
@@ -40,21 +51,21 @@ Made = tuple[Any, tuple[Any, ...]]
 """A network and the arguments of a call."""
 
 
-def _vision(name: str, size: int = 224, **options: Any) -> Made:
+def _vision(name: str, size: int = 224, images: int = 1, **options: Any) -> Made:
     from torchvision import models
 
     make = getattr(models, name, None) or getattr(models.segmentation, name)
-    return make(weights=None, **options), (torch.randn(1, 3, size, size),)
+    return make(weights=None, **options), (torch.randn(images, 3, size, size),)
 
 
-def _tokens(count: int) -> torch.Tensor:
-    return torch.randint(0, 5000, (1, count))
+def _tokens(count: int, rows: int = 1) -> torch.Tensor:
+    return torch.randint(0, 5000, (rows, count))
 
 
-def _bert() -> Made:
+def _bert(rows: int = 1) -> Made:
     from transformers import BertConfig, BertModel
 
-    return BertModel(BertConfig()), (_tokens(128),)
+    return BertModel(BertConfig()), (_tokens(128, rows),)
 
 
 class _Step(torch.nn.Module):
@@ -138,6 +149,29 @@ NETWORKS: dict[str, Callable[[], Made]] = {
 }
 
 
+class _Tagger(torch.nn.Module):
+    """A class for each token, by a recurrent layer in both directions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(5000, 256)
+        self.layer = torch.nn.LSTM(256, 256, bidirectional=True, batch_first=True)
+        self.tags = torch.nn.Linear(512, 50)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.tags(self.layer(self.words(ids))[0])
+        return found
+
+
+BATCHES: dict[str, Callable[[], Made]] = {
+    "resnet50_8": partial(_vision, "resnet50", images=8),
+    "deeplabv3_2": partial(_vision, "deeplabv3_resnet50", images=2, weights_backbone=None),
+    "bert_2": partial(_bert, 2),
+    "tagger": lambda: (_Tagger(), (_tokens(40, 16),)),
+}
+"""Batches for training."""
+
+
 def _random(net: torch.nn.Module) -> None:
     """Parameters that are zero or one would hide mistakes."""
     for parameter in net.parameters():
@@ -180,39 +214,51 @@ def _step(net: torch.nn.Module, function: Callable[..., Any]) -> Callable[..., A
     return step
 
 
+def _without_breaks(net: torch.nn.Module) -> torch.nn.Module:
+    """The network with the library's recurrent layers; at torch.nn's Dynamo breaks graphs."""
+    if any(isinstance(own, torch.nn.RNNBase) for own in net.modules()):
+        net = copy.deepcopy(net)
+        for own in net.modules():
+            if isinstance(own, torch.nn.RNNBase):
+                dnnl.torch.replace(own)
+    return net
+
+
 def row(name: str, inductor: bool, bf16: bool, train: bool) -> str:
     """What the table says of a network."""
     torch.manual_seed(SEED)
     library = declare_operators(torch)
-    net, arguments = NETWORKS[name]()
+    net, arguments = {**NETWORKS, **BATCHES}[name]()
     net.train(train)
     with torch.no_grad():
         _random(net)
+    own_net = _without_breaks(net)
     kind = torch.autocast("cpu", torch.bfloat16) if bf16 else nullcontext()
 
-    def called(function: Callable[..., Any]) -> Callable[..., Any]:
-        return _step(net, function) if train else function
+    def called(owner: torch.nn.Module, function: Callable[..., Any]) -> Callable[..., Any]:
+        return _step(owner, function) if train else function
 
     with torch.set_grad_enabled(train), kind:
-        expected = called(net)(*arguments)
+        expected = called(net, net)(*arguments)
         start = _used()
-        ours = called(torch.compile(net, backend=compile_graph))
+        ours = called(own_net, torch.compile(own_net, backend=compile_graph))
         error = _error(ours(*arguments), expected)
         seconds = [_used() - start]
-        functions = [ours, called(net)]
+        functions = [ours, called(net, net)]
         if inductor:
             start = _used()
-            functions.append(called(torch.compile(net)))
+            functions.append(called(net, torch.compile(net)))
             functions[-1](*arguments)
             seconds.append(_used() - start)
+        now = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
         times: list[list[float]] = [[] for _ in functions]
         for _ in range(_ROUNDS):
             for function, own in zip(functions, times, strict=True):
-                start_of_call = time.process_time()
+                start_of_call = now()
                 function(*arguments)
-                own.append(time.process_time() - start_of_call)
+                own.append(now() - start_of_call)
         torch._dynamo.reset()
-        found = dnnl.explain_graph(net, *arguments)
+        found = dnnl.explain_graph(own_net, *arguments)
     del library
     count = sum(own.where == "dnnl" for own in found.decisions)
     middle = [statistics.median(own) for own in times]
@@ -224,14 +270,21 @@ def row(name: str, inductor: bool, bf16: bool, train: bool) -> str:
 
 
 @click.command(help=__doc__)
-@click.argument("names", nargs=-1, type=click.Choice(sorted(NETWORKS)))
+@click.argument("names", nargs=-1, type=click.Choice([*NETWORKS, *BATCHES]))
 @click.option("--inductor", is_flag=True, help="Beside PyTorch's own compiler as well.")
 @click.option("--bf16", is_flag=True, help="Under autocast to bf16.")
 @click.option("--train", is_flag=True, help="A forward and a backward pass.")
 @click.option("--threads", default=1, help="Threads of all.")
+@click.option("--avx2", is_flag=True, help="All without AVX-512.")
 @click.option("--one", is_flag=True, hidden=True)
 def main(
-    names: Sequence[str], inductor: bool, bf16: bool, train: bool, threads: int, one: bool
+    names: Sequence[str],
+    inductor: bool,
+    bf16: bool,
+    train: bool,
+    threads: int,
+    avx2: bool,
+    one: bool,
 ) -> None:
     """Print the table; each network has a process and empty caches of its own."""
     if one:
@@ -239,7 +292,8 @@ def main(
         print(row(names[0], inductor, bf16, train), flush=True)
         return
     print(f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}", flush=True)
-    for name in names or NETWORKS:
+    rows = []
+    for name in names or (*NETWORKS, *(BATCHES if train else ())):
         choices = ("--inductor", inductor), ("--bf16", bf16), ("--train", train)
         flags = [flag for flag, given in choices if given]
         command = [sys.executable, "-m", "bench.torch_networks", name, *flags, "--one"]
@@ -249,7 +303,19 @@ def main(
                 "TORCHINDUCTOR_CACHE_DIR": f"{caches}/torch",
             }
             environment = {**os.environ, **given, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-            subprocess.run([*command, "--threads", str(threads)], env=environment, check=False)
+            environment |= _LIMITS if avx2 else {}
+            command += ["--threads", str(threads)]
+            done = subprocess.run(command, env=environment, stdout=PIPE, text=True, check=False)
+        print(done.stdout, end="", flush=True)
+        rows += [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+    print(f"| geometric mean {'| ' * (len(_COLUMNS) - 2)}| {_means(rows)} |")
+
+
+def _means(rows: Sequence[Sequence[str]]) -> str:
+    """Geometric means of the last two columns, eager's and inductor's ratios."""
+    columns = ([cells[place].strip(" |") for cells in rows] for place in (-2, -1))
+    found = ([float(cell) for cell in cells if cell] for cells in columns)
+    return " | ".join(f"{statistics.geometric_mean(own):.2f}" if own else "" for own in found)
 
 
 if __name__ == "__main__":

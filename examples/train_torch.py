@@ -3,8 +3,9 @@
     python examples/train_torch.py --steps 120 --picture build/train.png
 
 A convolutional network tells the direction of stripes, an LSTM which bit has been more frequent.
-Both start from the same weights as their eager twins and see the same data. Without a picture,
-nothing is drawn. The LSTM is `dnnl.torch.LSTM`: torch.compile breaks graphs at torch.nn's.
+Both start from the same weights as their eager twins and see the same data. ``--inductor`` times
+PyTorch's own compiler as well. Without a picture, nothing is drawn. The LSTM is `dnnl.torch.LSTM`:
+torch.compile breaks graphs at torch.nn's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 
@@ -61,30 +62,44 @@ def convolutional() -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Dropout(0.2), nn.Linear(32 * 9, 4))
 
 
-def train(
-    net: nn.Module,
-    call: Callable[[torch.Tensor], torch.Tensor],
-    data: Callable[[], Batch],
-    steps: int,
-) -> tuple[list[float], float]:
-    """The loss of each step, and the median of their processor seconds behind the first ones."""
-    torch.manual_seed(1)
-    optimizer = torch.optim.Adam(net.parameters(), 0.003)
-    losses, seconds = [], []
-    for _ in range(steps):
-        x, labels = data()
+class Trained:
+    """A network in training: its losses, and the processor seconds of its steps."""
+
+    def __init__(self, net: nn.Module, call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._call, self._optimizer = call, torch.optim.Adam(net.parameters(), 0.003)
+        self.losses: list[float] = []
+        self._seconds: list[float] = []
+
+    def step(self, x: torch.Tensor, labels: torch.Tensor) -> None:
+        """One step by the gradients of a batch."""
         start = time.process_time()
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(call(x).flatten(0, -2), labels.flatten())
+        self._optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self._call(x).flatten(0, -2), labels.flatten())
         torch.autograd.backward(loss)
-        optimizer.step()
-        seconds.append(time.process_time() - start)
-        losses.append(loss.item())
-    return losses, median(seconds[min(3, steps - 1) :])
+        self._optimizer.step()
+        self._seconds.append(time.process_time() - start)
+        self.losses.append(loss.item())
+
+    @property
+    def time(self) -> str:
+        """The median time of a step behind the first ones, which compile."""
+        seconds = self._seconds[min(3, len(self._seconds) - 1) :]
+        return f"{1e3 * median(seconds):.1f} ms"
 
 
-def pairs() -> dict[str, tuple[nn.Module, nn.Module, Callable[[], Batch]]]:
-    """Networks by name: for dnnl, for eager, and their data."""
+def train(twins: Iterable[Trained], data: Callable[[], Batch], steps: int) -> None:
+    """Take each step with all networks in turn: on the same data, with the same random numbers."""
+    torch.manual_seed(1)
+    for _ in range(steps):
+        batch = data()
+        state = torch.get_rng_state()
+        for own in twins:
+            torch.set_rng_state(state)
+            own.step(*batch)
+
+
+def networks() -> dict[str, tuple[nn.Module, nn.Module, Callable[[], Batch]]]:
+    """Networks by name: of the library's modules and of PyTorch's, and their data."""
     torch.manual_seed(0)
     images, tagger = convolutional(), Tagger(nn.LSTM)
     own = Tagger(dnnl.torch.LSTM)
@@ -100,16 +115,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--inductor", action="store_true", help="needs a C++ compiler")
     given = parser.parse_args()
     torch.set_num_threads(1)
     curves = {}
-    for name, (own, eager, data) in pairs().items():
-        ours, time_of_ours = train(own, torch.compile(own, backend="dnnl"), data, given.steps)
-        theirs, time_of_theirs = train(eager, eager, data, given.steps)
-        curves[name] = ours, theirs
+    for name, (own, eager, data) in networks().items():
+        twins = {
+            "dnnl": Trained(own, torch.compile(own, backend="dnnl")),
+            "eager": Trained(eager, eager),
+        }
+        if given.inductor:
+            other = copy.deepcopy(eager)
+            twins["inductor"] = Trained(other, torch.compile(other))
+        train(twins.values(), data, given.steps)
+        ours, theirs = curves[name] = twins["dnnl"].losses, twins["eager"].losses
+        times = ", ".join(f"{by} {one.time}" for by, one in twins.items())
         print(
-            f"{name}: loss {ours[0]:.3f} -> {ours[-1]:.3f}, eager {theirs[-1]:.3f}; "
-            f"a step {1e3 * time_of_ours:.1f} ms, eager {1e3 * time_of_theirs:.1f} ms"
+            f"{name}: loss {ours[0]:.3f} -> {ours[-1]:.3f}, eager {theirs[-1]:.3f}; a step: {times}"
         )
     if given.picture:
         from matplotlib import pyplot
