@@ -12,6 +12,7 @@ import pytest
 from dnnl import config
 from dnnl.framework import model as models
 from dnnl.framework.session import Session
+from tests import processor
 from tests.framework.models import feeds_for, make_model, model_of, node, run_peer
 
 Array = np.ndarray
@@ -74,8 +75,24 @@ def test_one_variable_keeps_it_out() -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
-def test_narrow_types_are_multiplied_directly(precision: str) -> None:
-    session = model_of(residual()).compile(precision=precision)
+def test_narrow_types_without_an_instruction(precision: str) -> None:
+    """The results are those of the direct algorithm, but for the rounding of each layer."""
+    model = model_of(residual())
+    feeds = feeds_for(model.graph)
+    with config.override("max_cpu_isa", "avx2"):
+        session = model.compile(precision=precision)
+        assert algorithms(session) == ["winograd", "winograd"]
+        with config.override("winograd", False):
+            direct = model.compile(precision=precision)
+        assert algorithms(direct) == ["brgemm", "brgemm"]
+        got, want = session.run(feeds)["y"], direct.run(feeds)["y"]
+    eps = {"bf16": 2.0**-8, "f16": 2.0**-11}[precision]
+    np.testing.assert_allclose(got, want, rtol=0, atol=2 * eps * np.abs(want).max())
+
+
+@pytest.mark.skipif("avx512_core_bf16" not in processor.ISAS, reason="nothing multiplies bf16")
+def test_bf16_with_an_instruction() -> None:
+    session = model_of(residual()).compile(precision="bf16")
     assert algorithms(session) == ["brgemm", "brgemm"]
 
 

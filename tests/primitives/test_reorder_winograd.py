@@ -121,12 +121,30 @@ def test_descriptors_are_values() -> None:
     assert str(desc) == "f32::opaque:winograd:2x1x1x1:f0"
 
 
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_narrow_taps(kind: str) -> None:
+    """They are transformed to f32, and come back as they were; nothing rounds others to them."""
+    dims = (20, 18, 3, 3)
+    values = random_values(dims, kind, 1)
+    desc = MemoryDesc.winograd(dims, kind, 4, 32)
+    assert [own.data_type for own in desc.buffers] == [DataType.f32]
+    made = reordered(memory(values, "plain", kind), desc)
+    wide = reordered(memory(values, "plain"), MemoryDesc.winograd(dims, "f32", 4, 32))
+    np.testing.assert_array_equal(made.parts[0].numpy(), wide.parts[0].numpy())
+    for again in (made, reordered(memory(values, "block16", kind), desc)):
+        back = reordered(again, lay_out(dims, "reversed").with_data_type(kind))
+        np.testing.assert_array_equal(logical(back), values)
+        np.testing.assert_array_equal(again.numpy().astype(np.float64), values)
+    with pytest.raises(Unimplemented, match="it takes f32"):
+        PrimitiveDesc(ReorderDesc(MemoryDesc(dims, "f32"), desc), ENGINE)
+
+
 def test_wrong_descriptors() -> None:
     taps = (20, 18, 3, 3)
     for dims, kind, form, message in (
         (taps, "f32", (3, 16), r"tile = 3: expected 2 for F\(2x2, 3x3\) or 4"),
         (taps, "f32", (4, 0), r"columns = 0: the columns of a panel must be at least 1"),
-        (taps, "bf16", (4, 16), r"data_type = .*bf16.*: weights that Winograd's .* are f32"),
+        (taps, "s8", (4, 16), r"data_type = .*s8.*: Winograd's .* in f32, bf16 and f16"),
         ((20, 18, 5, 5), "f32", (4, 16), r"dims = .*: the encoding winograd is for weights"),
         ((20, 3, 3), "f32", (4, 16), r"dims = .*: the encoding winograd is for weights"),
     ):

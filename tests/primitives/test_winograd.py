@@ -260,6 +260,14 @@ AUTO = [
 ]
 
 
+@pytest.mark.parametrize("types", ["bf16", "f16", "f32:bf16:f32", "bf16:bf16:f32"])
+@pytest.mark.parametrize("isa", ISAS)
+def test_the_choice_for_narrow_types(types: str, isa: str) -> None:
+    """It is that for f32 where these types are multiplied as f32."""
+    line = f"--alg=AUTO --dt={types} --stag=any --wtag=any mb2ic48ih14oc64kh3ph1"
+    assert all(isinstance(conf, WinogradConf) for conf in judged("convolution", line, isa))
+
+
 @pytest.mark.parametrize(("size", "chosen"), AUTO)
 def test_the_choice_of_an_algorithm(size: str, chosen: str) -> None:
     line = f"--conv --alg=AUTO --stag=any {size}"

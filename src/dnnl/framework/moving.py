@@ -9,7 +9,6 @@ from dnnl.lowering.facts import Prepared
 from dnnl.runtime.elements import plain_view, put_elements
 from dnnl.runtime.memory import Memory
 from dnnl.types.cook_toom import cook_toom
-from dnnl.types.dtype import DataType
 from dnnl.types.encoding import Winograd
 from dnnl.types.kinds import FormatKind
 from dnnl.types.shaped_layout import same_places
@@ -42,9 +41,8 @@ def _is_permutation(key: Prepared) -> bool:
 def _is_transform(key: Prepared) -> bool:
     """Whether taps are transformed for Winograd's algorithm as they are."""
     encoding = key.desc.encoding
-    types = {key.source.data_type, key.desc.data_type}
     given = isinstance(encoding, Winograd) and not (encoding.rotated or encoding.exchanged)
-    return given and key.source.is_plain and types == {DataType.f32}
+    return given and key.source.is_plain and key.source.data_type is key.desc.data_type
 
 
 def move(key: Prepared, content: NDArray[np.uint8], wanted: Memory) -> None:
@@ -70,6 +68,6 @@ def _transformed(taps: np.ndarray, tile: int) -> np.ndarray:
     one = np.array(cook_toom(tile).of_taps, np.float64)
     both = np.kron(one, one).astype(np.float32)
     groups, outputs, channels = taps.shape[:3] if taps.ndim == 5 else (1, *taps.shape[:2])
-    rows = taps.reshape(groups, outputs, channels, -1).transpose(0, 3, 2, 1)
+    rows = taps.reshape(groups, outputs, channels, -1).transpose(0, 3, 2, 1).astype(np.float32)
     made = both @ rows.reshape(groups, rows.shape[1], -1)
     return np.asarray(made.reshape(groups, len(both), channels, outputs))

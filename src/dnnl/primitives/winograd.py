@@ -7,6 +7,7 @@ from functools import partial
 
 from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.product.multiply import multiply
 from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.convolution.winograd import winograd
 from dnnl.kernels.convolution.winograd.cost import pays_off
@@ -55,17 +56,27 @@ def _plan(
 def refuse_slower(
     desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa
 ) -> Callable[[ConvolutionProblem], Refusal | None]:
-    """What the direct algorithm refuses besides: where it may be chosen, problems in f32 for which
-    Winograd's takes less on a processor."""
+    """What the direct algorithm refuses besides: where it may be chosen, problems that it would
+    multiply in f32 as well, and for which Winograd's takes less on a processor."""
 
     def refuse(problem: ConvolutionProblem) -> Refusal | None:
-        f32 = DataType.f32
-        types = {tensor.data_type for tensor in (problem.src, problem.weights, problem.dst)}
-        exact = types == {f32} and narrowed(attr, isa, f32, f32) is f32
-        if exact and isa.thread_memory and not winograd.refuse(problem) and pays_off(problem, isa):
+        if (
+            isa.thread_memory
+            and not winograd.refuse(problem)
+            and not _multiplies_narrow(problem, attr, isa)
+            and pays_off(problem, isa)
+        ):
             detail = f"{desc.alg_kind}; Winograd's algorithm takes fewer operations and bytes"
             return Refusal(Reason.PARAMETER, detail)
         return None
 
     chosen = desc.alg_kind is Alg.convolution_auto and not is_open(desc)
     return refuse if chosen else lambda _: None
+
+
+def _multiplies_narrow(problem: ConvolutionProblem, attr: PrimitiveAttr, isa: Isa) -> bool:
+    """Whether an instruction of the direct algorithm does several products of narrow floats."""
+    types = problem.src.data_type, problem.weights.data_type
+    found = multiply(isa, *types)
+    several = found is not None and found.group > 1
+    return several or narrowed(attr, isa, *types) is not DataType.f32

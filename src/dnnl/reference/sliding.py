@@ -135,6 +135,7 @@ WINOGRAD_SUM = Tolerance(ulps=48, growth=4, floor=None)
 larger than the result."""
 
 _WINOGRAD = 2e-5
+_FLOATS = (DataType.f32, DataType.bf16, DataType.f16)
 _INEXACT = (Alg.convolution_winograd, Alg.deconvolution_winograd)
 
 
@@ -162,7 +163,7 @@ class SlidingSpecification(ProductSpecification):
         of the largest result."""
         exact = super().rule(desc, argument, values, post_ops)
         kind = desc.desc_of(argument).data_type
-        chosen = desc.alg_kind is Alg.convolution_auto and kind is DataType.f32
+        chosen = desc.alg_kind is Alg.convolution_auto and kind in _FLOATS
         if desc.propagation is PropKind.backward_weights or not (
             chosen or desc.alg_kind in _INEXACT
         ):

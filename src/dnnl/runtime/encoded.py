@@ -138,7 +138,7 @@ def _taps(desc: MemoryDesc, encoding: Winograd, places: np.ndarray) -> np.ndarra
         taps = taps.swapaxes(1, 2)
     if encoding.rotated:
         taps = taps[..., ::-1, ::-1]
-    return taps.reshape(desc.dims).astype(np.float32)
+    return taps.reshape(desc.dims).astype(desc.data_type.numpy)
 
 
 def sparse_parts(matrix: Any) -> tuple[MemoryDesc, list[np.ndarray]]:

@@ -221,8 +221,9 @@ class Winograd(Encoding):
     ``tile`` results (`cook_toom`).
 
     The only buffer has dims (G, (tile + 2)^2, IC/G, OC/G): a matrix for each place in a tile, in
-    panels of ``columns`` of its columns. The taps are ``rotated`` before, as in a transposed
-    convolution, and channels are ``exchanged`` where outputs are summed, as in gradients of data.
+    panels of ``columns`` of its columns. It is f32, whatever floats the taps are. These are
+    ``rotated`` before, as in a transposed convolution, and channels are ``exchanged`` where outputs
+    are summed, as in gradients of data.
     """
 
     tile: int
@@ -259,7 +260,7 @@ class Winograd(Encoding):
         groups, outputs, channels = dims[:3] if len(dims) == 5 else (1, *dims[:2])
         rows, columns = (outputs, channels) if self.exchanged else (channels, outputs)
         tag = f"abDc{self.columns}d" if self.columns > 1 else "abdc"
-        return (BufferShape((groups, places, rows, columns), data_type, tag),)
+        return (BufferShape((groups, places, rows, columns), DataType.f32, tag),)
 
     @property
     def details(self) -> tuple[int, ...]:
@@ -275,6 +276,8 @@ class Winograd(Encoding):
             return None
         return self if outputs < channels else replace(self, exchanged=not self.exchanged)
 
+
+_TRANSFORMED = (DataType.f32, DataType.bf16, DataType.f16)
 
 SPARSE: Mapping[object, Callable[[int], Encoding]] = MappingProxyType({"csr": Csr, "coo": Coo})
 """The encodings that a user may write a sparse matrix in, by name."""
@@ -292,8 +295,8 @@ def check_values(encoding: Encoding, data_type: DataType) -> None:
     if data_type is DataType.undef or data_type.bits < 8:
         rule = f"the values of a tensor in the encoding {encoding.name} are whole bytes"
         raise InvalidArguments("data_type", str(data_type), rule)
-    if isinstance(encoding, Winograd) and data_type is not DataType.f32:
-        rule = "weights that Winograd's algorithm has transformed are f32"
+    if isinstance(encoding, Winograd) and data_type not in _TRANSFORMED:
+        rule = "Winograd's algorithm transforms weights in f32, bf16 and f16"
         raise InvalidArguments("data_type", str(data_type), rule)
 
 

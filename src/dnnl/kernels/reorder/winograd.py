@@ -21,6 +21,7 @@ from dnnl.kernels.shared.types import FLOATS, refuse_types
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.cook_toom import TAPS, Matrix, composed, cook_toom, identity
+from dnnl.types.dtype import DataType, any_of
 from dnnl.types.encoding import Winograd
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -90,13 +91,17 @@ class WinogradReorderConf:
 
 
 def configure(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> WinogradReorderConf | Refusal:
-    """Accept floats; those that are not transformed are in any dense layout."""
+    """Accept floats; those that are not transformed are in any dense layout. Transformed taps are
+    those of src, so that their type is f32 or that of src: nothing rounds them."""
     encodings = src.encoding, dst.encoding
     if not any(isinstance(own, Winograd) for own in encodings):
         return Refusal(Reason.LAYOUT, f"{src} to {dst}; neither is transformed by Winograd")
     if not all(own is None or isinstance(own, Winograd) for own in encodings):
         return Refusal(Reason.LAYOUT, f"{src} to {dst}; weights are transformed from dense ones")
     refusal = refuse_types(src, dst, allowed=FLOATS)
+    wanted = {src.data_type, DataType.f32}
+    if refusal is None and dst.encoding is not None and dst.data_type not in wanted:
+        return Refusal(Reason.DATA_TYPE, f"{src} to {dst}; it takes {any_of(wanted)}")
     return refusal or WinogradReorderConf(Filters.of(Arg.FROM, src), Filters.of(Arg.TO, dst))
 
 

@@ -30,7 +30,7 @@ from dnnl.kernels.convolution.winograd.cost import best_tiling
 from dnnl.kernels.convolution.winograd.layout import WinogradLayout
 from dnnl.kernels.convolution.winograd.phases import emit_items, emit_phases
 from dnnl.kernels.convolution.winograd.tiling import Tiling
-from dnnl.kernels.product.base.problem import LETTERS, NONE
+from dnnl.kernels.product.base.problem import NONE
 from dnnl.kernels.product.plan.refusals import refuse_problem
 from dnnl.kernels.reorder.winograd import Filters, emit_filters
 from dnnl.kernels.shared.copies import emit_copies, emit_copy
@@ -67,7 +67,7 @@ def opens(problem: ConvolutionProblem, _: Isa) -> bool:
 
 def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     """Decide the layouts that are ``any``: activations as for the direct algorithm, but in vectors
-    of channels, f32 weights transformed, others plain."""
+    of channels, weights transformed."""
     given, weights = (problem.src, problem.dst), problem.weights
     problem = resolve_activations(problem, isa)
     src, dst = (
@@ -79,10 +79,8 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     problem = replace(problem, src=src, dst=dst)
     if weights.format_kind is not FormatKind.any:
         return problem
-    if weights.data_type is not DataType.f32:
-        return replace(problem, weights=weights.with_tag(LETTERS[: weights.ndims]))
     encoding = WinogradLayout.of(problem, best_tiling(problem, isa), isa).encoding(isa)
-    return replace(problem, weights=MemoryDesc.encoded(weights.dims, DataType.f32, encoding))
+    return replace(problem, weights=MemoryDesc.encoded(weights.dims, weights.data_type, encoding))
 
 
 def configure(problem: ConvolutionProblem, isa: Isa) -> WinogradConf | Refusal:
