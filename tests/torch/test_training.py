@@ -294,6 +294,31 @@ def test_products_of_any_number_of_rows_have_one_plan(plans: list[Any]) -> None:
         assert len(plans) == 2  # forward and backward
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_checkpoints_of_batch_normalization(dynamic: bool | None) -> None:
+    """What is computed again does not read statistics that the forward pass has changed."""
+    body = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.Tanh(), nn.BatchNorm2d(6))
+    nets = [copy.deepcopy(body) for _ in range(3)]
+    calls: list[Callable[..., Any]] = [
+        torch.compile(checkpointed(nets[0]), backend=compile_graph, dynamic=dynamic),
+        torch.compile(checkpointed(nets[1]), backend="aot_eager", dynamic=dynamic),
+        checkpointed(nets[2]),  # which updates statistics twice
+    ]
+    for images in (2, 1, 2):
+        x = torch.randn(images, 3, 9, 7)
+        for net, call in zip(nets, calls, strict=True):
+            net.zero_grad()
+            torch.autograd.backward(call(x).square().sum())
+        ours, others, eager = ([own.grad for own in net.parameters()] for net in nets)
+        torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours, others, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(list(nets[0].buffers()), list(nets[1].buffers()))
+
+
+def checkpointed(net: nn.Module) -> Callable[[torch.Tensor], Any]:
+    return lambda x: checkpoint(net, x, use_reentrant=False)
+
+
 def test_checkpoints_and_modes() -> None:
     net = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.ReLU())
 

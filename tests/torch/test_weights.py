@@ -106,3 +106,17 @@ def test_buffers_that_change(plans: list[Any]) -> None:
         compare(function(x), theirs(x))
     compare(ours.count, theirs.count)
     assert len(plans) == 1
+
+
+def test_statistics_that_eager_training_changes() -> None:
+    """Batch normalization changes them without counting that."""
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    function = compiled(net)
+    compare(function(x), net(x))
+    versions = [own._version for own in net.buffers()]
+    for _ in range(8):
+        net.body.train()(3 * torch.randn(4, 3, 8, 8) + 1)
+        net.eval()
+        compare(function(x), net(x))
+    counted = net.body[1].num_batches_tracked
+    assert [own._version for own in net.buffers() if own is not counted] == versions[:2]

@@ -21,6 +21,7 @@ from dnnl.torch.functions.operators import WITHOUT_GRADIENTS
 from dnnl.torch.graphs import alone, is_size, reasons_against
 from dnnl.torch.randomness import stages
 from dnnl.torch.regions import Region
+from dnnl.torch.sharing import apart
 
 _log = logging.getLogger("dnnl.torch")
 
@@ -58,16 +59,19 @@ def partitioned(
 ) -> Callable[..., Any]:
     """A graph as a function: its regions are the library's, everything else is PyTorch's.
 
-    Random numbers are drawn in the order of the graph. ``weights`` are the arguments that are
-    constants while they stay as they are, ``refused`` nodes by name that the library does not
-    compute, with reasons. ``report`` gets the decisions.
+    Results that share memory are views that PyTorch makes. Random numbers are drawn in the order of
+    the graph. ``weights`` are the arguments that are constants while they stay as they are,
+    ``refused`` nodes by name that the library does not compute, with reasons. ``report`` gets the
+    decisions.
     """
     _drop_detaches(module)
-    reasons = reasons_against(module, refused or {})
+    views = apart(module)
     nodes = [node for node in module.graph.nodes if node.op == "call_function"]
+    nodes = [node for node in nodes if node not in views]
+    reasons = reasons_against(module, refused or {})
     computed = [node for node in nodes if not _is_free(node)]
     left = [node for node in computed if node in reasons]
-    if not left and not _is_idle(computed):
+    if not left and not views and not _is_idle(computed):
         _tell(report, computed, {})
         return Region(module, sorted(weights), _Again(report))
     places = [node for node in module.graph.nodes if node.op == "placeholder"]

@@ -92,12 +92,38 @@ def traced(
         fw_compiler=boxed(forward),
         bw_compiler=boxed(backward),
         inference_compiler=boxed(inference),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=_divided,
         decompositions=decompositions(known),
     )
     with _written_as(written):
         compiled: Callable[..., Any] = backend(module, inputs)
     return compiled
+
+
+def _divided(joint: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+    """The forward and the backward graph of a joint one, with little saved between them.
+
+    A checkpointed batch normalization is computed again in the backward graph, which then would
+    read running statistics that the forward pass has changed. So its results do not come from the
+    operator that updates these.
+    """
+    functional = torch.ops.aten._native_batch_norm_legit_functional.default
+    for node in joint.graph.find_nodes(op="call_function", target=functional):
+        x, weight, bias, _, _, is_training, *numbers = node.args
+        if not (is_training and node.meta.get("recompute")):
+            continue
+        with joint.graph.inserting_before(node):
+            alone = torch.ops.aten._native_batch_norm_legit.no_stats
+            again = joint.graph.call_function(alone, (x, weight, bias, True, *numbers))
+        again.meta = {**node.meta, "val": node.meta["val"][:3]}
+        del node.meta["recompute"]
+        for user in list(node.users):
+            if user.args[1] < len(again.meta["val"]):
+                user.replace_input_with(node, again)
+            else:
+                user.meta.pop("recompute", None)
+    joint.recompile()
+    return min_cut_rematerialization_partition(joint, inputs, **options)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
+import numpy as np
 import torch
 from torch import fx
 
@@ -23,8 +24,15 @@ _MOST_REPACKED = 3
 _MOST_PACKED = 64
 """The sets of weights of a region that are packed at a time."""
 
-State = tuple[tuple[int, int], ...]
-"""Where each weight is, and how often it has been changed in place."""
+State = list[tuple[int, ...]]
+"""Where each weight is, and how often it has been changed in place; of running statistics, which
+batch normalization changes uncounted, the first one as well."""
+
+_aten = torch.ops.aten
+_NORMALIZATIONS = (
+    *(_aten._native_batch_norm_legit_no_training.default, _aten.native_batch_norm.default),
+)
+"""Operators whose arguments 3 and 4 are running statistics."""
 
 
 class _Packed:
@@ -34,11 +42,14 @@ class _Packed:
     look like the same weight.
     """
 
-    def __init__(self, weights: Sequence[torch.Tensor], program: Run) -> None:
+    def __init__(
+        self, weights: Sequence[torch.Tensor], statistics: Sequence[int], program: Run
+    ) -> None:
         self._tensors = [ref(own, self._forget) for own in weights]
         self._memory = [own.untyped_storage() for own in weights]
         self._program: Run | None = program
-        self.state, self.calls = state_of(weights), 0
+        self._statistics = [(place, _bits_of_first(weights[place])) for place in statistics]
+        self.state, self.calls = self.state_of(weights), 0
 
     @property
     def program(self) -> Run:
@@ -51,6 +62,14 @@ class _Packed:
         """Whether all weights are still there."""
         return self._program is not None
 
+    def state_of(self, weights: Sequence[torch.Tensor]) -> State:
+        """What changes when one of these weights is moved, or changed in place by an operator of
+        PyTorch."""
+        state: State = [(own.data_ptr(), own._version) for own in weights]
+        for place, bits in self._statistics:
+            state[place] = (*state[place], bits.item())
+        return state
+
     def has(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the same tensors, with whatever contents."""
         return all(own() is other for own, other in zip(self._tensors, weights, strict=True))
@@ -59,9 +78,22 @@ class _Packed:
         self._program, self._memory = None, []
 
 
-def state_of(weights: Sequence[torch.Tensor]) -> State:
-    """What changes when a weight is moved, or changed in place by an operator of PyTorch."""
-    return tuple([(own.data_ptr(), own._version) for own in weights])
+def _bits_of_first(statistics: torch.Tensor) -> np.ndarray:
+    """The first number, as it is in memory: an integer."""
+    found = array_of(statistics.view(-1)[:1])
+    return found.view(f"u{found.itemsize}")
+
+
+def _running_statistics(module: fx.GraphModule) -> set[int]:
+    """The places of arguments that are running statistics of batch normalizations."""
+    arguments = {node: n for n, node in enumerate(module.graph.find_nodes(op="placeholder"))}
+    read = (
+        argument
+        for target in _NORMALIZATIONS
+        for node in module.graph.find_nodes(op="call_function", target=target)
+        for argument in node.args[3:5]
+    )
+    return {arguments[own] for own in read if own in arguments}
 
 
 class Region:
@@ -79,6 +111,7 @@ class Region:
         otherwise: Callable[[fx.GraphModule, Sequence[int], Error], Callable[..., Any]],
     ) -> None:
         self.module, self._weights, self._otherwise = module, tuple(weights), otherwise
+        self._statistics = _running_statistics(module)
         self._single = not isinstance(_results_of(module), list | tuple)
         self._latest: _Packed | None = None
         self._packed: list[_Packed] = []
@@ -128,7 +161,7 @@ class Region:
         packed = self._latest
         if packed is None or not packed.has(weights):
             packed = self._found(weights)
-        state = state_of(weights)
+        state = packed.state_of(weights)
         if packed.state != state:
             self._packed.remove(packed)
             self._hasty = self._hasty + 1 if packed.calls < _WORTH else 0
@@ -155,7 +188,8 @@ class Region:
 
     def _pack(self, weights: Sequence[torch.Tensor]) -> _Packed:
         frozen = {place: array_of(own) for place, own in zip(self._weights, weights, strict=True)}
-        packed = _Packed(weights, run_of(imported(self.module, frozen)))
+        statistics = [n for n, place in enumerate(self._weights) if place in self._statistics]
+        packed = _Packed(weights, statistics, run_of(imported(self.module, frozen)))
         self._packed = [own for own in self._packed if own.is_alive][1 - _MOST_PACKED :]
         self._packed.append(packed)
         return packed
