@@ -289,6 +289,24 @@ def test_a_result_with_other_readers_is_converted_once() -> None:
         assert compare(name, given, array, Tolerance.of(session.rounding)).is_equal
 
 
+@pytest.mark.parametrize("kind", [np.dtype(np.float16), BF16])
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_model_that_rounds_gets_rounded_numbers(kind: np.dtype, moved: bool) -> None:
+    small = onnx.helper.np_dtype_to_tensor_dtype(kind)
+    nodes = [
+        node("Mul", ["x", "three"], "a"),
+        node("Cast", ["a"], "b", to=small),
+        *([node("Transpose", ["b"], "c")] if moved else []),
+        node("Cast", ["c" if moved else "b"], "d", to=TensorProto.FLOAT),
+        node("Add", ["d", "three"], "y"),
+    ]
+    proto = make_model(nodes, {"x": (5, 40)}, ["y"], {"three": np.array(3, np.float32)})
+    x = weights(5, 40)
+    expected = (x * 3).astype(kind).astype(np.float32) + 3
+    found = model_of(proto).compile()({"x": x})
+    np.testing.assert_array_equal(found, expected.T if moved else expected)
+
+
 def test_a_model_without_data_of_floats_is_as_it_is() -> None:
     nodes = [node("Cast", ["i"], "f", to=TensorProto.FLOAT), node("Sqrt", ["f"], "y")]
     proto = make_model(nodes, {"i": (5,)}, ["y"], kinds={"i": np.int32})

@@ -84,21 +84,33 @@ def within_range(graph: Graph, kind: DataType) -> Graph:
 
 def in_precision(graph: Graph, kind: DataType) -> Graph:
     """An optimized graph that stores in ``kind`` what the rules above do not require in f32."""
-    return fuse_conversions(_Narrower(graph, kind).graph())
+    return _fused(_Narrower(graph, kind).graph(), again=True)
 
 
 def fuse_conversions(graph: Graph) -> Graph:
     """Conversions between floats become the type in which a primitive writes its result, where
-    nothing else reads that; views in between move no data in either type."""
+    nothing else reads that; views in between move no data in either type. A conversion behind one
+    that rounds stays: whoever writes both wants the rounded numbers."""
+    return _fused(graph, again=False)
+
+
+def _fused(graph: Graph, *, again: bool) -> Graph:
+    """`fuse_conversions`, of values that another conversion has rounded only if ``again``."""
     uses, types = graph.uses(), dict(graph.types)
     producers = {value: node for node in graph.nodes for value in node.outputs}
     names: dict[str, str] = {}
+    rounded: set[str] = set()
     for node in graph.nodes:
         if not _is_conversion(node, graph):
             continue
         chain = _written(names.get(node.inputs[0], node.inputs[0]), producers, uses, graph)
+        if not again and not rounded.isdisjoint(chain):
+            continue
+        result = graph.type_of(node.output).dtype
         for value in chain:
-            types[value] = replace(types[value], dtype=graph.type_of(node.output).dtype)
+            if result != _F32 and result != types[value].dtype:
+                rounded.add(value)
+            types[value] = replace(types[value], dtype=result)
         if chain:
             names[node.output] = node.inputs[0]
     return replace(graph, types=types).renamed(names).pruned()
