@@ -176,9 +176,25 @@ def _rows(
     _check_parameters(parameters, flags, sizes)
     shape = src.dims
     rows = (*(shape[: -len(sizes)] or (1,)), prod(sizes))
-    left = (dst or dense(shape, src)).reshape(rows)
-    desc = LayerNormalizationDesc.forward(_INFERENCE, src.reshape(rows), left, eps, flags)
-    return Problem(desc, (Arg.SRC, *_arguments(flags)), shape)
+    tensors = src, *parameters, dst or dense(shape, src)
+    cuts = rows, *(rows[-1:] for _ in parameters), rows
+    pairs = enumerate(zip(tensors, cuts, strict=True))
+    copied = frozenset(number for number, (desc, dims) in pairs if not _is_cut(desc, dims))
+    src, left = (
+        (dense(shape, tensors[number]) if number in copied else tensors[number]).reshape(rows)
+        for number in (0, len(descs))
+    )
+    desc = LayerNormalizationDesc.forward(_INFERENCE, src, left, eps, flags)
+    return Problem(desc, (Arg.SRC, *_arguments(flags)), shape, copied=copied)
+
+
+def _is_cut(desc: MemoryDesc, dims: tuple[int, ...]) -> bool:
+    """Whether the elements are in the places of a tensor of these dims."""
+    try:
+        desc.reshape(dims)
+    except InvalidArguments:
+        return False
+    return True
 
 
 def _check_parameters(

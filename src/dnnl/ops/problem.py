@@ -29,9 +29,10 @@ _CAPACITY = 1024  # problems whose primitives are cached
 class Problem:
     """What a call computes: a description, the argument of each array, and the result's shape.
 
-    Arrays are converted to the types that the description has. ``result`` is the type of the result
-    where dst has another one, whose elements are then cast: integers wrap around. Without
-    a description each element of the result is ``fill``.
+    Arrays are converted to the types that the description has, and those whose numbers ``copied``
+    has to row-major ones; dst is behind the last. ``result`` is the type of the result where dst
+    has another one, whose elements are then cast: integers wrap around. Without a description each
+    element of the result is ``fill``.
     """
 
     desc: Desc | None
@@ -40,6 +41,7 @@ class Problem:
     attr: PrimitiveAttr | None = None
     result: DataType | None = None
     fill: float = 0.0
+    copied: frozenset[int] = frozenset()
 
 
 Describe = Callable[..., Problem]
@@ -54,8 +56,9 @@ class Call:
     """A primitive; ``order`` has for each of its arguments the number of the array, dst the last.
 
     ``in_place``: the numbers of arrays that dst may be. ``casts`` are the types that arrays are
-    converted to, none where no array is. The result has ``dtype``, and dst, where it is another
-    array, ``held``. Without a primitive each element is ``fill``.
+    converted to, none where no array is, and ``copied`` the numbers of those that become row-major.
+    The result has ``dtype``, and dst, where it is another array, ``held``. Without a primitive each
+    element is ``fill``.
     """
 
     primitive: Primitive | Sized | None
@@ -66,6 +69,7 @@ class Call:
     casts: tuple[np.dtype, ...] = ()
     held: np.dtype | None = None
     fill: float = 0.0
+    copied: frozenset[int] = frozenset()
 
     def run(self, place: Place[A], given: Sequence[A], result: A) -> None:
         """Compute ``result``."""
@@ -73,10 +77,12 @@ class Call:
             place.fill(result, self.fill)
             return
         if self.casts:
-            pairs = zip(given, self.casts, strict=True)
+            pairs = enumerate(zip(given, self.casts, strict=True))
             given = [
-                place.converted(array, dtype) if array.dtype != dtype else array
-                for array, dtype in pairs
+                place.converted(array, dtype)
+                if array.dtype != dtype or number in self.copied
+                else array
+                for number, (array, dtype) in pairs
             ]
         dst = result if self.held is None else place.scratch(self.shape, self.held)
         every, argument = (*given, dst), place.argument
@@ -134,8 +140,9 @@ def prepared(
         problem.shape,
         dtype,
         frozenset(in_place),
-        () if taken == tuple(kind[2] for kind in kinds) else taken,
-        None if held == dtype else held,
+        () if taken == tuple(kind[2] for kind in kinds) and not problem.copied else taken,
+        None if held == dtype and len(descs) not in problem.copied else held,
+        copied=problem.copied,
     )
 
 
