@@ -213,6 +213,17 @@ def test_images(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
+def test_output_padding_beyond_strides(count: int) -> None:
+    behind, dilation = (2, 1, 2)[:count], (3, 2, 3)[:count]
+    for batch, strides in (((2,), 1), ((), 1), ((2,), (2, 1, 1)[:count])):
+        params = {"stride": strides, "output_padding": behind, "dilation": dilation, "groups": 2}
+        for padding in (0, 1):
+            pair = both(f"conv_transpose{count}d", padding=padding, **params)
+            given = drawn((*batch, 4, *(6, 5, 4)[:count]), (4, 3, *(2,) * count), (6,))
+            check_gradients(*pair, *given, tolerance=5e-4)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
 def test_other_sizes(count: int) -> None:
     linear = ("linear", "bilinear", "trilinear")[count - 1]
     x = torch.randn(2, 3, *(7, 6, 5)[:count])

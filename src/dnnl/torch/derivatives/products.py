@@ -61,7 +61,18 @@ def _of_transposed(count: int, g: Tensor, a: Arguments) -> Tensor:
     strides, padding, dilation, groups = _window(a)
     given = g.to(kind), a.weight.to(kind), None
     found: Tensor = convolution(*given, strides, padding, dilation, groups)
+    for axis, more in _behind(a, strides):
+        found = found.narrow(axis, 0, found.shape[axis] - more)
     return found
+
+
+def _behind(a: Arguments, strides: tuple[int, ...]) -> list[tuple[int, int]]:
+    """The axes along which an output padding has places for more elements than x has, and how many:
+    nothing comes of them."""
+    count = len(strides)
+    padding = read_sizes("output_padding", a.output_padding, count, 0)
+    pairs = zip(padding, strides, strict=True)
+    return [(axis - count, more // step) for axis, (more, step) in enumerate(pairs) if more >= step]
 
 
 def _of_transposed_weight(g: Tensor, a: Arguments) -> Tensor:
@@ -71,6 +82,9 @@ def _of_transposed_weight(g: Tensor, a: Arguments) -> Tensor:
     if a.x.dim() == count + 1:
         images = [own[None] for own in images]
     *numbers, groups = _window(a)
+    for axis, more in _behind(a, numbers[0]):
+        ends = [0] * (-2 * axis - 1)
+        images[1] = torch.nn.functional.pad(images[1], [*ends, more])
     kernel = a.weight.shape[2:]
     given = [*images, list(kernel), *map(list, numbers), groups, False]
     found: Tensor = torch.ops.dnnl.convolution_backward_weights(*given)[0]
