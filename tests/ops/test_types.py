@@ -181,6 +181,46 @@ def test_results_in_given_types() -> None:
         ops.gelu(x.astype(np.int16))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int8", "bool"])
+def test_truth_values_of_numbers(dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    x = (rng.integers(-1, 2, (40, 3)) * rng.random((40, 3)) * 100).astype(dtype)
+    if dtype == "int32":
+        x[:2] = [[256, 256, 1], [-256, 256, -1]]  # of which sums are 0, or have no bits in a byte
+    for rows in (x, x[:2], x[2:3], np.abs(x.astype(np.float32) / 1000).astype(dtype)):
+        for axis in (None, 0, 1):
+            agree(ops.sum(rows, axis, dtype=np.bool_), np.sum(rows, axis=axis, dtype=bool))
+            agree(ops.prod(rows, axis, dtype="boolean"), np.prod(rows, axis=axis, dtype=bool))
+        tensor = torch.from_numpy(rows)
+        assert untyped.sum(tensor, dtype=torch.bool) == torch.sum(tensor, dtype=torch.bool)
+        assert untyped.prod(tensor, dtype=torch.bool) == torch.prod(tensor, dtype=torch.bool)
+    truths = x != 0
+    agree(ops.matmul(truths, truths.T, dtype=np.bool_), truths @ truths.T)
+    for running in (ops.cumsum, ops.cumprod):
+        with pytest.raises(InvalidArguments, match="dtype = 'boolean': running totals"):
+            running(x, 0, dtype=np.bool_)
+    if dtype != "bool":
+        with pytest.raises(InvalidArguments, match="dtype = 'boolean': a product of truth"):
+            ops.matmul(x, x.T, dtype=np.bool_)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", "uint64"])
+def test_results_that_are_not_rounded(dtype: str) -> None:
+    x = np.random.default_rng(8).standard_normal((3, 3)).astype(np.float32)
+    out = np.empty((3, 3), dtype)
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: ops.add(x, x, out=out),
+        lambda: ops.relu(x, out=out),
+        lambda: ops.matmul(x, x, out=out),
+        lambda: ops.softmax(x, out=out),
+        lambda: ops.sum(x, 0, out=out[0]),
+        lambda: untyped.exp(torch.from_numpy(x), out=torch.from_numpy(out)),
+    )
+    for call in calls:
+        with pytest.raises(InvalidArguments, match=r"^out = .*: a result of f32 is not written"):
+            call()
+
+
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_attention(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(6)

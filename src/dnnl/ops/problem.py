@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dnnl.errors import InvalidArguments
+from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.ops.arrays import A, Shape, Shaped
 from dnnl.ops.place import Place
 from dnnl.primitives.changing import Sized, primitive_for
@@ -110,17 +110,25 @@ def prepared(
 ) -> Call:
     """The call for arrays of these kinds, the result in one of the kind ``out`` if that is given;
     on an engine, None for that of the host."""
-    descs = [_described(name, *kind) for name, kind in zip(names, kinds, strict=True)]
+    descs = [_described(name, *own) for name, own in zip(names, kinds, strict=True)]
     problem = describe(descs, None, *params)
     if out is not None:
         if out[0] != problem.shape:
             raise InvalidArguments("out", out[0], f"the result has the shape {problem.shape}")
-        problem = describe(descs, _described("out", *out), *params)
+        kind = _type_of(problem)
+        problem = describe(descs, _written(*out), *params)
     dtype = None if out is None else out[2]
     if problem.desc is None:
         assert problem.result is not None, "it says what is filled"
         return Call(None, (), problem.shape, dtype or problem.result.numpy, fill=problem.fill)
-    primitive = primitive_for(problem.desc, engine or first_cpu(), problem.attr)
+    try:
+        primitive = primitive_for(problem.desc, engine or first_cpu(), problem.attr)
+    except Unimplemented:
+        if out is None or kind is DataType.from_numpy(out[2]):
+            raise
+        own, hint = str(DataType.from_numpy(out[2])), f"pass an out of {kind}"
+        rule = f"a result of {kind} is not written in this type"
+        raise InvalidArguments("out", own, rule, hint) from None
     pd = primitive.pd
     held = pd.dst_desc.data_type.numpy
     dtype = dtype or (held if problem.result is None else problem.result.numpy)
@@ -144,6 +152,23 @@ def prepared(
         None if held == dtype and len(descs) not in problem.copied else held,
         copied=problem.copied,
     )
+
+
+def _type_of(problem: Problem) -> DataType:
+    """The type of a new array for the result."""
+    if problem.result is not None:
+        return problem.result
+    assert problem.desc is not None, "it says what is filled"
+    return problem.desc.outputs[0].desc.data_type
+
+
+def _written(shape: Shape, strides: Shape, dtype: np.dtype) -> MemoryDesc:
+    """The descriptor of ``out``, whose elements are places of their own."""
+    shared = any(size > 1 and not step for size, step in zip(shape, strides, strict=True))
+    if shared and 0 not in shape:
+        rule = "its elements share memory, as those of an expanded array"
+        raise InvalidArguments("out", f"{dtype} of {shape}", rule, "pass a copy of it")
+    return _described("out", shape, strides, dtype)
 
 
 def _described(

@@ -66,7 +66,11 @@ def product(
     ndims = len(batch) + 2
     whole = (*batch, x.dims[-2], y.dims[-1])
     shape = (*batch, *(() if row else whole[-2:-1]), *(() if column else whole[-1:]))
-    kind = dtype or widened(rules.common_type("xy", descs), dst)
+    common = rules.common_type("xy", descs)
+    if dtype is DataType.boolean is not common:
+        rule = f"a product of truth values takes them, and x and y are {common}"
+        raise InvalidArguments("dtype", str(dtype), rule, "pass x != 0 and y != 0")
+    kind = dtype or widened(common, dst)
     (x, y), left = operands(kind, (x, y), dst, shape)
     desc = MatmulDesc(expanded(x, ndims), expanded(y, ndims), left.reshape(whole))
     return Problem(desc, (Arg.SRC, Arg.WEIGHTS), shape, result=kind)

@@ -68,7 +68,10 @@ def _problem(
     else:
         # Sums of 64 bits end with the bits of those that wrap earlier.
         held = DataType.s64 if alg in _OF_NOTHING and kind.bits < DataType.s64.bits else kind
-        src = as_type(src, held) if src.data_type.is_float else src
+        if kind is DataType.boolean:
+            src = as_type(src, kind)
+        elif src.data_type.is_float:
+            src = as_type(src, held)
         left = target(dst, shape, held)
     desc = ReductionDesc(alg, src, left.reshape(whole), 1.0)
     return Problem(desc, (Arg.SRC,), shape, result=kind)
@@ -218,7 +221,9 @@ def _running(
 ) -> Result:
     every = axis is None and dim is None
     along = reading.Axes(None) if every else read_axis(axis, dim, 0)
-    return call(_cumulative, (x,), (function, along, read_type(dtype), rules_of(x)), out)
+    if (kind := read_type(dtype)) is DataType.boolean:
+        raise InvalidArguments("dtype", str(kind), "running totals are numbers", "try 's64'")
+    return call(_cumulative, (x,), (function, along, kind, rules_of(x)), out)
 
 
 def _cumulative(
