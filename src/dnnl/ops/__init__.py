@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from dnnl.ops.adaptive import adaptive_max_pool1d as adaptive_max_pool1d
     from dnnl.ops.adaptive import adaptive_max_pool2d as adaptive_max_pool2d
     from dnnl.ops.adaptive import adaptive_max_pool3d as adaptive_max_pool3d
+    from dnnl.ops.clipping import clip as clip
+    from dnnl.ops.clipping import hardtanh as hardtanh
+    from dnnl.ops.clipping import relu6 as relu6
     from dnnl.ops.convolution import conv1d as conv1d
     from dnnl.ops.convolution import conv2d as conv2d
     from dnnl.ops.convolution import conv3d as conv3d
@@ -39,14 +42,12 @@ if TYPE_CHECKING:
     from dnnl.ops.dot_product import scaled_dot_product_attention as scaled_dot_product_attention
     from dnnl.ops.elementwise import absolute as absolute
     from dnnl.ops.elementwise import add as add
-    from dnnl.ops.elementwise import clip as clip
     from dnnl.ops.elementwise import divide as divide
     from dnnl.ops.elementwise import elu as elu
     from dnnl.ops.elementwise import exp as exp
     from dnnl.ops.elementwise import gelu as gelu
     from dnnl.ops.elementwise import hardsigmoid as hardsigmoid
     from dnnl.ops.elementwise import hardswish as hardswish
-    from dnnl.ops.elementwise import hardtanh as hardtanh
     from dnnl.ops.elementwise import leaky_relu as leaky_relu
     from dnnl.ops.elementwise import log as log
     from dnnl.ops.elementwise import logsigmoid as logsigmoid
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from dnnl.ops.elementwise import multiply as multiply
     from dnnl.ops.elementwise import prelu as prelu
     from dnnl.ops.elementwise import relu as relu
-    from dnnl.ops.elementwise import relu6 as relu6
     from dnnl.ops.elementwise import sigmoid as sigmoid
     from dnnl.ops.elementwise import silu as silu
     from dnnl.ops.elementwise import softplus as softplus
@@ -103,6 +103,9 @@ _HOMES = {
     "adaptive_max_pool1d": "adaptive",
     "adaptive_max_pool2d": "adaptive",
     "adaptive_max_pool3d": "adaptive",
+    "clip": "clipping",
+    "hardtanh": "clipping",
+    "relu6": "clipping",
     "conv1d": "convolution",
     "conv2d": "convolution",
     "conv3d": "convolution",
@@ -113,14 +116,12 @@ _HOMES = {
     "scaled_dot_product_attention": "dot_product",
     "absolute": "elementwise",
     "add": "elementwise",
-    "clip": "elementwise",
     "divide": "elementwise",
     "elu": "elementwise",
     "exp": "elementwise",
     "gelu": "elementwise",
     "hardsigmoid": "elementwise",
     "hardswish": "elementwise",
-    "hardtanh": "elementwise",
     "leaky_relu": "elementwise",
     "log": "elementwise",
     "logsigmoid": "elementwise",
@@ -130,7 +131,6 @@ _HOMES = {
     "multiply": "elementwise",
     "prelu": "elementwise",
     "relu": "elementwise",
-    "relu6": "elementwise",
     "sigmoid": "elementwise",
     "silu": "elementwise",
     "softplus": "elementwise",

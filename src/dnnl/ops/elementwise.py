@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from dnnl.ops.promotion import (
     target,
     widened,
 )
-from dnnl.ops.reading import either
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc
@@ -75,7 +73,7 @@ def _of_one(
     return Problem(desc, (Arg.SRC,), src.dims)
 
 
-def _function(
+def function(
     x: ArrayLike,
     alg: Alg,
     out: Out,
@@ -83,6 +81,7 @@ def _function(
     beta: float = 0.0,
     rules: Rules | None = None,
 ) -> Result:
+    """A function of each element that floats have, by ``rules`` integers as well."""
     return call(_of_one, (x,), (alg, alpha, beta, rules), out)
 
 
@@ -122,9 +121,11 @@ def _broadcast(names: Sequence[str], descs: Sequence[MemoryDesc]) -> tuple[int, 
     return shape
 
 
-def _of_two(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, rules: Rules) -> Problem:
-    shape = _broadcast("xy", descs)
-    kind = rules.common_type("xy", descs)
+def _of_two(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, rules: Rules, name: str
+) -> Problem:
+    names = "x", name
+    shape, kind = _broadcast(names, descs), rules.common_type(names, descs)
     kind = widened(rules.quotient(kind) if alg is Alg.binary_div else kind, dst)
     if kind.is_float:
         first, second = (expanded(as_real(desc, kind), len(shape)) for desc in descs)
@@ -139,8 +140,9 @@ def _of_two(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, rules
     return Problem(exact, (Arg.multiple_src(0), Arg.multiple_src(1)), shape)
 
 
-def _binary(x: ArrayLike, y: ArrayLike, alg: Alg, out: Out, name: str = "y") -> Result:
-    return call(_of_two, (x, y), (alg, rules_of(x, y)), out, ("x", name))
+def binary(x: ArrayLike, y: ArrayLike, alg: Alg, out: Out, name: str = "y") -> Result:
+    """A function of two arrays that are broadcast, of which errors call the second ``name``."""
+    return call(_of_two, (x, y), (alg, rules_of(x, y), name), out, ("x", name))
 
 
 def relu(x: ArrayLike, out: Out = None) -> Result:
@@ -159,7 +161,7 @@ def leaky_relu(x: ArrayLike, negative_slope: float = 0.01, out: Out = None) -> R
     array([-0.5,  2. ], dtype=float32)
     """
     slope = read_float("negative_slope", negative_slope)
-    return _function(x, Alg.eltwise_relu, out, slope)
+    return function(x, Alg.eltwise_relu, out, slope)
 
 
 def elu(x: ArrayLike, alpha: float = 1.0, out: Out = None) -> Result:
@@ -168,7 +170,7 @@ def elu(x: ArrayLike, alpha: float = 1.0, out: Out = None) -> Result:
     >>> elu(np.array([0.0, 2.0], np.float32))
     array([0., 2.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_elu, out, read_float("alpha", alpha))
+    return function(x, Alg.eltwise_elu, out, read_float("alpha", alpha))
 
 
 def silu(x: ArrayLike, out: Out = None) -> Result:
@@ -177,7 +179,7 @@ def silu(x: ArrayLike, out: Out = None) -> Result:
     >>> silu(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_swish, out, 1.0)
+    return function(x, Alg.eltwise_swish, out, 1.0)
 
 
 def sigmoid(x: ArrayLike, out: Out = None) -> Result:
@@ -186,7 +188,7 @@ def sigmoid(x: ArrayLike, out: Out = None) -> Result:
     >>> sigmoid(np.zeros(2, np.float32))
     array([0.5, 0.5], dtype=float32)
     """
-    return _function(x, Alg.eltwise_logistic, out, rules=TORCH)
+    return function(x, Alg.eltwise_logistic, out, rules=TORCH)
 
 
 def tanh(x: ArrayLike, out: Out = None) -> Result:
@@ -195,7 +197,7 @@ def tanh(x: ArrayLike, out: Out = None) -> Result:
     >>> tanh(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_tanh, out, rules=rules_of(x))
+    return function(x, Alg.eltwise_tanh, out, rules=rules_of(x))
 
 
 def exp(x: ArrayLike, out: Out = None) -> Result:
@@ -204,7 +206,7 @@ def exp(x: ArrayLike, out: Out = None) -> Result:
     >>> exp(np.zeros(2, np.float32))
     array([1., 1.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_exp, out, rules=rules_of(x))
+    return function(x, Alg.eltwise_exp, out, rules=rules_of(x))
 
 
 def log(x: ArrayLike, out: Out = None) -> Result:
@@ -213,7 +215,7 @@ def log(x: ArrayLike, out: Out = None) -> Result:
     >>> log(np.ones(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_log, out, rules=rules_of(x))
+    return function(x, Alg.eltwise_log, out, rules=rules_of(x))
 
 
 def sqrt(x: ArrayLike, out: Out = None) -> Result:
@@ -222,7 +224,7 @@ def sqrt(x: ArrayLike, out: Out = None) -> Result:
     >>> sqrt(np.array([4.0, 9.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_sqrt, out, rules=rules_of(x))
+    return function(x, Alg.eltwise_sqrt, out, rules=rules_of(x))
 
 
 def square(x: ArrayLike, out: Out = None) -> Result:
@@ -249,7 +251,7 @@ def mish(x: ArrayLike, out: Out = None) -> Result:
     >>> mish(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_mish, out)
+    return function(x, Alg.eltwise_mish, out)
 
 
 def gelu(x: ArrayLike, approximate: str = "none", out: Out = None) -> Result:
@@ -261,7 +263,7 @@ def gelu(x: ArrayLike, approximate: str = "none", out: Out = None) -> Result:
     array([0., 0.], dtype=float32)
     """
     alg = _GELU[Name(tuple(_GELU)).read("approximate", approximate, 0)]
-    return _function(x, alg, out)
+    return function(x, alg, out)
 
 
 def softplus(
@@ -274,10 +276,10 @@ def softplus(
     """
     slope = read_float("beta", beta)
     if threshold is None:
-        return _function(x, Alg.eltwise_soft_relu, out, slope)
+        return function(x, Alg.eltwise_soft_relu, out, slope)
     limit = read_float("threshold", threshold)
     place, (array,) = taken((x,), ("x",), out)
-    curve = _function(array, Alg.eltwise_soft_relu, None, slope)
+    curve = function(array, Alg.eltwise_soft_relu, None, slope)
     result = call(_straight, (array, curve), (slope, limit), out, ("x", "curve"))
     return place.returned(result, (x,), out)
 
@@ -288,10 +290,10 @@ def _straight(
     """x where slope * x is above a limit, else the curve."""
     x, curve = descs
 
-    def function(v: Any, bent: Any) -> Any:
+    def chosen(v: Any, bent: Any) -> Any:
         return apply("where", v * slope > limit, v, bent)
 
-    desc = ExactDesc(function, [x, curve], target(dst, x.dims, x.data_type))
+    desc = ExactDesc(chosen, [x, curve], target(dst, x.dims, x.data_type))
     order = (Arg.multiple_src(0), Arg.multiple_src(1))
     return Problem(desc, order, x.dims, result=x.data_type)
 
@@ -302,7 +304,7 @@ def hardsigmoid(x: ArrayLike, out: Out = None) -> Result:
     >>> hardsigmoid(np.array([-4.0, 0.0, 4.0], np.float32))
     array([0. , 0.5, 1. ], dtype=float32)
     """
-    return _function(x, Alg.eltwise_hardsigmoid, out, 1 / 6, 0.5)
+    return function(x, Alg.eltwise_hardsigmoid, out, 1 / 6, 0.5)
 
 
 def hardswish(x: ArrayLike, out: Out = None) -> Result:
@@ -311,59 +313,7 @@ def hardswish(x: ArrayLike, out: Out = None) -> Result:
     >>> hardswish(np.array([-4.0, 0.0, 4.0], np.float32))
     array([-0.,  0.,  4.], dtype=float32)
     """
-    return _function(x, Alg.eltwise_hardswish, out, 1 / 6, 0.5)
-
-
-def clip(
-    x: ArrayLike,
-    a_min: float | None = None,
-    a_max: float | None = None,
-    out: Out = None,
-    *,
-    min: float | None = None,
-    max: float | None = None,
-) -> Result:
-    """x, held between a_min and a_max, of which one may be None; ``min`` and ``max`` are PyTorch's
-    names of them, and NumPy's as well.
-
-    >>> clip(np.array([-4.0, 0.5, 4.0], np.float32), -1, 1)
-    array([-1. ,  0.5,  1. ], dtype=float32)
-    """
-    names = "a_min" if min is None else "min", "a_max" if max is None else "max"
-    a_min, a_max = either("a_min", a_min, "min", min), either("a_max", a_max, "max", max)
-    low = -inf if a_min is None else read_float(names[0], a_min)
-    high = inf if a_max is None else read_float(names[1], a_max)
-    if high < low:
-        raise InvalidArguments(names[1], high, f"must not be below {names[0]} = {low}")
-    if a_min is None and a_max is None:
-        raise InvalidArguments("a_min", None, "expected a_min, a_max or both")
-    if type_of(x, "x").kind not in "biu":
-        return _function(x, Alg.eltwise_clip, out, low, high)
-    raised = x
-    if a_min is not None:
-        raised = _binary(x, a_min, Alg.binary_max, out if a_max is None else None, names[0])
-    return raised if a_max is None else _binary(raised, a_max, Alg.binary_min, out, names[1])
-
-
-def hardtanh(x: ArrayLike, min_val: float = -1, max_val: float = 1, out: Out = None) -> Result:
-    """x, held between min_val and max_val, as PyTorch calls `clip` with defaults.
-
-    >>> hardtanh(np.array([-4.0, 0.5, 4.0], np.float32))
-    array([-1. ,  0.5,  1. ], dtype=float32)
-    """
-    low, high = read_float("min_val", min_val), read_float("max_val", max_val)
-    if high < low:
-        raise InvalidArguments("max_val", high, f"must not be below min_val = {low}")
-    return clip(x, min_val, max_val, out)
-
-
-def relu6(x: ArrayLike, out: Out = None) -> Result:
-    """x, held between 0 and 6.
-
-    >>> relu6(np.array([-4.0, 0.5, 8.0], np.float32))
-    array([0. , 0.5, 6. ], dtype=float32)
-    """
-    return clip(x, 0, 6, out)
+    return function(x, Alg.eltwise_hardswish, out, 1 / 6, 0.5)
 
 
 def logsigmoid(x: ArrayLike, out: Out = None) -> Result:
@@ -372,7 +322,7 @@ def logsigmoid(x: ArrayLike, out: Out = None) -> Result:
     >>> logsigmoid(np.array([-200.0, 0.0], np.float32))
     array([-200.       ,   -0.6931472], dtype=float32)
     """
-    return _function(x, Alg.eltwise_soft_relu, out, -1.0)
+    return function(x, Alg.eltwise_soft_relu, out, -1.0)
 
 
 def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
@@ -436,7 +386,7 @@ def add(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     >>> add(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([3., 5.], dtype=float32)
     """
-    return _binary(x, y, Alg.binary_add, out)
+    return binary(x, y, Alg.binary_add, out)
 
 
 def subtract(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
@@ -445,7 +395,7 @@ def subtract(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     >>> subtract(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([-1., -1.], dtype=float32)
     """
-    return _binary(x, y, Alg.binary_sub, out)
+    return binary(x, y, Alg.binary_sub, out)
 
 
 def multiply(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
@@ -454,7 +404,7 @@ def multiply(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     >>> multiply(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([2., 6.], dtype=float32)
     """
-    return _binary(x, y, Alg.binary_mul, out)
+    return binary(x, y, Alg.binary_mul, out)
 
 
 def divide(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
@@ -463,7 +413,7 @@ def divide(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     >>> divide(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([0.5      , 0.6666667], dtype=float32)
     """
-    return _binary(x, y, Alg.binary_div, out)
+    return binary(x, y, Alg.binary_div, out)
 
 
 def maximum(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
@@ -472,7 +422,7 @@ def maximum(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     >>> maximum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return _binary(x, y, Alg.binary_max, out)
+    return binary(x, y, Alg.binary_max, out)
 
 
 def minimum(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
@@ -481,4 +431,4 @@ def minimum(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     >>> minimum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([1., 2.], dtype=float32)
     """
-    return _binary(x, y, Alg.binary_min, out)
+    return binary(x, y, Alg.binary_min, out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from math import inf
+from typing import Any
 
 import torch
 
@@ -14,6 +15,7 @@ from dnnl.torch.derivatives.rules import Arguments, Counterpart, Gradients, Rule
 from dnnl.torch.functions import elementwise
 
 Tensor = torch.Tensor
+_CLIPPED = ("x", "a_min", "a_max", "min", "max")
 
 
 def _negative(x: Tensor) -> Tensor:
@@ -44,11 +46,27 @@ def _extreme(largest: bool) -> Mapping[str, Rule]:
     }
 
 
-def _of_clipped(g: Tensor, a: Arguments) -> Tensor:
+def _bounds(a: Arguments) -> tuple[Any, Any]:
+    """Those of `clip`, tensors or numbers."""
     low, high = either("a_min", a.a_min, "min", a.min), either("a_max", a.a_max, "max", a.max)
-    x = a.x.detach()
-    inside = (x >= (-inf if low is None else low)) & (x <= (inf if high is None else high))
-    return _chosen(inside, g, 0.0)
+    lists = (torch.tensor(own) if isinstance(own, list) else own for own in (low, high))
+    low, high = lists
+    return -inf if low is None else low, inf if high is None else high
+
+
+def _of_clipped(g: Tensor, a: Arguments) -> Tensor:
+    (low, high), x = _bounds(a), a.x.detach()
+    return _chosen((x >= low) & (x <= high), g, 0.0)
+
+
+def _of_least(g: Tensor, a: Arguments) -> Tensor:
+    (low, high), x = _bounds(a), a.x.detach()
+    return _chosen((x < low) & (low < high), g, 0.0)
+
+
+def _of_most(g: Tensor, a: Arguments) -> Tensor:
+    (low, high), x = _bounds(a), a.x.detach()
+    return _chosen((x > high) | (high < low), g, 0.0)
 
 
 def _softplus(x: Tensor, beta: float, threshold: float | None) -> Tensor:
@@ -97,7 +115,11 @@ TABLE: Mapping[str, Gradients] = {
     "log": {"x": Rule(lambda g, a: ops.divide(g, a.x), ("x",))},
     "sqrt": {"x": Rule(lambda g, a: ops.divide(ops.multiply(g, 0.5), a.result), ("result",))},
     "square": {"x": Rule(lambda g, a: ops.multiply(ops.multiply(g, 2.0), a.x), ("x",))},
-    "clip": {"x": Rule(_of_clipped, ("x",))},
+    "clip": {
+        "x": Rule(_of_clipped, _CLIPPED),
+        **dict.fromkeys(("a_min", "min"), Rule(_of_least, _CLIPPED)),
+        **dict.fromkeys(("a_max", "max"), Rule(_of_most, _CLIPPED)),
+    },
     "where": {
         "x": Rule(lambda g, a: _chosen(a.condition, g, 0.0), ("condition",)),
         "y": Rule(lambda g, a: _chosen(a.condition, 0.0, g), ("condition",)),
