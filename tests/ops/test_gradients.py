@@ -433,5 +433,25 @@ def test_what_would_lose_gradients_is_refused() -> None:
         ops.exp(x, x, x)
 
 
+def test_a_number_has_no_gradient() -> None:
+    number = torch.tensor(0.5, requires_grad=True)
+    functions: list[tuple[Callable[..., Any], str]] = [
+        (ops.elu, "alpha"),
+        (ops.leaky_relu, "negative_slope"),
+        (lambda x, n: ops.softplus(x, threshold=n), "threshold"),
+        (lambda x, n: ops.hardtanh(x, -1, n), "max_val"),
+        (lambda x, n: ops.layer_norm(x, 4, eps=n), "eps"),
+        (lambda x, n: ops.pad(x, (1, 1), value=n), "value"),
+    ]
+    for function, argument in functions:
+        for x in (torch.randn(3, 4), torch.randn(3, 4, requires_grad=True)):
+            with pytest.raises(InvalidArguments, match="requires a gradient") as found:
+                function(x, number)
+            assert found.value.argument == argument
+            with torch.no_grad():
+                want = function(x.detach(), number.item())
+                torch.testing.assert_close(function(x, number), want)
+
+
 def test_functions_are_pickled_by_name() -> None:
     assert pickle.loads(pickle.dumps(ops.relu)) is ops.relu

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -48,7 +49,11 @@ def read_bool(argument: str, value: object) -> bool:
 
 def read_float(argument: str, value: object) -> float:
     """Return a real number as a float: 0 for -0, as they are equal and would have one description;
-    NaN is none, and would make a description unlike itself."""
+    NaN is none, and would make a description unlike itself. A tensor that requires a gradient is
+    none, either: it would have no gradient."""
+    if type(value) is not float and _requires_gradient(value):
+        rule = "it requires a gradient, which a number does not have"
+        raise InvalidArguments(argument, "a tensor", rule, f"pass {argument}.detach()")
     try:
         if isinstance(value, str | bytes):
             raise TypeError
@@ -58,6 +63,11 @@ def read_float(argument: str, value: object) -> float:
     if math.isnan(number):
         raise InvalidArguments(argument, value, "expected a number")
     return number + 0.0
+
+
+def _requires_gradient(value: object) -> bool:
+    """Whether a value is a tensor of PyTorch of which gradients are asked for."""
+    return getattr(value, "requires_grad", False) is True and sys.modules["torch"].is_grad_enabled()
 
 
 @overload
