@@ -69,3 +69,20 @@ def test_results_of_any_strides(order: tuple[int, ...]) -> None:
         torch.testing.assert_close(out, want)
     ops.layer_norm(x, SIZES, out=x)
     torch.testing.assert_close(x, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_epsilon_of_a_type(dtype: torch.dtype) -> None:
+    x = (torch.randn(3, 40) * 1e-4).to(dtype)  # of whose squares it is a part
+    x[0] = torch.randn(40) * 1e-9
+    own: Any = partial(ops.rms_norm, normalized_shape=40)
+    expected: Any = partial(functional.rms_norm, normalized_shape=(40,))
+    tolerance = 4 * torch.finfo(dtype).eps if dtype.itemsize < 4 else 1e-5
+    want = expected(x)
+    torch.testing.assert_close(own(x), want, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(ops.rms_norm(x, 40, None, None), own(x))
+    if dtype is not torch.bfloat16:
+        got = torch.from_numpy(own(x.numpy()))
+        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+    if dtype.itemsize > 2:
+        check_gradients(own, expected, x)

@@ -127,10 +127,12 @@ def rms_norm(
     x: ArrayLike,
     normalized_shape: Sequence[int] | int,
     weight: ArrayLike | None = None,
-    eps: float = 1e-5,
+    eps: float | None = None,
     out: Out = None,
 ) -> Result:
     """x / sqrt(mean of x^2 + eps) * weight over the last dimensions, of ``normalized_shape``.
+
+    By default ``eps`` is that of `torch.finfo`, of f64 where x is, else of f32.
 
     >>> rms_norm(np.array([[3.0, -3.0]], np.float32), 2, eps=0.0)
     array([[ 1., -1.]], dtype=float32)
@@ -143,11 +145,12 @@ def _normalized(
     shape: Sequence[int] | int,
     weight: ArrayLike | None,
     bias: ArrayLike | None,
-    eps: float,
+    eps: float | None,
     out: Out,
     flags: NormFlags,
 ) -> Result:
-    params = many("normalized_shape", shape, read_int), flags | _flags(weight, bias), _epsilon(eps)
+    least = None if eps is None and NormFlags.rms_norm in flags else _epsilon(eps)
+    params = many("normalized_shape", shape, read_int), flags | _flags(weight, bias), least
     arrays, names = present({"x": x}, weight=weight, bias=bias)
     return call(_rows, arrays, params, out, names)
 
@@ -167,9 +170,11 @@ def _rows(
     dst: MemoryDesc | None,
     sizes: tuple[int, ...],
     flags: NormFlags,
-    eps: float,
+    eps: float | None,
 ) -> Problem:
     src, parameters = of_floats(descs[0], dst), descs[1:]
+    if eps is None:
+        eps = min(src.data_type.eps, DataType.f32.eps)
     if not sizes or src.dims[-len(sizes) :] != sizes:
         rule = f"expected the last dimensions of x, which has the shape {src.dims}"
         raise InvalidArguments("normalized_shape", sizes, rule)

@@ -91,7 +91,8 @@ def _scaled(a: Arguments) -> tuple[Tensor, Tensor]:
     """The rows by their root mean square, and the factors."""
     rows = _rows(a, a.x)
     squares = ops.mean(ops.square(rows), -1, keepdims=True)
-    factors = ops.divide(1.0, ops.sqrt(ops.add(squares, a.eps)))
+    eps = torch.finfo(rows.dtype).eps if a.eps is None else a.eps
+    factors = ops.divide(1.0, ops.sqrt(ops.add(squares, eps)))
     return ops.multiply(rows, factors), factors
 
 
