@@ -51,6 +51,16 @@ def test_an_exported_program() -> None:
     compare(found[model.outputs[1]], torch.cat([a, b]) * 3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_epsilon_of_a_root_mean_square(dtype: torch.dtype) -> None:
+    x, net = (torch.randn(3, 64) * 1e-3).to(dtype), nn.RMSNorm(64, dtype=dtype).eval()
+    tolerance = 1e-5 if dtype is torch.float32 else 4 * torch.finfo(dtype).eps
+    with torch.no_grad():
+        torch.testing.assert_close(
+            dnnl.from_torch(net, x)(x), net(x), rtol=tolerance, atol=tolerance
+        )
+
+
 def test_sizes_that_stay_open() -> None:
     class Attention(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

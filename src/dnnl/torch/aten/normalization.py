@@ -198,8 +198,8 @@ def _root_mean_square(
     w: Writer, x: Value, normalized_shape: Sequence[Any], weight: Value | None, eps: float | None
 ) -> str:
     require_floats(x)
-    if eps is None:
-        eps = torch.finfo(x.dtype).eps
+    if eps is None:  # squares are at least f32
+        eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
     ones = w.expand(w.scalar(1, x.dtype), normalized_shape) if weight is None else weight
     axis = -len(normalized_shape)
     return w.add("RMSNormalization", x, ones, axis=axis, epsilon=float(eps))
