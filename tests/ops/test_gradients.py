@@ -167,6 +167,22 @@ def test_normalizations() -> None:
         check_gradients(*both("normalize", float(p), dim=-1), x)
 
 
+@pytest.mark.parametrize("dim", [0, -1])
+def test_axes_of_numbers(dim: int) -> None:
+    for x in (torch.tensor(-2.5), torch.tensor(0.0)):
+        for name in ("sum", "mean", "prod", "amax", "amin", "softmax", "log_softmax"):
+            check_gradients(*both(name, dim=dim, home=torch), x)
+        check_gradients(*both("normalize", 1.0, dim=dim), x)
+        check_gradients(*both("normalize", 2.0, dim=dim), x)
+    assert ops.sum(x, dim=dim, keepdim=True).shape == ()
+    assert ops.softmax(x) == 1
+    for name in ("sum", "amax", "softmax", "normalize"):
+        with pytest.raises(InvalidArguments, match=r"dim = 1: expected one of -1..0"):
+            getattr(ops, name)(x, dim=1)
+        with pytest.raises(InvalidArguments, match="axis = 0: x has no dimensions"):
+            getattr(ops, name)(x.numpy(), axis=0)
+
+
 @pytest.mark.usefixtures("_threads")
 def test_products() -> None:
     for shapes in (

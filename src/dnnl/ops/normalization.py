@@ -10,7 +10,7 @@ from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, dense, present
 from dnnl.ops.device import taken
 from dnnl.ops.elementwise import divide, maximum
-from dnnl.ops.promotion import as_type, of_floats, read_type, target
+from dnnl.ops.promotion import Rules, as_type, of_floats, read_type, rules_of, target
 from dnnl.ops.reading import Axes, many, read_axis
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
@@ -78,7 +78,7 @@ def _shares(
     kind = read_type(dtype)
     if kind is not None and not kind.is_float:
         raise InvalidArguments("dtype", str(kind), "shares are floats", "try 'f32'")
-    return call(_softmax, (x,), (alg, axis, kind, known), out)
+    return call(_softmax, (x,), (alg, axis, kind, known, rules_of(x)), out)
 
 
 def _softmax(
@@ -88,6 +88,7 @@ def _softmax(
     axis: Axes,
     dtype: DataType | None,
     masked_rows: str,
+    rules: Rules,
 ) -> Problem:
     src = descs[0]
     if dtype is None:
@@ -100,9 +101,11 @@ def _softmax(
         )
         src = src if direct else as_type(src, dtype)
         left = target(dst, src.dims, dtype)
-    (along,) = axis.of(src.ndims)
+    shape, (along,) = src.dims, axis.of(src.ndims, rules) or (0,)
+    if not shape:
+        src, left = src.reshape((1,)), left.reshape((1,))
     desc = SoftmaxDesc.forward(_INFERENCE, alg, src, left, along, masked_rows)
-    return Problem(desc, (Arg.SRC,), src.dims, result=dtype)
+    return Problem(desc, (Arg.SRC,), shape, result=dtype)
 
 
 def layer_norm(
@@ -362,16 +365,22 @@ def normalize(
         raise InvalidArguments("p", power, "expected 1 or more, and no infinity")
     along, least = read_axis(axis, dim, 1), _epsilon(eps)
     place, (array,) = taken((x,), ("x",), out)
-    norms = call(_norms, (array,), (power, along))
+    norms = call(_norms, (array,), (power, along, rules_of(x)))
     result = divide(array, maximum(norms, least), out)
     return place.returned(result, (x,), out)
 
 
-def _norms(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, p: float, along: Axes) -> Problem:
+def _norms(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, p: float, along: Axes, rules: Rules
+) -> Problem:
     src = of_floats(descs[0], dst)
-    (axis,) = along.of(src.ndims)
+    axes, alg = along.of(src.ndims, rules), Alg.reduction_norm_lp_sum
+    if not axes:
+        whole = src.reshape((1,))
+        return Problem(ReductionDesc(alg, whole, dense((1,), src), p, 0.0), (Arg.SRC,), ())
+    (axis,) = axes
     shape = (*src.dims[:axis], 1, *src.dims[axis + 1 :])
     left = dense(shape, src)
     if not src.dims[axis]:
         return Problem(None, (), shape, result=src.data_type)
-    return Problem(ReductionDesc("reduction_norm_lp_sum", src, left, p, 0.0), (Arg.SRC,), shape)
+    return Problem(ReductionDesc(alg, src, left, p, 0.0), (Arg.SRC,), shape)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dnnl.errors import InvalidArguments
+from dnnl.ops.promotion import NUMPY, TORCH, Rules
 from dnnl.primitives.parameters import Spatial
 from dnnl.types.layout_input import read_int, read_sequence
 from dnnl.types.memory_desc import MemoryDesc
@@ -48,10 +49,13 @@ class Axes(NamedTuple):
     numbers: tuple[int, ...] | None
     name: str = "axis"
 
-    def of(self, ndims: int) -> tuple[int, ...]:
-        """Nonnegative axes of ``ndims`` dimensions; negative ones count from the last."""
+    def of(self, ndims: int, rules: Rules = NUMPY) -> tuple[int, ...]:
+        """Nonnegative axes of ``ndims`` dimensions; negative ones count from the last. Without
+        dimensions PyTorch takes axis 0, of which none is left."""
         if self.numbers is None:
             return tuple(range(ndims))
+        if not ndims and rules is TORCH:
+            return self.of(1)[1:]
         found = tuple(self._one(number, ndims) for number in self.numbers)
         if len(set(found)) < len(found):
             raise InvalidArguments(self.name, self.numbers, "expected each axis once")

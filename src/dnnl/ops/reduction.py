@@ -53,7 +53,7 @@ def _problem(
     rules: Rules,
 ) -> Problem:
     (src,) = descs
-    gone = set(axes.of(src.ndims))
+    gone = set(axes.of(src.ndims, rules))
     whole = tuple(1 if dim in gone else size for dim, size in enumerate(src.dims))
     remaining = tuple(size for dim, size in enumerate(src.dims) if dim not in gone)
     shape = whole if keepdims else remaining

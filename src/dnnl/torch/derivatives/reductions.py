@@ -11,6 +11,7 @@ import torch
 from dnnl import ops
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Result
+from dnnl.ops.promotion import TORCH
 from dnnl.ops.reading import read_axes, read_axis
 from dnnl.torch.derivatives.rules import Arguments, Counterpart, Gradients, Rule
 from dnnl.torch.functions import normalizing
@@ -20,7 +21,7 @@ Tensor = torch.Tensor
 
 
 def _axes(a: Arguments) -> tuple[int, ...]:
-    return read_axes(a.axis, a.dim).of(a.x.dim())
+    return read_axes(a.axis, a.dim).of(a.x.dim(), TORCH)
 
 
 def _whole(reduced: Tensor, a: Arguments) -> Tensor:
@@ -75,8 +76,8 @@ def _of_running_sum(g: Tensor, a: Arguments) -> Result:
 
 
 def _of_shares(alg: str, g: Tensor, a: Arguments) -> Tensor:
-    (axis,) = read_axis(a.axis, a.dim, -1).of(a.x.dim())
-    return backward(g, a.result, alg, axis)
+    axes = read_axis(a.axis, a.dim, -1).of(a.x.dim(), TORCH)
+    return backward(g, a.result, alg, *axes) if axes else torch.zeros_like(g)
 
 
 def _rows(a: Arguments, x: Tensor) -> Tensor:
@@ -113,7 +114,7 @@ def _of_rms_weight(g: Tensor, a: Arguments) -> Result:
 
 def _of_normalized(g: Tensor, a: Arguments) -> Result:
     """Of norms above ``eps``, which is a constant for others."""
-    (axis,) = read_axis(a.axis, a.dim, 1).of(a.x.dim())
+    axis = read_axis(a.axis, a.dim, 1).of(a.x.dim(), TORCH)
     if a.p == 2:
         norms = ops.sqrt(ops.sum(ops.square(a.x), axis, keepdims=True))
     else:
