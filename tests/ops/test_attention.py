@@ -107,6 +107,16 @@ def test_wrong_arguments(arrays: tuple[Any, ...], named: dict[str, Any], text: s
         untyped.attention(*arrays, **named)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64])
+def test_masks_of_integers(dtype: Any) -> None:
+    arrays = Q, K, V, KEPT.astype(dtype)
+    tensors = [torch.from_numpy(array.copy()) for array in arrays]
+    query = tensors[0].clone().requires_grad_()
+    for given in (arrays, tensors, (query, *tensors[1:])):
+        with pytest.raises(InvalidArguments, match=r"attn_mask = 'integers': .*\.bool\(\)"):
+            untyped.scaled_dot_product_attention(*given)
+
+
 def test_integers_have_shares_of_f32() -> None:
     given = [np.rint(8 * array).astype(np.int8) for array in (Q, K, V)]
     want = untyped.attention(*(array.astype(np.float32) for array in given), scale=0.01)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Out, Result, Shape
-from dnnl.ops.call import Problem, call, dense, expanded, present
+from dnnl.ops.call import Problem, call, dense, expanded, present, type_of
 from dnnl.ops.device import taken
 from dnnl.ops.elementwise import add, multiply
 from dnnl.ops.normalization import softmax
@@ -98,7 +98,8 @@ def scaled_dot_product_attention(
     *,
     out: Out = None,
 ) -> Result:
-    """`attention` with the arguments in PyTorch's order; ``dropout_p`` is 0.
+    """`attention` with the arguments in PyTorch's order; ``dropout_p`` is 0, and ``attn_mask`` has
+    truth values or floats.
 
     >>> one = np.eye(2, dtype=np.float32)
     >>> scaled_dot_product_attention(one, one, one, is_causal=True, scale=0.0)
@@ -107,6 +108,10 @@ def scaled_dot_product_attention(
     """
     if read_float("dropout_p", dropout_p):
         raise InvalidArguments("dropout_p", dropout_p, "nothing is dropped here", "pass 0.0")
+    if attn_mask is not None and type_of(attn_mask, "attn_mask").kind in "iu":
+        rule = "expected truth values, or floats, which are added"
+        hint = "convert it: .bool() in PyTorch, astype(bool) in NumPy"
+        raise InvalidArguments("attn_mask", "integers", rule, hint)
     return attention(query, key, value, attn_mask, is_causal, scale, out=out, enable_gqa=enable_gqa)
 
 
