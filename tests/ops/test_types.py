@@ -173,12 +173,34 @@ def test_results_in_given_types() -> None:
         ops.mean(x, dtype="s32")
     with pytest.raises(InvalidArguments, match="x = 'complex128'"):
         ops.add(np.ones(2, complex), 1)
-    with pytest.raises(InvalidArguments, match="y = 300: no array of numbers"):
+    with pytest.raises(InvalidArguments, match="y = 300: u8 does not hold"):
         ops.add(x, 300)
     with pytest.raises(InvalidArguments, match=r"x = \[16777217\]: f32 does not hold"):
         ops.relu([16777217])
     with pytest.raises(InvalidArguments, match="x = 's16': this function takes floats"):
         ops.gelu(x.astype(np.int16))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64])
+def test_numbers_that_a_type_does_not_hold(dtype: Any) -> None:
+    limits, x = np.iinfo(dtype), drawn(np.dtype(dtype), 40)
+    tensor, refused = torch.from_numpy(x), "does not hold these integers"
+    for number in (-1, 127, 128, 200, 255, int(limits.min) - 1, int(limits.max) + 1):
+        if number < -(2**63):  # which PyTorch refuses as well
+            continue
+        for name, torch_name in (("add", "add"), ("subtract", "sub"), ("multiply", "mul")):
+            function, want = getattr(ops, name), getattr(torch, torch_name)(tensor, number)
+            assert torch.equal(function(tensor, number), want)
+            assert torch.equal(function(tensor.clone(), number), want)
+            if name != "subtract":
+                assert torch.equal(function(number, tensor), want)
+            if not limits.min <= number <= limits.max:
+                with pytest.raises(InvalidArguments, match=f"y = {number}: .* {refused}"):
+                    function(x, number)
+        if not limits.min <= number <= limits.max:
+            for array in (x, tensor):
+                with pytest.raises(InvalidArguments, match=f"max = {number}: .* {refused}"):
+                    untyped.clip(array, max=number)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int8", "bool"])

@@ -131,9 +131,12 @@ def _made(source: ArrayLike, dtype: np.dtype, argument: str) -> Array:
         with np.errstate(over="ignore"):
             array = np.asarray(source, dtype)
         given = np.asarray(source)
-    except (TypeError, ValueError, OverflowError) as error:
+        held = given.dtype.kind not in "iuO" or np.array_equal(array.astype(object), given)
+    except OverflowError:
+        held = False
+    except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidArguments(argument, source, f"no array of numbers: {error}") from None
-    if given.dtype.kind in "iuO" and not np.array_equal(array.astype(object), given):
+    if not held:
         rule = f"{DataType.from_numpy(dtype)} does not hold these integers"
         raise InvalidArguments(argument, source, rule, "pass an array of a wider type")
     return array
