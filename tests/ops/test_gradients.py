@@ -440,6 +440,9 @@ def test_what_would_lose_gradients_is_refused() -> None:
         (lambda: ops.scaled_dot_product_attention(x, x, x, None, 0.5), "dropout_p"),
         (lambda: ops.add(x, torch.ones(5)), "y"),
         (lambda: ops.softmax(x, 3), "axis"),
+        (lambda: ops.relu([x, x]), "x"),
+        (lambda: ops.add(x[0], [x[1], x[2]]), "y"),
+        (lambda: ops.clip(x[0], [x[1], x[2]]), "a_min"),
     ]
     for call, argument in cases:
         with pytest.raises(InvalidArguments) as found:

@@ -10,7 +10,7 @@ from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, present
 from dnnl.ops.products import operands
 from dnnl.ops.promotion import Rules, rules_of, widened
-from dnnl.ops.reading import batched, check_weight, check_window, read_sizes
+from dnnl.ops.reading import batched, check_bias, check_weight, check_window, read_sizes
 from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.parameters import Whole
@@ -84,6 +84,7 @@ def _convolution(
     if weights.dims[0] % groups or src.dims[1] != weights.dims[1] * groups:
         rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
         raise InvalidArguments("groups", groups, f"does not fit: {rule}")
+    check_bias(descs[2:], weights.dims[0])
     reach = [(k - 1) * d for k, d in zip(weights.dims[2:], dilation, strict=True)]
     before = behind = padding or ()
     if padding is None:  # of an even window the larger half is behind
@@ -211,6 +212,7 @@ def _deconvolution(
     if channels % groups or src.dims[1] != channels:
         rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
         raise InvalidArguments("groups", groups, f"does not fit: {rule}")
+    check_bias(descs[2:], groups * outputs)
     window = zip(src.dims[2:], kernel, strides, padding, behind, dilation, strict=True)
     spatial = [(i - 1) * s - 2 * p + (k - 1) * d + more + 1 for i, k, s, p, more, d in window]
     if min(spatial) < 1:

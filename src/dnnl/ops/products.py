@@ -11,7 +11,7 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, expanded, present, type_of
-from dnnl.ops.elementwise import add
+from dnnl.ops.elementwise import binary
 from dnnl.ops.promotion import (
     NUMPY,
     Rules,
@@ -21,10 +21,12 @@ from dnnl.ops.promotion import (
     target,
     widened,
 )
+from dnnl.ops.reading import check_bias
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
 _S32 = DataType.s32
@@ -117,7 +119,7 @@ def linear(
     arrays, names = present({"x": x, "weight": weight}, bias=bias)
     kinds = [type_of(array, name).kind for array, name in zip(arrays, names, strict=True)]
     if bias is not None and set(kinds) <= set("biu"):
-        return add(linear(x, weight), bias, out)
+        return binary(linear(x, weight), bias, Alg.binary_add, out, "bias")
     return call(_linear, arrays, (rules_of(*arrays),), out, names)
 
 
@@ -126,8 +128,7 @@ def _linear(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, rules: Rules) -
     if weight.ndims != 2 or not x.ndims or x.dims[-1] != weight.dims[1]:
         rule = f"expected a matrix with rows of {x.dims[-1:]}, the last size of x"
         raise InvalidArguments("weight", weight.dims, rule)
-    if bias and bias[0].dims != weight.dims[:1]:
-        raise InvalidArguments("bias", bias[0].dims, f"expected the shape {weight.dims[:1]}")
+    check_bias(bias, weight.dims[0])
     shape = (*x.dims[:-1], weight.dims[0])
     kind = widened(rules.common_type(("x", "weight", "bias"), descs), dst)
     (x, weight, *bias), left = operands(kind, descs, dst, shape)

@@ -126,3 +126,9 @@ def check_weight(count: int, weight: MemoryDesc) -> None:
     """Raise unless it has two dimensions and so many spatial ones."""
     if weight.ndims != count + 2:
         raise InvalidArguments("weight", weight.dims, f"expected {count + 2} dimensions")
+
+
+def check_bias(bias: Sequence[MemoryDesc], channels: int) -> None:
+    """Raise unless the bias, where there is one, has a number for each channel of the result."""
+    if bias and bias[0].dims != (channels,):
+        raise InvalidArguments("bias", bias[0].dims, f"expected the shape {(channels,)}")

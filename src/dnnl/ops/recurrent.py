@@ -33,6 +33,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 Pair: TypeAlias = tuple[ArrayLike, ArrayLike] | Sequence[ArrayLike]
 _LBR_GRU = "lbr_gru"
+_FLOATS = (DataType.f32, DataType.bf16, DataType.f16)
 _WEIGHTS = {Arg.WEIGHTS_LAYER: 0, Arg.WEIGHTS_ITER: 1, Arg.WEIGHTS_PROJECTION: -1}
 """Where the weights of a direction have each of the primitive's."""
 
@@ -210,9 +211,9 @@ def _batched(source: Array, *, first: bool) -> tuple[Array, bool]:
     """The source with a batch, and whether it had none."""
     if source.ndim not in (2, 3):
         raise InvalidArguments("x", source.shape, "expected 3 dimensions, or 2 without a batch")
-    if not data_type_of(source.dtype, "x").is_float:
-        rule, hint = "cells compute floats", "convert it to a float"
-        raise InvalidArguments("x", str(source.dtype), rule, hint)
+    if data_type_of(source.dtype, "x") not in _FLOATS:
+        rule = f"cells compute {', '.join(map(str, _FLOATS))}"
+        raise InvalidArguments("x", str(source.dtype), rule, "convert it to f32")
     source = np.ascontiguousarray(source)
     if source.ndim == 3:
         return source, False

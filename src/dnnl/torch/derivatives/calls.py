@@ -55,9 +55,12 @@ def derived(
         return found.function(**_alike(arguments, found.alike))
     wheres = list(_tensors(arguments))
     tensors = [_at(arguments, where) for where in wheres]
-    for (argument, _), own in zip(wheres, tensors, strict=True):
+    for (argument, place), own in zip(wheres, tensors, strict=True):
         if own.requires_grad and argument not in found:
             raise _without(argument, name)
+        if own.requires_grad and place is not None and argument != "arrays":
+            rule, hint = "a list of tensors has no gradient", f"pass torch.stack({argument})"
+            raise InvalidArguments(argument, "a list", rule, hint)
     recorded: Callable[..., Any] = _Recorded.apply
     return recorded(function, found, arguments, wheres, *tensors)
 
