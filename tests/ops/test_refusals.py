@@ -59,3 +59,16 @@ def test_lists_of_tensors_with_gradients() -> None:
     refused("y", "no array of numbers", lambda: ops.add(x.detach(), [x, x]))
     refused("y", "a list of tensors has no gradient", lambda: ops.add(x, [x, x]))
     assert ops.relu([x.detach(), x.detach()]).shape == (2, 3)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_windows_within_the_padding(kind: str, count: int) -> None:
+    name, x = f"{kind}_pool{count}d", torch.randn(1, 2, *(6,) * count)
+    own, expected = getattr(ops, name), getattr(torch.nn.functional, name)
+    for window, padding in ((1, 1), (3, 2), (3, (0,) * (count - 1) + (2,))):
+        with pytest.raises(RuntimeError, match="half"):
+            expected(x, window, 1, padding)
+        refused("padding", "at most half of kernel_size", lambda: own(x, window, 1, padding))  # noqa: B023
+        refused("padding", "at most half", lambda: own(x.numpy(), window, 1, padding))  # noqa: B023
+    torch.testing.assert_close(own(x, 4, 1, 2), expected(x, 4, 1, 2))
