@@ -204,6 +204,38 @@ def test_bad_modules_are_refused() -> None:
         dnnl.torch.Softmax()(x)
 
 
+def _exported() -> dict[str, tuple[nn.Module, torch.Tensor]]:
+    own, image = dnnl.torch, torch.randn(4, 8, 9, 7)
+    return {
+        "linear": (own.Linear(7, 5), torch.randn(4, 7)),
+        "convolution": (own.Conv2d(8, 6, 3), image),
+        "batch": (own.BatchNorm2d(8), image),
+        "layer": (own.LayerNorm(7), image),
+        "layers": (own.LayerNorm((9, 7)), image),
+        "group": (own.GroupNorm(2, 8), image),
+        "maximum": (own.MaxPool2d(2), image),
+        "average": (own.AvgPool2d(2), image),
+        "gelu": (own.GELU(), image),
+        "softmax": (own.Softmax(-1), image),
+        "attention": (own.MultiheadAttention(8, 2, batch_first=True), torch.randn(4, 5, 8)),
+        "gru": (own.GRU(8, 6, batch_first=True), torch.randn(4, 5, 8)),
+    }
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", _exported())
+def test_modules_are_exported_for_any_batch(name: str, strict: bool) -> None:
+    module, x = _exported()[name]
+    module.eval()
+    arguments = (x, x, x) if name == "attention" else (x,)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    shapes = tuple({0: batch} for _ in arguments)
+    with torch.no_grad():
+        program = torch.export.export(module, arguments, dynamic_shapes=shapes, strict=strict)
+        others = [torch.cat([own, own[:3]]) for own in arguments]
+        torch.testing.assert_close(program.module()(*others), module(*others))
+
+
 def test_a_network_compiles_and_is_exported() -> None:
     expected = resnet().eval()
     own, x = dnnl.torch.replace(deepcopy(expected)), torch.randn(2, 3, 32, 32)

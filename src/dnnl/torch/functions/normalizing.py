@@ -200,7 +200,7 @@ def layer_norm(
         rule = f"must be the last sizes of x, whose shape is {tuple(x.shape)}"
         raise InvalidArguments("normalized_shape", normalized_shape, rule)
     scale, shift = _channels("weight", weight, shape), _channels("bias", bias, shape)
-    rows = x.reshape(x.shape[: x.dim() - len(shape)].numel(), prod(shape))
+    rows = x.reshape(prod(x.shape[: x.dim() - len(shape)]), prod(shape))
     result: torch.Tensor = _normalization(rows, scale, shift, None, None, _LAYERS, eps)[0]
     return result.reshape(x.shape)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import torch
@@ -209,7 +210,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     check_like("weight", weight, x, weight.shape)
     if bias is not None:
         check_like("bias", bias, x, (outputs,))
-    rows = x.numel() // inputs if inputs else x.shape[:-1].numel()
+    rows = x.numel() // inputs if inputs else prod(x.shape[:-1])
     result: torch.Tensor = _linear(x.reshape(rows, inputs), weight, bias)
     return result.reshape(*x.shape[:-1], outputs)
 
