@@ -178,6 +178,17 @@ def test_extremes_bound_their_operands() -> None:
     assert not symbols.guards
 
 
+@pytest.mark.parametrize(("divisor", "settled"), [(1, (0,)), (16, (0,)), (4096, ())])
+def test_what_few_numbers_have_in_common_is_settled(divisor: int, settled: tuple[int]) -> None:
+    """A guard on a quotient by a large number leaves too many for a constant to be worth it."""
+    symbols = Symbols()
+    rows, columns = symbols.size(40), symbols.size(50)
+    assert rows // divisor == 40 // divisor
+    assert symbols.settled == settled
+    assert smaller(2, -(-rows * columns // 4096)) == 1
+    assert symbols.settled == settled
+
+
 def test_quotients_of_quotients() -> None:
     rows = Symbols().size(64)
     for by, more, divisor in product((2, 3, 7), (-5, 0, 1, 6), (2, 5)):

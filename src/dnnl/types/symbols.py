@@ -16,6 +16,9 @@ from dnnl.types.size_bounds import Atom, quotient_bounds, without
 LEAST = 2
 """The least number for which a symbol is made: 0 and 1 decide what is empty and what is broadcast.
 Symbols of sizes stand for 1, too, unless something asks."""
+_FEW = 64
+"""So many numbers have a quotient in common at most for it to settle them: a few vectors' or a
+tile's elements."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,14 @@ class Symbols:
         return tuple({place for key in terms for number in key for place in self._within(number)})
 
     def _within(self, number: int) -> Iterator[int]:
-        """The places of the symbols of an atom."""
+        """The places of the symbols of an atom, without those that a large number divides: many
+        numbers have one quotient."""
+        atom = self.atoms[number]
         if number in self._places:
             yield self._places[number]
-        for operand in self.atoms[number].operands:
+        if atom.operation == "//" and typical(atom.operands[1]) > _FEW:
+            return
+        for operand in atom.operands:
             for key in operand.terms if isinstance(operand, Size) else ():
                 for other in key:
                     yield from self._within(other)
