@@ -80,3 +80,13 @@ def test_types_and_shapes(dtype: str) -> None:
     tensors = [torch.from_numpy(own) for own in (x, *arrays)]
     torch.testing.assert_close(ops.clip(*tensors), torch.clamp(*tensors))
     assert np.isnan(ops.clip(np.array([np.nan]), 2, 1)).all()
+
+
+def test_bounds_of_a_number() -> None:
+    def clipped(low: torch.Tensor, high: torch.Tensor) -> Any:
+        return ops.clip(0.25, low, high)
+
+    def expected(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+        return torch.clamp(torch.tensor(0.25), low, high)
+
+    check_gradients(clipped, expected, torch.randn(9), torch.randn(9))

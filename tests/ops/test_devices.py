@@ -96,6 +96,8 @@ def test_types(dtype: str) -> None:
         lambda a, b: ops.absolute(a),
         lambda a, b: ops.concatenate([a, a]),
         lambda a, b: ops.clip(a, 2, 5),
+        lambda a, b: untyped.clip(a, b, 5),
+        lambda a, b: ops.sum(a, 1, dtype="boolean"),
     )
     for call in calls:
         agree(call(there, other), call(x, y))
@@ -103,6 +105,19 @@ def test_types(dtype: str) -> None:
     ops.add(x, x, out=out)
     ops.add(there, there, out=back)
     agree(back, out)
+
+
+@pytest.mark.parametrize("kind", [far, memory])
+def test_rows_in_any_order(kind: Callable[[Any], Any]) -> None:
+    x, weight = drawn(3, 4, 5).transpose(2, 0, 1), drawn(4, 3).T
+    for given in ((x,), (x, weight), (x.copy(), weight)):
+        there = [kind(array) for array in given]
+        want = untyped.layer_norm(given[0], (3, 4), *given[1:])
+        near(untyped.layer_norm(there[0], (3, 4), *there[1:]), want)
+    out = kind(np.empty((3, 4, 5), np.float32).transpose(2, 0, 1))
+    assert ops.rms_norm(kind(x), (3, 4), out=out) is out
+    near(out, ops.rms_norm(x, (3, 4)))
+    near(untyped.clip(kind(x), kind(weight.copy()), 0.5), np.clip(x, weight, np.float32(0.5)))
 
 
 @pytest.mark.parametrize("name", ["plain", "mask", "causal", "f64", "integers", "narrow"])

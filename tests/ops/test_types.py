@@ -192,6 +192,8 @@ def test_numbers_that_a_type_does_not_hold(dtype: Any) -> None:
             function, want = getattr(ops, name), getattr(torch, torch_name)(tensor, number)
             assert torch.equal(function(tensor, number), want)
             assert torch.equal(function(tensor.clone(), number), want)
+            if number < 2**63:
+                assert torch.equal(function(tensor, np.int64(number)), want)
             if name != "subtract":
                 assert torch.equal(function(number, tensor), want)
             if not limits.min <= number <= limits.max:

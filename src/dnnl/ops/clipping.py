@@ -51,7 +51,9 @@ def clip(
 
 def _is_array(bound: object) -> bool:
     """Whether a bound is one for each element."""
-    return isinstance(bound, list | tuple) or (hasattr(bound, "shape") and not is_loose(bound))
+    if bound is None or type(bound) in (float, int) or isinstance(bound, str | bytes):
+        return False
+    return isinstance(bound, list | tuple) or not is_loose(bound)
 
 
 def hardtanh(x: ArrayLike, min_val: float = -1, max_val: float = 1, out: Out = None) -> Result:

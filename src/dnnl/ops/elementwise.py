@@ -45,6 +45,7 @@ _OF_WHOLE = {
     Alg.binary_min: "min",
 }  # fmt: skip
 _WRAPPING = (Alg.binary_add, Alg.binary_sub, Alg.binary_mul)
+_INTEGERS = {int, *(np.dtype(letter).type for letter in np.typecodes["AllInteger"])}
 _SMALL = 2**7  # integers below it are in all types
 _OF_TRUTHS = {
     Alg.binary_add: "or", Alg.binary_mul: "and", Alg.binary_max: "or", Alg.binary_min: "and",
@@ -145,20 +146,24 @@ def _of_two(
 def binary(x: ArrayLike, y: ArrayLike, alg: Alg, out: Out, name: str = "y") -> Result:
     """A function of two arrays that are broadcast, of which errors call the second ``name``."""
     rules = rules_of(x, y)
-    if rules is TORCH and alg in _WRAPPING:
+    if (type(x) in _INTEGERS or type(y) in _INTEGERS) and rules is TORCH and alg in _WRAPPING:
         x, y = _wrapped(x, y), _wrapped(y, x)
     return call(_of_two, (x, y), (alg, rules, name), out, ("x", name))
 
 
 def _wrapped(number: ArrayLike, other: ArrayLike) -> ArrayLike:
     """A number as PyTorch's arithmetic takes it: an integer wraps in the type of other ones."""
-    if type(number) is not int or 0 <= number < _SMALL or not -(2**63) <= number < 2**64:
+    if type(number) not in _INTEGERS:
+        return number
+    number = int(number)  # type: ignore[arg-type]
+    if 0 <= number < _SMALL or not -(2**63) <= number < 2**64:
         return number
     dtype = type_of(other, "x")
     if dtype.kind not in "iu":
         return number
-    limits = np.iinfo(dtype)
-    return (number - int(limits.min)) % 2**limits.bits + int(limits.min)
+    low, count = int(np.iinfo(dtype).min), 2 ** (8 * dtype.itemsize)
+    wrapped: int = (number - low) % count + low
+    return wrapped
 
 
 def relu(x: ArrayLike, out: Out = None) -> Result:

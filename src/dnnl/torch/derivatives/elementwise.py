@@ -46,26 +46,26 @@ def _extreme(largest: bool) -> Mapping[str, Rule]:
     }
 
 
-def _bounds(a: Arguments) -> tuple[Any, Any]:
-    """Those of `clip`, tensors or numbers."""
+def _clipped(a: Arguments) -> tuple[Any, Any, Any]:
+    """The source of `clip` and its bounds, tensors or numbers."""
     low, high = either("a_min", a.a_min, "min", a.min), either("a_max", a.a_max, "max", a.max)
-    lists = (torch.tensor(own) if isinstance(own, list) else own for own in (low, high))
-    low, high = lists
-    return -inf if low is None else low, inf if high is None else high
+    low, high = (torch.tensor(own) if isinstance(own, list) else own for own in (low, high))
+    x = torch.as_tensor(a.x).detach()
+    return x, -inf if low is None else low, inf if high is None else high
 
 
 def _of_clipped(g: Tensor, a: Arguments) -> Tensor:
-    (low, high), x = _bounds(a), a.x.detach()
+    x, low, high = _clipped(a)
     return _chosen((x >= low) & (x <= high), g, 0.0)
 
 
 def _of_least(g: Tensor, a: Arguments) -> Tensor:
-    (low, high), x = _bounds(a), a.x.detach()
+    x, low, high = _clipped(a)
     return _chosen((x < low) & (low < high), g, 0.0)
 
 
 def _of_most(g: Tensor, a: Arguments) -> Tensor:
-    (low, high), x = _bounds(a), a.x.detach()
+    x, low, high = _clipped(a)
     return _chosen((x > high) | (high < low), g, 0.0)
 
 
