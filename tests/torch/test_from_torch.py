@@ -154,6 +154,52 @@ def test_an_output_has_its_name_in_a_file(tmp_path: Path) -> None:
     compare(torch.from_numpy(session.run(["linear"], {"input": x.numpy()})[0]), net(x))
 
 
+def test_conversions() -> None:
+    class Converted(nn.Module):
+        def forward(self, a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            x = a.float() / 255
+            return x, (x * 9).long(), a.bool(), x.to(torch.float16), x.to(a.dtype)
+
+    a = torch.randint(0, 256, (3, 5), dtype=torch.uint8)
+    program = torch.export.export(Converted(), (a,))
+    count = len(program.graph.nodes)
+    found = dnnl.from_torch(program)(a)
+    assert len(program.graph.nodes) == count
+    for ours, theirs in zip(found.values(), Converted()(a), strict=True):
+        assert ours.dtype == theirs.dtype
+        compare(ours, theirs)
+
+
+def test_assertions_of_sizes() -> None:
+    """An export writes those of sizes that it leaves open into the program."""
+
+    class Checked(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            torch._check(a.shape[0] % 2 == 0)  # type: ignore[no-untyped-call]
+            torch._check(a.shape[0] + b.shape[0] < 30)  # type: ignore[no-untyped-call]
+            return torch.cat([a, b]) * 2
+
+    program = torch.export.export(
+        Checked(),
+        (torch.randn(4, 3), torch.randn(5, 3)),
+        dynamic_shapes=[{0: torch.export.Dim.DYNAMIC}] * 2,
+        prefer_deferred_runtime_asserts_over_guards=True,
+    )
+    model = dnnl.from_torch(program)
+    a, b = torch.randn(6, 3), torch.randn(7, 3)
+    compare(model(a, b), Checked()(a, b))
+
+
+def test_assertions_of_data_are_refused() -> None:
+    class Checked(nn.Module):
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            torch._check(a.max().item() < 20)  # type: ignore[no-untyped-call]
+            return a * 2
+
+    with pytest.raises(dnnl.Unimplemented, match="_assert_scalar"):
+        dnnl.from_torch(Checked(), torch.arange(12).reshape(3, 4))
+
+
 def test_operators_that_models_lack_are_all_named() -> None:
     class Special(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

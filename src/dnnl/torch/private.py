@@ -28,6 +28,7 @@ from torch._functorch._aot_autograd.runtime_wrappers import (
 from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
 from torch._guards import TracingContext
 from torch._prims_common import suggest_memory_format
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols as _free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -41,6 +42,9 @@ empty_strided: Callable[[Sizes, Sizes, torch.dtype], torch.Tensor] = _empty_stri
 
 format_of_results: Callable[[torch.Tensor], torch.memory_format] = suggest_memory_format
 """The order of axes that PyTorch gives the result of an operation on images."""
+
+free_unbacked_symbols: Callable[[Any], Collection[Any]] = _free_unbacked_symbols
+"""What an expression of numbers has that no size is: numbers that are data."""
 
 
 def quantized_operators() -> Any:

@@ -19,6 +19,16 @@ from dnnl.torch.tensors import array_of
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
+_aten: Any = torch.ops.aten
+_METADATA = _aten._assert_tensor_metadata.default
+"""Says which type a tensor has; an export writes one before each conversion."""
+_OF_NUMBERS = (
+    _aten._assert_scalar.default,
+    _aten.sym_constrain_range.default,
+    _aten.sym_constrain_range_for_size.default,
+)
+"""Assertions of numbers: of sizes, or of data."""
+
 
 def from_torch(
     program: torch.nn.Module | torch.export.ExportedProgram,
@@ -43,6 +53,7 @@ def from_torch(
     with torch.no_grad():
         exported = exported.run_decompositions(private.decompositions(TRANSLATIONS))
     module: Any = exported.graph_module
+    _drop_assertions(module.graph)
     _check_operators(module)
     names, weights = _results(exported), _weights(exported)
     return Model(imported(module, weights, names).graph)
@@ -70,6 +81,19 @@ def _results(program: torch.export.ExportedProgram) -> list[str]:
             raise Unimplemented(f"the module changes {spec.target!r} ({spec.kind.name}): {rule}")
         names.append(spec.arg.name)
     return names
+
+
+def _drop_assertions(graph: torch.fx.Graph) -> None:
+    """Erase what only asserts types and sizes: a model has those of its inputs."""
+    for node in reversed(graph.nodes):
+        is_unused_truth = isinstance(node.meta.get("val"), torch.SymBool) and not node.users
+        if node.target is _METADATA or is_unused_truth:
+            graph.erase_node(node)
+        elif node.target in _OF_NUMBERS:
+            number = node.args[0]
+            found = number.meta["val"] if isinstance(number, torch.fx.Node) else number
+            if not private.free_unbacked_symbols(found):
+                graph.erase_node(node)
 
 
 def _check_operators(module: torch.fx.GraphModule) -> None:
