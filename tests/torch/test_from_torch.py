@@ -154,6 +154,18 @@ def test_an_output_has_its_name_in_a_file(tmp_path: Path) -> None:
     compare(torch.from_numpy(session.run(["linear"], {"input": x.numpy()})[0]), net(x))
 
 
+@pytest.mark.parametrize(
+    ("shape", "slopes"),
+    [((2, 3, 8, 8), 3), ((2, 4, 4), 4), ((5, 4), 4), ((2, 3, 4), 1), ((3,), 1), ((), 1)],
+    ids=str,
+)
+def test_slopes_of_channels(shape: tuple[int, ...], slopes: int) -> None:
+    """Channels are the second axis, also where the last one has as many elements."""
+    net, x = nn.PReLU(slopes).eval(), torch.randn(shape)
+    nn.init.uniform_(net.weight)
+    compare(dnnl.from_torch(net, x)(x), net(x))
+
+
 def test_conversions() -> None:
     class Converted(nn.Module):
         def forward(self, a: torch.Tensor) -> tuple[torch.Tensor, ...]:

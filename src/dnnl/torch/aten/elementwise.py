@@ -266,6 +266,12 @@ def _slopes(w: Writer, x: Value, weight: Value) -> str:
     return w.add("PRelu", x, weight)
 
 
+def _channel_slopes(w: Writer, x: Value, weight: Value) -> str:
+    """One slope, or one for each channel: channels are the second axis."""
+    sizes = (*weight.shape, *(1,) * (x.rank - 2)) if x.rank > 1 else ()
+    return w.add("PRelu", x, w.reshape(weight, sizes))
+
+
 def _converted(w: Writer, x: Value, *_: Any) -> str:
     """Another type, another place in memory: only the type is the graph's."""
     if w.dtype == x.dtype:
@@ -312,7 +318,7 @@ TABLE: Mapping[str, Translate] = {
     "softshrink": lambda w, x, lambd: _shrink(w, x, lambd, None),
     "hardshrink": lambda w, x, lambd: _shrink(w, x, lambd, 0.0),
     "threshold": _threshold,
-    "prelu": _slopes,
+    "prelu": _channel_slopes,
     "_prelu_kernel": _slopes,
     "rsqrt": _inverse_root,
     "log2": _logarithm(2),
