@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import onnxruntime
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 import dnnl
+import dnnl.torch
+from dnnl.torch.modules import replace
 from tests.torch.compiling import Net, attention
+from tests.torch.test_modules import CASES
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
@@ -27,6 +32,14 @@ def _seeded() -> None:
 
 def compare(actual: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(actual, expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+def compare_all(actual: Any, expected: Any) -> None:
+    """Compare all results of a model, which are by name where there are several."""
+    ours = actual.values() if isinstance(actual, Mapping) else [actual]
+    theirs = [own for own in tree_leaves(expected) if own is not None]
+    for own, other in zip(ours, theirs, strict=True):
+        compare(own, other)
 
 
 def test_a_module() -> None:
@@ -95,7 +108,7 @@ def test_resampling(how: str) -> None:
     compare(dnnl.from_torch(Resized(), x)(x), Resized()(x))
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize(
     "options",
     [
@@ -107,16 +120,71 @@ def test_resampling(how: str) -> None:
 )
 def test_recurrent_layers(kind: type[nn.Module], options: dict[str, Any]) -> None:
     net, x = kind(8, 16, **options).eval(), torch.randn(5, 3, 8)
-    found, (expected, states) = dnnl.from_torch(net, x)(x), net(x)
-    for ours, theirs in zip(
-        found.values(), (expected, *(states if kind is nn.LSTM else (states,))), strict=True
-    ):
-        compare(ours, theirs)
+    compare_all(dnnl.from_torch(net, x)(x), net(x))
+
+
+def test_a_recurrent_layer_of_relu() -> None:
+    net = nn.RNN(8, 16, 2, nonlinearity="relu", bidirectional=True).eval()
+    x, h = torch.randn(5, 3, 8), torch.randn(4, 3, 16)
+    compare_all(dnnl.from_torch(net, (x, h))(x, h), net(x, h))
 
 
 def test_a_projected_state_is_refused() -> None:
     with pytest.raises(dnnl.Unimplemented, match="a projection of the state"):
         dnnl.from_torch(nn.LSTM(8, 16, proj_size=4).eval(), torch.randn(5, 3, 8))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "options", "shape"),
+    [case for case in CASES if "proj_size" not in case[2]],
+    ids=str,
+)
+def test_modules_of_the_library(
+    name: str, given: tuple[Any, ...], options: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    net, x = getattr(nn, name)(*given, **options).eval(), torch.randn(shape)
+    expected = net(x)
+    compare_all(dnnl.from_torch(replace(net), x)(x), expected)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_of_the_library(batch_first: bool, need_weights: bool) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = nn.MultiheadAttention(16, 4, batch_first=batch_first)
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
+            return self.own(x, x, x, attn_mask=mask, need_weights=need_weights)
+
+    net, x, mask = Masked().eval(), torch.randn(5, 5, 16), torch.rand(5, 5) > 0.5
+    mask.fill_diagonal_(False)
+    expected = net(x, mask)
+    compare_all(dnnl.from_torch(replace(net), (x, mask))(x, mask), expected)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 8])
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_attention_of_heads_of_the_library(heads: int, is_causal: bool) -> None:
+    class Attending(nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return dnnl.torch.attention(q, k, v, is_causal=is_causal, enable_gqa=True)
+
+    given = torch.randn(2, 8, 5, 6), torch.randn(2, heads, 7, 6), torch.randn(2, heads, 7, 4)
+    expected = nn.functional.scaled_dot_product_attention(
+        *given, is_causal=is_causal, enable_gqa=True
+    )
+    compare(dnnl.from_torch(Attending(), given)(*given), expected)
+
+
+def test_what_the_library_has_alone_is_refused() -> None:
+    class Squared(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return dnnl.torch.activation(lambda x: x * x)(x)
+
+    with pytest.raises(dnnl.Unimplemented, match=r"dnnl\.function\.default"):
+        dnnl.from_torch(Squared(), torch.randn(3))
 
 
 def test_weights_are_on_the_memory_of_the_module() -> None:

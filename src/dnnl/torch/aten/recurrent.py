@@ -8,14 +8,15 @@ from typing import Any
 from dnnl.errors import Unimplemented
 from dnnl.torch.aten.writer import Translate, Value, Writer, require_floats
 
-_ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
+_ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 """The gates of ONNX's operators among those of PyTorch: i, o, f, g of i, f, g, o; z, r, n of r, z,
-n."""
+n; the only one."""
 
 
 def _layers(
     w: Writer,
     op: str,
+    activation: bytes | None,
     x: Value,
     states: Sequence[Value],
     params: Sequence[Value],
@@ -57,6 +58,7 @@ def _layers(
             hidden_size=hidden,
             direction=b"bidirectional" if bidirectional else b"forward",
             linear_before_reset=1 if op == "GRU" else None,
+            activations=None if activation is None else (activation,) * directions,
         )
         steps = w.transpose(results[0], (0, 2, 1, 3))
         value = w.add("Reshape", steps, w.sizes([0, 0, directions * hidden]))
@@ -69,6 +71,8 @@ def _layers(
 def _gates(w: Writer, op: str, value: Value) -> str:
     """The rows of weights or biases in ONNX's order."""
     order = _ORDERS[op]
+    if len(order) == 1:
+        return value.name
     parts = w.add_several(len(order), "Split", value, axis=0)
     return w.add("Concat", *(parts[gate] for gate in order), axis=0)
 
@@ -80,11 +84,25 @@ def _joined(w: Writer, values: Sequence[str]) -> str:
 def _lstm(w: Writer, x: Value, hx: Sequence[Value], params: Sequence[Value], *rest: Any) -> Any:
     if hx[0].shape[2] != hx[1].shape[2]:
         raise Unimplemented("a projection of the state")
-    return _layers(w, "LSTM", x, hx, params, *rest)
+    return _layers(w, "LSTM", None, x, hx, params, *rest)
 
 
 def _gru(w: Writer, x: Value, hx: Value, params: Sequence[Value], *rest: Any) -> Any:
-    return _layers(w, "GRU", x, [hx], params, *rest)
+    return _layers(w, "GRU", None, x, [hx], params, *rest)
 
 
-TABLE: Mapping[str, Translate] = {"lstm.input": _lstm, "gru.input": _gru}
+def _rnn(activation: bytes) -> Translate:
+    """Layers of one gate with this activation."""
+
+    def write(w: Writer, x: Value, hx: Value, params: Sequence[Value], *rest: Any) -> Any:
+        return _layers(w, "RNN", activation, x, [hx], params, *rest)
+
+    return write
+
+
+TABLE: Mapping[str, Translate] = {
+    "lstm.input": _lstm,
+    "gru.input": _gru,
+    "rnn_tanh.input": _rnn(b"Tanh"),
+    "rnn_relu.input": _rnn(b"Relu"),
+}
