@@ -292,7 +292,10 @@ class Model:
         return type(self), (self.graph, self.memory_budget, self.special_kernels)  # no sessions
 
     def to_onnx(self) -> bytes:
-        """The model as the bytes of an ONNX file."""
+        """The model as an ONNX file, in the lowest operator set that has its operators.
+
+        Raises Unimplemented that names all nodes which ONNX does not have.
+        """
         content: bytes = building.graph_to_proto(self.graph).SerializeToString()
         return content
 

@@ -44,6 +44,19 @@ def refusal(proto: onnx.ModelProto) -> str:
     return ""
 
 
+def inferred_types(proto: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    """The types that ONNX infers of the values of a model; of none where it refuses the model."""
+    light = _light(proto)
+    del light.graph.value_info[:]
+    try:
+        if _has_negative_sizes(light):
+            return {}
+        found = onnx.shape_inference.infer_shapes(light, data_prop=True)
+    except Exception:  # as in `refusal`, which is for what is read
+        return {}
+    return {value.name: value.type for value in found.graph.value_info}
+
+
 def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The model without what the check does not need.
 

@@ -9,11 +9,17 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dnnl.graph.graph import JOINT, SEQUENCE, UNRANKED, Branch, Graph, ModelError, Node, TensorType
+from dnnl.onnx.check import inferred_types
+from dnnl.onnx.portable import portable
 from dnnl.onnx.versions import FIRST_WITH_DEFAULTS
 
 
 def graph_to_proto(graph: Graph) -> onnx.ModelProto:
-    """An ONNX model of a graph that no fusion has changed yet."""
+    """An ONNX model of a graph that no fusion has changed yet.
+
+    Raises Unimplemented that names all nodes which ONNX does not have.
+    """
+    graph = portable(graph)
     nodes = [node_to_proto(node) for node in graph.nodes]
     shown = {name: value for name, value in graph.outputs.items() if name != value}
     inputs = [_value_info(n, kind) for n, kind in {**graph.inputs, **graph.defaults}.items()]
@@ -35,7 +41,13 @@ def graph_to_proto(graph: Graph) -> onnx.ModelProto:
     opsets = [helper.make_operatorsetid(domain, 1) for domain in domains]
     own = helper.make_operatorsetid("", graph.opset)
     version = max(FIRST_WITH_DEFAULTS, helper.find_min_ir_version_for([own]))
-    return helper.make_model(body, ir_version=version, opset_imports=[own, *opsets])
+    model = helper.make_model(body, ir_version=version, opset_imports=[own, *opsets])
+    untyped = [output for output in model.graph.output if not output.HasField("type")]
+    types = inferred_types(model) if untyped else {}
+    for output in untyped:
+        if output.name in types:
+            output.type.CopyFrom(types[output.name])
+    return model
 
 
 def node_to_proto(node: Node) -> onnx.NodeProto:

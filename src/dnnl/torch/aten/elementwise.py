@@ -108,6 +108,9 @@ def _remainder(w: Writer, a: Any, b: Any, sign: int) -> str:
     return w.add("Mod", *w.promoted(w.dtype, a, b), fmod=sign)
 
 
+_SHORT = (torch.uint8, torch.int8, torch.int16)
+
+
 def _power(w: Writer, a: Any, b: Any) -> str:
     if not isinstance(b, Value) and w.dtype.is_floating_point:
         (base,) = w.promoted(w.dtype, a)
@@ -124,7 +127,15 @@ def _power(w: Writer, a: Any, b: Any) -> str:
         raise Unimplemented(f"powers of {w.dtype}")
     if not w.dtype.is_floating_point and (isinstance(b, Value) or b < 0):
         raise Unimplemented(f"integers to the power {b if not isinstance(b, Value) else b.dtype}")
+    if w.dtype in _SHORT:  # ONNX has none of these; what overflows is cut off
+        return w.to(w.add("Pow", *w.promoted(torch.int64, a, b)), w.dtype, torch.int64)
     return w.add("Pow", *w.promoted(w.dtype, a, b))
+
+
+def _negative(w: Writer, x: Value) -> str:
+    if x.dtype == torch.uint8:  # of which ONNX has no negative
+        return w.add("Sub", w.scalar(0, x.dtype), x)
+    return w.add("Neg", x)
 
 
 def _compared(op: str) -> Translate:
@@ -301,7 +312,8 @@ TABLE: Mapping[str, Translate] = {
         name: _unary(name.title())
         for name in ("exp", "log", "reciprocal", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh")
     },
-    **{name: _unary_of(name.title()) for name in ("abs", "neg", "mish", "relu")},
+    **{name: _unary_of(name.title()) for name in ("abs", "mish", "relu")},
+    "neg": _negative,
     "sign": _sign,
     "sgn": _sign,
     **{name: _rounding(name.title()) for name in ("ceil", "floor", "round")},

@@ -73,7 +73,7 @@ def _gates(w: Writer, op: str, value: Value) -> str:
     order = _ORDERS[op]
     if len(order) == 1:
         return value.name
-    parts = w.add_several(len(order), "Split", value, axis=0)
+    parts = w.add_several(len(order), "Split", value, axis=0, num_outputs=len(order))
     return w.add("Concat", *(parts[gate] for gate in order), axis=0)
 
 
