@@ -197,15 +197,17 @@ def from_torch(
     """Return the model of a module of PyTorch, or of a program that `torch.export.export` made;
     needs the extra ``torch``.
 
-    A module is exported as it is, without gradients, on ``example``: a tensor, or a tuple of the
-    positional arguments. ``dynamic_shapes`` is that of `torch.export.export`: it says which sizes
-    stay open. Weights are constants of the model.
+    A module is exported as it is, without gradients, on ``example``: a tensor, a tuple of the
+    positional arguments, or a dict of those by name. ``dynamic_shapes`` is that of
+    `torch.export.export`: it says which sizes of a module stay open. Weights are constants of the
+    model.
 
     Inputs have the names of the arguments, outputs those of the exported program.
 
     Raises Unimplemented for operators that models do not have, all by name, and for a module that
     changes its buffers, which `eval` prevents; InvalidArguments for what is neither module nor
-    program, and for a module without an example. Errors of `torch.export.export` are PyTorch's.
+    program, for a module without an example, and for ``dynamic_shapes`` of a program. Errors of
+    `torch.export.export` are PyTorch's.
     """
     with lazy.IMPORTING:
         programs = import_module(f"{__name__}.torch.programs")

@@ -313,5 +313,31 @@ def test_a_module_that_changes_its_buffers_is_refused() -> None:
 def test_wrong_arguments() -> None:
     with pytest.raises(dnnl.InvalidArguments, match=r"expected a torch\.nn\.Module"):
         dnnl.from_torch(lambda x: x, torch.randn(3))  # type: ignore[arg-type]
-    with pytest.raises(dnnl.InvalidArguments, match="example"):
-        dnnl.from_torch(Net().eval())
+    x = torch.randn(2, 3, 8, 8)
+    examples: list[Any] = [None, 3, x.numpy(), {0: x}]
+    for example in examples:
+        with pytest.raises(dnnl.InvalidArguments, match=r"example.*a tensor, a tuple"):
+            dnnl.from_torch(Net().eval(), example)
+    examples = [(x.numpy(),), {"x": x.numpy()}]
+    for example in examples:
+        with pytest.raises(dnnl.InvalidArguments, match=r"example\[.*from_numpy"):
+            dnnl.from_torch(Net().eval(), example)
+    with pytest.raises(dnnl.InvalidArguments, match=r"dynamic_shapes.*torch\.export\.export"):
+        dnnl.from_torch(torch.export.export(Net().eval(), (x,)), dynamic_shapes={"x": {0: "batch"}})
+
+
+def test_arguments_of_the_example() -> None:
+    """A list is one of positional arguments, a dict one of arguments by name."""
+
+    class Sum(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
+            return a + b * factor
+
+    a, b = torch.randn(2, 3), torch.randn(3)
+    expected = a + b * 3
+    for example in ([a, b, 3.0], {"b": b, "factor": 3.0, "a": a}):
+        model = dnnl.from_torch(Sum(), example)
+        compare(model(a=a, b=b), expected)
+    batch = torch.export.Dim("batch", min=1, max=9)
+    model = dnnl.from_torch(Sum(), {"a": a, "b": b}, dynamic_shapes={"a": {0: batch}, "b": None})
+    compare(model(a=torch.cat([a, a]), b=b), torch.cat([a, a]) + b * 2)

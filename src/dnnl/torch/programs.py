@@ -6,6 +6,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
@@ -38,16 +39,14 @@ def from_torch(
 ) -> Model:
     """The model of a module or of an exported program; see `dnnl.from_torch`."""
     if isinstance(program, torch.export.ExportedProgram):
+        if dynamic_shapes is not None:
+            rule, hint = "a program has its own", "pass it to torch.export.export"
+            raise InvalidArguments("dynamic_shapes", dynamic_shapes, rule, hint)
         exported = program
     elif isinstance(program, torch.nn.Module):
-        if example is None:
-            rule = "a module is exported on an example of its arguments"
-            raise InvalidArguments(
-                "example", None, rule, "from_torch(net, torch.zeros(1, 3, 8, 8))"
-            )
-        arguments = (example,) if isinstance(example, torch.Tensor) else tuple(example)
+        given = _arguments(example)
         with torch.no_grad():
-            exported = torch.export.export(program, arguments, dynamic_shapes=dynamic_shapes)
+            exported = torch.export.export(program, *given, dynamic_shapes=dynamic_shapes)
     else:
         rule = "expected a torch.nn.Module or a torch.export.ExportedProgram"
         raise InvalidArguments("program", type(program).__name__, rule)
@@ -59,6 +58,21 @@ def from_torch(
     _check_operators(module)
     names, weights = _results(exported), _weights(exported)
     return Model(imported(module, weights, names).graph)
+
+
+def _arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, those by position and those by name."""
+    given: Any = (example,) if isinstance(example, torch.Tensor) else example
+    by_name = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
+    if not by_name and not isinstance(given, list | tuple):
+        found = None if given is None else type(given).__name__
+        rule = "a module is exported on a tensor, a tuple of arguments or a dict of those by name"
+        raise InvalidArguments("example", found, rule, "from_torch(net, torch.zeros(1, 3, 8, 8))")
+    for place, own in given.items() if by_name else enumerate(given):
+        if isinstance(own, np.ndarray):
+            rule, hint = "expected a tensor", "torch.from_numpy makes one"
+            raise InvalidArguments(f"example[{place!r}]", type(own).__name__, rule, hint)
+    return ((), dict(given)) if by_name else (tuple(given), {})
 
 
 def _weights(program: torch.export.ExportedProgram) -> dict[int, Array]:
