@@ -61,3 +61,14 @@ def attention(x: torch.Tensor) -> torch.Tensor:
     mask = torch.arange(length)[None] <= torch.arange(length)[:, None]
     found = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)
     return found.transpose(1, 2).reshape(batch, length, width) * (1 / length)
+
+
+class Called(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.function(*given)

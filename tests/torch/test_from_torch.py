@@ -11,12 +11,13 @@ import onnxruntime
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 import dnnl
 import dnnl.torch
 from dnnl.torch.modules import replace
-from tests.torch.compiling import Net, attention
+from tests.torch.compiling import Called, Net, attention
 from tests.torch.test_modules import CASES
 
 pytestmark = [
@@ -248,6 +249,42 @@ def test_conversions() -> None:
     for ours, theirs in zip(found.values(), Converted()(a), strict=True):
         assert ours.dtype == theirs.dtype
         compare(ours, theirs)
+
+
+ROWS = torch.tensor([[3, 1, 3, -7], [2, 5, 5, 2], [-4, -9, 0, 0]])
+FLOATS = torch.cat([torch.linspace(-30, 30, 99), torch.logspace(-30, 0, 99), torch.zeros(1)])
+COMPOSED: dict[str, tuple[Any, ...]] = {
+    "log1p": (torch.log1p, FLOATS.abs()),
+    "log1p of integers": (torch.log1p, ROWS.abs()),
+    "expm1": (torch.expm1, FLOATS),
+    "logsigmoid": (functional.logsigmoid, FLOATS),
+    "celu": (lambda x: functional.celu(x, 1.5), FLOATS),
+    "softplus": (lambda x: functional.softplus(x, 2.0), FLOATS),
+    "cross entropy": (functional.binary_cross_entropy_with_logits, FLOATS, FLOATS.sigmoid()),
+    "logaddexp": (torch.logaddexp, FLOATS, FLOATS.flip(0)),
+    "circular": (
+        lambda x: functional.pad(x, (1, 2, 2, 1), mode="circular"),
+        FLOATS[:96].view(1, 4, 4, 6),
+    ),
+    "empty": (lambda x: torch.empty_like(x).fill_(2) + x, FLOATS),
+    "amax": (lambda x: x.amax(0), ROWS.to(torch.uint8)),
+    "amin": (lambda x: x.amin((0, 1), keepdim=True), ROWS.to(torch.int16)),
+    "max": (torch.max, ROWS.to(torch.int8)),
+    "min": (torch.min, ROWS.to(torch.uint8)),
+    "max along": (lambda x: list(x.max(1)), ROWS),
+    "min along": (lambda x: list(x.min(0, keepdim=True)), ROWS.to(torch.uint8)),
+    "argmax": (lambda x: x.argmax(1), ROWS),
+    "argmax of all": (torch.argmax, ROWS.to(torch.int32)),
+    "argmin": (lambda x: x.argmin(0, keepdim=True), ROWS.to(torch.int8)),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_operators_of_others(name: str) -> None:
+    function, *given = COMPOSED[name]
+    found = dnnl.from_torch(Called(function), given)(*given)
+    ours, theirs = [*found.values()] if isinstance(found, Mapping) else found, function(*given)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-12)
 
 
 def test_assertions_of_sizes() -> None:

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 import dnnl
+from tests.torch.compiling import Called
 from tests.torch.quantizing import Perceptron, Residual, quantized
 
 pytestmark = [
@@ -31,17 +32,6 @@ attention = functional.scaled_dot_product_attention
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
-
-
-class Called(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *given: torch.Tensor) -> Any:
-        return self.function(*given)
 
 
 def resized(**how: Any) -> Called:

@@ -14,6 +14,7 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.model import Model
 from dnnl.graph.graph import Array
 from dnnl.torch import private
+from dnnl.torch.aten.composed import DECOMPOSITIONS
 from dnnl.torch.aten.table import TRANSLATIONS
 from dnnl.torch.functions.decomposed import decompositions
 from dnnl.torch.graphs import imported, reasons_against
@@ -51,7 +52,11 @@ def from_torch(
         rule = "expected a torch.nn.Module or a torch.export.ExportedProgram"
         raise InvalidArguments("program", type(program).__name__, rule)
     with torch.no_grad():
-        written = private.decompositions(TRANSLATIONS) | decompositions()
+        written = {
+            **private.decompositions(TRANSLATIONS),
+            **DECOMPOSITIONS,
+            **decompositions(),
+        }
         exported = exported.run_decompositions(written)
     module: Any = exported.graph_module
     _drop_assertions(module.graph)

@@ -48,7 +48,7 @@ _ACTIVATIONS: Mapping[str, Callable[[_Tensor, float, float], _Tensor]] = {
     "eltwise_hardswish": lambda x, *_: functional.hardswish(x),
     "eltwise_hardsigmoid": lambda x, *_: functional.hardsigmoid(x),
     "eltwise_clip_v2": functional.hardtanh,
-    "eltwise_soft_relu": lambda x, beta, _: functional.softplus(x * beta) / beta,
+    "eltwise_soft_relu": lambda x, beta, _: functional.softplus(x, beta),
 }
 """Activations by algorithm, of a tensor and both parameters."""
 
