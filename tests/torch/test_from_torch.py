@@ -148,6 +148,16 @@ def test_modules_of_the_library(
     compare_all(dnnl.from_torch(replace(net), x)(x), expected)
 
 
+def test_an_open_batch_of_modules_of_the_library() -> None:
+    layers = nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.MaxPool2d(2), nn.Flatten(1, 2), nn.SiLU()
+    net = nn.Sequential(*layers, nn.Linear(3, 6), nn.LayerNorm(6), nn.LayerNorm((12, 6))).eval()
+    expected = net(x := torch.randn(7, 3, 8, 8))
+    batch = torch.export.Dim("batch", min=2, max=64)
+    model = dnnl.from_torch(replace(net), x[:3], dynamic_shapes={"input": {0: batch}})
+    for count in (3, 7):
+        compare(model(x[:count]), expected[:count])
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_attention_of_the_library(batch_first: bool, need_weights: bool) -> None:
