@@ -120,3 +120,14 @@ def test_what_onnx_lacks_is_named() -> None:
         model.to_onnx()
     assert "(BatchNormalizationTraining)" in str(caught.value)
     assert "(ResizeByRule)" in str(caught.value)
+
+
+@pytest.mark.parametrize(("length", "is_exact"), [(30, True), (90, False)])
+def test_a_length_that_onnx_rounds_otherwise(length: int, is_exact: bool) -> None:
+    """90 times 0.7 is 62 in f64, 63 in f32, in which ONNX multiplies."""
+    model = dnnl.from_torch(resized(scale_factor=0.7, mode="linear"), torch.randn(1, 2, length))
+    if is_exact:
+        assert model.to_onnx()
+        return
+    with pytest.raises(dnnl.Unimplemented, match="ResizeByRule"):
+        model.to_onnx()

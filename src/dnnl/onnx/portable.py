@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -34,7 +34,7 @@ def portable(graph: Graph) -> Graph:
     refused: list[Node] = []
     for node in graph.pruned().nodes:
         write = _WRITTEN.get((node.domain, node.op))
-        written = None if write is None else write(node, graph.opset, constants)
+        written = None if write is None else write(node, graph, constants)
         if written is None and node.domain in _PRIVATE:
             refused.append(node)
         nodes += [node] if written is None else written
@@ -57,9 +57,9 @@ def _first_operator_sets() -> Mapping[str, int]:
     return {own.name: own.since_version for own in newest_first}
 
 
-def _gated(node: Node, opset: int, _: dict[str, Array]) -> list[Node] | None:
+def _gated(node: Node, graph: Graph, _: dict[str, Array]) -> list[Node] | None:
     """A product with a sigmoid, where the operator set of the graph is older than Swish."""
-    if node.attrs or opset >= _first_operator_sets()["Swish"]:
+    if node.attrs or graph.opset >= _first_operator_sets()["Swish"]:
         return None
     gate = f"{node.output}{JOINT}gate"
     return [
@@ -68,7 +68,7 @@ def _gated(node: Node, opset: int, _: dict[str, Array]) -> list[Node] | None:
     ]
 
 
-def _resized(node: Node, _: int, constants: dict[str, Array]) -> list[Node] | None:
+def _resized(node: Node, graph: Graph, constants: dict[str, Array]) -> list[Node] | None:
     """Resize by sizes, or by the scales of all axes."""
     function, coordinates = (node.attrs[name].decode() for name in ("function", "coordinates"))
     attrs = {
@@ -80,7 +80,7 @@ def _resized(node: Node, _: int, constants: dict[str, Array]) -> list[Node] | No
     (source, sizes), scales = node.inputs, node.attrs.get("scales")
     inputs: tuple[str, ...] = (source, "", "", sizes)
     if scales is not None:
-        if None in scales:
+        if None in scales or not _rounds_alike(graph.constants.get(sizes), scales):
             return None
         name = f"{node.output}{JOINT}scales"
         constants[name] = np.array([1, 1, *scales], np.float32)
@@ -88,10 +88,19 @@ def _resized(node: Node, _: int, constants: dict[str, Array]) -> list[Node] | No
     return [replace(node, op="Resize", domain="", inputs=inputs, attrs=attrs)]
 
 
-_Write = Callable[[Node, int, dict[str, Array]], list[Node] | None]
+def _rounds_alike(sizes: Array | None, scales: Sequence[float]) -> bool:
+    """Whether sizes, if they are known, are products with scales in f32, too, as ONNX has them."""
+    for size, scale in () if sizes is None else zip(sizes[2:], scales, strict=True):
+        around = range(int(size / scale), int((size + 1) / scale) + 2)
+        for before in around:
+            if int(before * scale) == size != int(np.float32(before) * np.float32(scale)):
+                return False
+    return True
+
+
+_Write = Callable[[Node, Graph, dict[str, Array]], list[Node] | None]
 _WRITTEN: Mapping[tuple[str, str], _Write] = {
     ("", "Swish"): _gated,
     (DOMAIN, RESIZE): _resized,
 }
-"""What writes a node of a graph of some operator set in others, with new constants; None where it
-stays."""
+"""What writes a node of a graph as others, with new constants; None where it stays."""
