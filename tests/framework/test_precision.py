@@ -295,16 +295,17 @@ def test_a_model_that_rounds_gets_rounded_numbers(kind: np.dtype, moved: bool) -
     small = onnx.helper.np_dtype_to_tensor_dtype(kind)
     nodes = [
         node("Mul", ["x", "three"], "a"),
-        node("Cast", ["a"], "b", to=small),
-        *([node("Transpose", ["b"], "c")] if moved else []),
-        node("Cast", ["c" if moved else "b"], "d", to=TensorProto.FLOAT),
+        *([node("Unsqueeze", ["a", "axes"], "b")] if moved else []),
+        node("Cast", ["b" if moved else "a"], "c", to=small),
+        node("Cast", ["c"], "d", to=TensorProto.FLOAT),
         node("Add", ["d", "three"], "y"),
     ]
-    proto = make_model(nodes, {"x": (5, 40)}, ["y"], {"three": np.array(3, np.float32)})
+    constants = {"three": np.array(3, np.float32), "axes": np.array([1])}
+    proto = make_model(nodes, {"x": (5, 40)}, ["y"], constants)
     x = weights(5, 40)
     expected = (x * 3).astype(kind).astype(np.float32) + 3
     found = model_of(proto).compile()({"x": x})
-    np.testing.assert_array_equal(found, expected.T if moved else expected)
+    np.testing.assert_array_equal(found, expected[:, None] if moved else expected)
 
 
 def test_a_model_without_data_of_floats_is_as_it_is() -> None:

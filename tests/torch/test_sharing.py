@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+import dnnl
 from dnnl.torch.backend import compile_graph
+from dnnl.torch.partition import SHARED
 from tests.torch.compiling import compare
 
 Results = tuple[torch.Tensor, ...]
@@ -74,3 +76,28 @@ def test_views_with_gradients(function: Callable[..., Any], dynamic: bool | None
         assert shared((x, *found)) == shared((x, *expected))
         shares = [torch.randn_like(own) for own in expected]
         compare(*(torch.autograd.grad(own, x, shares) for own in (found, expected)))
+
+
+@pytest.mark.usefixtures("with_gradients")
+def test_gradients_accumulate_apart() -> None:
+    """Two that are views of one have memory of their own, as in eager."""
+    matrix, row = torch.randn(3, 4, requires_grad=True), torch.randn(12, requires_grad=True)
+
+    def function() -> torch.Tensor:
+        return (matrix + row.view(3, 4)).tanh().sum()
+
+    fast = torch.compile(function, backend=compile_graph)
+    (expected,) = torch.autograd.grad(function(), matrix)
+    for step in range(1, 4):
+        torch.autograd.backward(fast())
+        found = [own.grad for own in (matrix, row) if own.grad is not None]
+        compare(found, [step * expected, step * expected.reshape(-1)])
+    assert shared(found) == [[True, False], [False, True]]
+
+
+def test_an_explanation_names_views() -> None:
+    found = dnnl.explain_graph(of_results, torch.randn(3, 7))
+    assert [own.operator for own in found.decisions if own.reason == SHARED] == [
+        "aten.slice.Tensor",
+        "aten.slice.Tensor",
+    ]

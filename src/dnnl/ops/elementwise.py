@@ -147,19 +147,20 @@ def binary(x: ArrayLike, y: ArrayLike, alg: Alg, out: Out, name: str = "y") -> R
     """A function of two arrays that are broadcast, of which errors call the second ``name``."""
     rules = rules_of(x, y)
     if (type(x) in _INTEGERS or type(y) in _INTEGERS) and rules is TORCH and alg in _WRAPPING:
-        x, y = _wrapped(x, y), _wrapped(y, x)
+        x, y = _wrapped(x, y, out), _wrapped(y, x, out)
     return call(_of_two, (x, y), (alg, rules, name), out, ("x", name))
 
 
-def _wrapped(number: ArrayLike, other: ArrayLike) -> ArrayLike:
-    """A number as PyTorch's arithmetic takes it: an integer wraps in the type of other ones."""
+def _wrapped(number: ArrayLike, other: ArrayLike, out: Out) -> ArrayLike:
+    """A number as PyTorch's arithmetic takes it: an integer wraps in the type of other ones, if
+    the result has that type, too."""
     if type(number) not in _INTEGERS:
         return number
     number = int(number)  # type: ignore[arg-type]
     if 0 <= number < _SMALL or not -(2**63) <= number < 2**64:
         return number
     dtype = type_of(other, "x")
-    if dtype.kind not in "iu":
+    if dtype.kind not in "iu" or (out is not None and type_of(out, "out") != dtype):
         return number
     low, count = int(np.iinfo(dtype).min), 2 ** (8 * dtype.itemsize)
     wrapped: int = (number - low) % count + low

@@ -221,7 +221,7 @@ def _check_parameter(name: str, desc: MemoryDesc, shape: tuple[int, ...]) -> Non
     """Raise unless it has the shape, and numbers that f32 holds: `call` converts smaller floats."""
     small = desc.data_type.is_float and desc.data_type is not DataType.f64
     if desc.dims != shape or not desc.is_dense() or not small:
-        rule = f"expected a contiguous array of shape {shape} in f32, or a smaller float"
+        rule = f"expected an array without gaps of shape {shape} in f32, or a smaller float"
         raise InvalidArguments(name, f"{desc.data_type} of shape {desc.dims}", rule)
 
 

@@ -101,7 +101,7 @@ def pooled(
         read_sizes("dilation", dilation, count, 1),
     )
     if any(2 * p > k for p, k in zip(padded, kernel, strict=True)):
-        rule = f"at most half of kernel_size = {kernel_size}, so that each window meets x"
+        rule = f"at most half of kernel_size = {kernel_size}, as in PyTorch"
         raise InvalidArguments("padding", padding, rule, "pad x itself: dnnl.ops.pad")
     ceil = read_bool("ceil_mode", ceil_mode)
     pooling = _Pooling(alg, kernel, strides, padded, dilated, ceil, divisor)

@@ -14,6 +14,7 @@ from dnnl.torch.partition import Report, partitioned
 from dnnl.torch.randomness import draw_apart
 from dnnl.torch.regions import Region, Whole
 from dnnl.torch.resizing import WRITTEN
+from dnnl.torch.sharing import apart
 
 
 def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -30,7 +31,8 @@ def compiled(
 
     def inference(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         draw_apart(graph)
-        found = partitioned(graph, private.static_arguments(), report)
+        views = apart(graph)
+        found = partitioned(graph, private.static_arguments(), report, views=views)
         metadata = private.passed(module, inputs)
         if metadata is not None:
             axes = private.open_axes(metadata)
@@ -43,7 +45,8 @@ def compiled(
     def forward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         private.donate_nothing()
         draw_apart(graph)
-        found = partitioned(graph, (), report)  # its weights change from call to call
+        views = apart(graph)
+        found = partitioned(graph, (), report, views=views)  # its weights change from call to call
         metadata = private.passed(module, inputs)
         form = None if metadata is None else private.Differentiated.of(metadata)
         if form is not None:
@@ -51,7 +54,7 @@ def compiled(
         return found
 
     def backward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        draw_apart(graph)
+        draw_apart(graph)  # gradients have memory of their own: autograd accumulates in it
         found = partitioned(graph, (), report)
         for own in less:
             assert isinstance(own, Trained), "nothing asks gradients of other graphs"

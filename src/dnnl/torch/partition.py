@@ -21,7 +21,6 @@ from dnnl.torch.functions.operators import WITHOUT_GRADIENTS
 from dnnl.torch.graphs import alone, is_size, reasons_against
 from dnnl.torch.randomness import stages
 from dnnl.torch.regions import Region
-from dnnl.torch.sharing import apart
 
 _log = logging.getLogger("dnnl.torch")
 
@@ -36,6 +35,8 @@ _MOVES = frozenset(
 """Operators that compute nothing: a region of these alone is PyTorch's."""
 ONLY_MOVES = "nothing around it is computed by dnnl"
 """The reason for those."""
+SHARED = "a result on the memory of an argument or of another result"
+"""The reason for views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +57,22 @@ def partitioned(
     weights: Collection[int],
     report: Report | None = None,
     refused: Mapping[str, str] | None = None,
+    views: Collection[fx.Node] = (),
 ) -> Callable[..., Any]:
     """A graph as a function: its regions are the library's, everything else is PyTorch's.
 
-    Results that share memory are views that PyTorch makes. Random numbers are drawn in the order of
-    the graph. ``weights`` are the arguments that are constants while they stay as they are,
-    ``refused`` nodes by name that the library does not compute, with reasons. ``report`` gets the
-    decisions.
+    Random numbers are drawn in the order of the graph. ``weights`` are the arguments that are
+    constants while they stay as they are, ``refused`` nodes by name that the library does not
+    compute, with reasons. ``views`` are PyTorch's, as their memory is that of others. ``report``
+    gets the decisions.
     """
     _drop_detaches(module)
-    views = apart(module)
-    nodes = [node for node in module.graph.nodes if node.op == "call_function"]
-    nodes = [node for node in nodes if node not in views]
     reasons = reasons_against(module, refused or {})
+    nodes = [node for node in module.graph.nodes if node.op == "call_function"]
+    reasons |= {node: SHARED for node in nodes if node in views}
     computed = [node for node in nodes if not _is_free(node)]
     left = [node for node in computed if node in reasons]
-    if not left and not views and not _is_idle(computed):
+    if not left and not _is_idle(computed):
         _tell(report, computed, {})
         return Region(module, sorted(weights), _Again(report))
     places = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -126,7 +127,7 @@ def _tell(report: Report | None, nodes: Sequence[fx.Node], reasons: Mapping[fx.N
     ]
     left = Counter((own.operator, own.reason) for own in decisions if own.where == "torch")
     for (name, reason), count in left.items():
-        if reason != ONLY_MOVES:
+        if reason not in (ONLY_MOVES, SHARED):
             _log.info("%s x %d: computed by PyTorch: %s", name, count, reason)
     if report is not None:
         report(decisions)

@@ -26,6 +26,7 @@ from torch._functorch._aot_autograd.runtime_wrappers import (
     mark_dynamo_propagated_dynamic_indices,
 )
 from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
+from torch._functorch.partitioners import must_recompute
 from torch._guards import TracingContext
 from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols as _free_unbacked_symbols
@@ -114,7 +115,7 @@ def _divided(joint: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> An
     functional = torch.ops.aten._native_batch_norm_legit_functional.default
     for node in joint.graph.find_nodes(op="call_function", target=functional):
         x, weight, bias, _, _, is_training, *numbers = node.args
-        if not (is_training and node.meta.get("recompute")):
+        if not (is_training and must_recompute(node)):
             continue
         with joint.graph.inserting_before(node):
             alone = torch.ops.aten._native_batch_norm_legit.no_stats

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
-import numpy as np
 import torch
 from torch import fx
 
@@ -24,14 +23,15 @@ _MOST_REPACKED = 3
 _MOST_PACKED = 64
 """The sets of weights of a region that are packed at a time."""
 
-State = list[tuple[int, ...]]
+State = list[tuple[object, ...]]
 """Where each weight is, and how often it has been changed in place; of running statistics, which
-batch normalization changes uncounted, the first one as well."""
+batch normalization changes uncounted, the contents as well."""
 
 _aten = torch.ops.aten
-_NORMALIZATIONS = (
-    *(_aten._native_batch_norm_legit_no_training.default, _aten.native_batch_norm.default),
-)
+_NORMALIZATIONS = [
+    _aten._native_batch_norm_legit_no_training.default,
+    _aten.native_batch_norm.default,
+]
 """Operators whose arguments 3 and 4 are running statistics."""
 
 
@@ -48,7 +48,7 @@ class _Packed:
         self._tensors = [ref(own, self._forget) for own in weights]
         self._memory = [own.untyped_storage() for own in weights]
         self._program: Run | None = program
-        self._statistics = [(place, _bits_of_first(weights[place])) for place in statistics]
+        self._statistics = [(place, array_of(weights[place])) for place in statistics]
         self.state, self.calls = self.state_of(weights), 0
 
     @property
@@ -66,8 +66,8 @@ class _Packed:
         """What changes when one of these weights is moved, or changed in place by an operator of
         PyTorch."""
         state: State = [(own.data_ptr(), own._version) for own in weights]
-        for place, bits in self._statistics:
-            state[place] = (*state[place], bits.item())
+        for place, array in self._statistics:
+            state[place] = (*state[place], array.tobytes())
         return state
 
     def has(self, weights: Sequence[torch.Tensor]) -> bool:
@@ -75,13 +75,7 @@ class _Packed:
         return all(own() is other for own, other in zip(self._tensors, weights, strict=True))
 
     def _forget(self, _: object) -> None:
-        self._program, self._memory = None, []
-
-
-def _bits_of_first(statistics: torch.Tensor) -> np.ndarray:
-    """The first number, as it is in memory: an integer."""
-    found = array_of(statistics.view(-1)[:1])
-    return found.view(f"u{found.itemsize}")
+        self._program, self._memory, self._statistics = None, [], []
 
 
 def _running_statistics(module: fx.GraphModule) -> set[int]:

@@ -8,7 +8,7 @@ from collections import Counter
 import torch
 from torch import fx
 
-from dnnl.torch.tensors import order_of
+from dnnl.torch.tensors import number_of, order_of
 
 
 def apart(module: fx.GraphModule) -> set[fx.Node]:
@@ -17,7 +17,7 @@ def apart(module: fx.GraphModule) -> set[fx.Node]:
     A region writes its results to new memory, without gaps. So PyTorch makes the views of
     arguments, those that share memory with another result, and those that have gaps: out of what
     they are views of, by copies of the operators in between, as regions may compute with the views
-    as well.
+    as well. Returns the copies.
     """
     graph = module.graph
     (output,) = graph.find_nodes(op="output")
@@ -69,5 +69,8 @@ def _is_view(node: fx.Node) -> bool:
 
 
 def _is_dense(node: fx.Node) -> bool:
+    """Whether a tensor has elements, and no gaps between them."""
     found = node.meta.get("val")
-    return not isinstance(found, torch.Tensor) or order_of(found) is not None
+    if not isinstance(found, torch.Tensor):
+        return True
+    return bool(number_of(found.numel())) and order_of(found) is not None

@@ -67,7 +67,12 @@ def read_float(argument: str, value: object) -> float:
 
 def _requires_gradient(value: object) -> bool:
     """Whether a value is a tensor of PyTorch of which gradients are asked for."""
-    return getattr(value, "requires_grad", False) is True and sys.modules["torch"].is_grad_enabled()
+    torch = sys.modules.get("torch")
+    return (
+        torch is not None
+        and getattr(value, "requires_grad", False) is True
+        and torch.is_grad_enabled()
+    )
 
 
 @overload
