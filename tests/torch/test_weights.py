@@ -6,6 +6,7 @@ import gc
 from typing import Any
 from weakref import ref
 
+import pytest
 import torch
 from torch import nn
 
@@ -108,9 +109,12 @@ def test_buffers_that_change(plans: list[Any]) -> None:
     assert len(plans) == 1
 
 
-def test_statistics_that_eager_training_changes() -> None:
+@pytest.mark.parametrize("gaps", [False, True])
+def test_statistics_that_eager_training_changes(gaps: bool) -> None:
     """Batch normalization changes them without counting that."""
     net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    if gaps:
+        net.body[1].running_var = torch.ones(16, 3)[:, 1]
     for own in (*net.body[0].parameters(), net.body[1].get_buffer("running_var")):
         own[0] = 0  # a channel whose statistics do not change
     function = compiled(net)

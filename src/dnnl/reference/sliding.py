@@ -17,7 +17,7 @@ from dnnl.reference.specification import Description, Values
 from dnnl.reference.tolerance import Tolerance
 from dnnl.reference.windows import Window
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
+from dnnl.types.encoding import TRANSFORMED
 from dnnl.types.kinds import Alg, PropKind
 
 
@@ -135,7 +135,6 @@ WINOGRAD_SUM = Tolerance(ulps=48, growth=4, floor=None)
 larger than the result."""
 
 _WINOGRAD = 2e-5
-_FLOATS = (DataType.f32, DataType.bf16, DataType.f16)
 _INEXACT = (Alg.convolution_winograd, Alg.deconvolution_winograd)
 
 
@@ -163,7 +162,7 @@ class SlidingSpecification(ProductSpecification):
         of the largest result."""
         exact = super().rule(desc, argument, values, post_ops)
         kind = desc.desc_of(argument).data_type
-        chosen = desc.alg_kind is Alg.convolution_auto and kind in _FLOATS
+        chosen = desc.alg_kind is Alg.convolution_auto and kind in TRANSFORMED
         if desc.propagation is PropKind.backward_weights or not (
             chosen or desc.alg_kind in _INEXACT
         ):

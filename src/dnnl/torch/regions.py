@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
+import numpy as np
 import torch
 from torch import fx
 
@@ -23,15 +24,20 @@ _MOST_REPACKED = 3
 _MOST_PACKED = 64
 """The sets of weights of a region that are packed at a time."""
 
-State = list[tuple[object, ...]]
-"""Where each weight is, and how often it has been changed in place; of running statistics, which
-batch normalization changes uncounted, the contents as well."""
+
+class State(NamedTuple):
+    """Where each weight is, and how often it has been changed in place; and the contents of running
+    statistics, which batch normalization changes uncounted."""
+
+    weights: list[tuple[int, int]]
+    statistics: bytes
+
 
 _aten = torch.ops.aten
-_NORMALIZATIONS = [
+_NORMALIZATIONS = (
     _aten._native_batch_norm_legit_no_training.default,
     _aten.native_batch_norm.default,
-]
+)
 """Operators whose arguments 3 and 4 are running statistics."""
 
 
@@ -48,7 +54,7 @@ class _Packed:
         self._tensors = [ref(own, self._forget) for own in weights]
         self._memory = [own.untyped_storage() for own in weights]
         self._program: Run | None = program
-        self._statistics = [(place, array_of(weights[place])) for place in statistics]
+        self._places, self._statistics = statistics, [_bytes_of(weights[n]) for n in statistics]
         self.state, self.calls = self.state_of(weights), 0
 
     @property
@@ -65,10 +71,17 @@ class _Packed:
     def state_of(self, weights: Sequence[torch.Tensor]) -> State:
         """What changes when one of these weights is moved, or changed in place by an operator of
         PyTorch."""
-        state: State = [(own.data_ptr(), own._version) for own in weights]
-        for place, array in self._statistics:
-            state[place] = (*state[place], array.tobytes())
-        return state
+        pairs = [(own.data_ptr(), own._version) for own in weights]
+        return State(pairs, b"".join(self._statistics))
+
+    def changed(self, now: State) -> list[bool]:
+        """Which weights have another state than they had; all statistics, if one has."""
+        before = self.state
+        found = [one != other for one, other in zip(before.weights, now.weights, strict=True)]
+        if before.statistics != now.statistics:
+            for place in self._places:
+                found[place] = True
+        return found
 
     def has(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the same tensors, with whatever contents."""
@@ -76,6 +89,14 @@ class _Packed:
 
     def _forget(self, _: object) -> None:
         self._program, self._memory, self._statistics = None, [], []
+
+
+def _bytes_of(statistics: torch.Tensor) -> memoryview:
+    """The memory of statistics; all of it that their storage has, where they have gaps."""
+    if not statistics.is_contiguous():
+        whole = torch.empty(0, dtype=statistics.dtype)
+        statistics = whole.set_(statistics.untyped_storage())
+    return array_of(statistics).view(np.uint8).data
 
 
 def _running_statistics(module: fx.GraphModule) -> set[int]:
@@ -160,8 +181,7 @@ class Region:
             self._packed.remove(packed)
             self._hasty = self._hasty + 1 if packed.calls < _WORTH else 0
             if self._hasty > _MOST_REPACKED:
-                pairs = zip(packed.state, state, strict=True)
-                return self._without([before != now for before, now in pairs], arguments)
+                return self._without(packed.changed(state), arguments)
             packed = self._pack(weights)
         self._latest = packed
         packed.calls += 1

@@ -12,7 +12,7 @@ from dnnl.torch.tensors import number_of, order_of
 
 
 def apart(module: fx.GraphModule) -> set[fx.Node]:
-    """Give results that have to be views operators of their own, which are returned.
+    """Give results that have to be views operators of their own.
 
     A region writes its results to new memory, without gaps. So PyTorch makes the views of
     arguments, those that share memory with another result, and those that have gaps: out of what

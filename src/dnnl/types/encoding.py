@@ -277,7 +277,8 @@ class Winograd(Encoding):
         return self if outputs < channels else replace(self, exchanged=not self.exchanged)
 
 
-_TRANSFORMED = (DataType.f32, DataType.bf16, DataType.f16)
+TRANSFORMED = (DataType.f32, DataType.bf16, DataType.f16)
+"""The types of the taps that Winograd's algorithm transforms."""
 
 SPARSE: Mapping[object, Callable[[int], Encoding]] = MappingProxyType({"csr": Csr, "coo": Coo})
 """The encodings that a user may write a sparse matrix in, by name."""
@@ -295,7 +296,7 @@ def check_values(encoding: Encoding, data_type: DataType) -> None:
     if data_type is DataType.undef or data_type.bits < 8:
         rule = f"the values of a tensor in the encoding {encoding.name} are whole bytes"
         raise InvalidArguments("data_type", str(data_type), rule)
-    if isinstance(encoding, Winograd) and data_type not in _TRANSFORMED:
+    if isinstance(encoding, Winograd) and data_type not in TRANSFORMED:
         rule = "Winograd's algorithm transforms weights in f32, bf16 and f16"
         raise InvalidArguments("data_type", str(data_type), rule)
 
